@@ -1,0 +1,50 @@
+# Finds libtorch inside the Python wheel, without asking CMake for CUDA.
+#
+# Order: -DTANDEM_TORCH_DIR or the environment's (the folder that holds include/ and lib/), then the wheel of
+# .venv beside the sources, then of python3 on PATH.
+# Gives: tandem::libtorch (c10 and torch_cpu), LibTorch_VERSION, LibTorch_DIR.
+set(TANDEM_TORCH_DIR "$ENV{TANDEM_TORCH_DIR}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
+set(_hint "torch is needed, version 2.11 or newer. Install it with:\n"
+          "    python3 -m venv .venv && .venv/bin/pip install torch==2.11.0\n"
+          "or name a wheel's folder with -DTANDEM_TORCH_DIR=.../site-packages/torch")
+list(JOIN _hint "" _hint)
+
+set(_torch "${TANDEM_TORCH_DIR}")
+if(NOT _torch)
+  # Asked without importing torch: this works before the CUDA libraries are there.
+  set(_ask "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')")
+  foreach(_python ${PROJECT_SOURCE_DIR}/.venv/bin/python ${Python3_EXECUTABLE} python3)
+    execute_process(COMMAND ${_python} -c "${_ask}" OUTPUT_VARIABLE _torch OUTPUT_STRIP_TRAILING_WHITESPACE
+                    RESULT_VARIABLE _failed ERROR_QUIET)
+    if(NOT _failed AND _torch)
+      break()
+    endif()
+    set(_torch "")
+  endforeach()
+endif()
+if(NOT _torch OR NOT EXISTS "${_torch}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "No libtorch found (looked in '${_torch}', .venv and python3). ${_hint}")
+endif()
+
+file(STRINGS "${_torch}/include/torch/headeronly/version.h" _lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX REPLACE "[^0-9;]" "" LibTorch_VERSION "${_lines}")
+list(JOIN LibTorch_VERSION "." LibTorch_VERSION)
+if(LibTorch_VERSION VERSION_LESS "${LibTorch_FIND_VERSION}")
+  message(FATAL_ERROR "torch ${LibTorch_VERSION} in ${_torch} is too old. ${_hint}")
+endif()
+set(LibTorch_DIR "${_torch}")
+
+# libtorch_cpu of a CUDA wheel needs two small CUDA libraries, which pip puts beside torch.
+get_filename_component(_site "${_torch}" DIRECTORY)
+set(_cuda "${_site}/nvidia/cu13/lib")
+add_library(tandem_libtorch INTERFACE)
+add_library(tandem::libtorch ALIAS tandem_libtorch)
+target_include_directories(tandem_libtorch SYSTEM INTERFACE
+  "${_torch}/include" "${_torch}/include/torch/csrc/api/include")
+target_compile_definitions(tandem_libtorch INTERFACE USE_C10D_GLOO)
+target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
+target_link_options(tandem_libtorch INTERFACE
+  "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_torch}/lib" "LINKER:-rpath,${_cuda}")
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_DIR VERSION_VAR LibTorch_VERSION)

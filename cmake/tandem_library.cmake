@@ -1,0 +1,42 @@
+# tandem_library(NAME [TORCH_FREE] HEADERS h... SOURCES cpp... [USES folder...] [LINKS target...])
+#
+# One folder of tandem/: makes target tandem_NAME and alias tandem::NAME. USES names the folders of Tandem that its
+# headers and sources include; LINKS names third parties, which stay private.
+function(tandem_library name)
+  cmake_parse_arguments(arg "TORCH_FREE" "" "HEADERS;SOURCES;USES;LINKS" ${ARGN})
+  set(target tandem_${name})
+  add_library(${target})
+  add_library(tandem::${name} ALIAS ${target})
+  target_sources(${target}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS}
+    PRIVATE ${arg_SOURCES})
+  foreach(used ${arg_USES})
+    target_link_libraries(${target} PUBLIC tandem::${used})
+  endforeach()
+  target_link_libraries(${target} PRIVATE ${arg_LINKS})
+  tandem_compile(${target})
+endfunction()
+
+# Flags and the shared precompiled header for one of Tandem's own targets.
+function(tandem_compile target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC tandem::libtorch Threads::Threads)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
+  if(TANDEM_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(TANDEM_SANITIZER)
+    target_compile_options(${target} PRIVATE -fsanitize=${TANDEM_SANITIZER} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${TANDEM_SANITIZER})
+  endif()
+  if(NOT target STREQUAL tandem_pch)
+    target_precompile_headers(${target} REUSE_FROM tandem_pch)
+  endif()
+endfunction()
+
+file(WRITE ${PROJECT_BINARY_DIR}/tandem_pch.cpp "// Holds the precompiled header that all targets share.\n")
+add_library(tandem_pch OBJECT ${PROJECT_BINARY_DIR}/tandem_pch.cpp)
+tandem_compile(tandem_pch)
+target_precompile_headers(tandem_pch PRIVATE
+  <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>
+  <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>)

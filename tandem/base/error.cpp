@@ -1,0 +1,56 @@
+#include "tandem/base/error.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+
+namespace tandem {
+
+Error::Error(ExitCode code, std::string fault, std::string remedy)
+    : std::runtime_error(fault), code_(code), fault_(std::move(fault)), remedy_(std::move(remedy)) {
+  text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
+}
+
+void Error::set_rank(int rank, int size) {
+  if (has_rank_) return;
+  has_rank_ = true;
+  fault_ += " (rank " + std::to_string(rank) + " of " + std::to_string(size) + ")";
+  text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
+}
+
+void rethrow_with_rank(int rank, int size) {
+  const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(size);
+  try {
+    throw;
+  } catch (Error& error) {
+    error.set_rank(rank, size);
+    throw;
+  } catch (c10::Error& error) {
+    error.add_context(where);
+    throw;
+  } catch (const RankError&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::throw_with_nested(RankError(where + ": " + error.what()));
+  }
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  // libtorch puts its own source place and blank lines into some texts; a user needs one line.
+  for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) text[at] = ' ';
+  for (auto at = text.find("  "); at != std::string::npos; at = text.find("  ", at)) text.erase(at, 1);
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+ExitCode exit_code_of(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error)) return ExitCode::out_of_memory;
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return ExitCode::out_of_memory;
+  if (dynamic_cast<const c10::DistError*>(&error)) return ExitCode::communication;
+  return ExitCode::internal;
+}
+
+}  // namespace tandem

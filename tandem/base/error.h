@@ -1,0 +1,77 @@
+#pragma once
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace tandem {
+
+/// What the program's exit status tells a script (sysexits.h where it has a name).
+enum class ExitCode : int {
+  done = 0,
+  usage = 64,
+  data = 65,
+  internal = 70,
+  io = 74,
+  preempted = 75,
+  communication = 76,
+  settings = 78,
+  out_of_memory = 79,
+  non_finite = 80,
+};
+
+/// A fault that a user can mend, told in one line: `what[where] is X, wanted Y (rank r of n): remedy`.
+///
+/// The caller's own mistakes in C++ are c10's errors (TORCH_CHECK_VALUE and its kin), a silent peer is c10::DistError.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, std::string fault, std::string remedy = "");
+
+  const char* what() const noexcept override { return text_.c_str(); }
+  ExitCode code() const { return code_; }
+
+  /// Names the rank where it happened. The first rank named stays.
+  void set_rank(int rank, int size);
+
+ private:
+  ExitCode code_;
+  std::string fault_, remedy_, text_;
+  bool has_rank_ = false;
+};
+
+struct UsageError : Error {
+  explicit UsageError(std::string fault, std::string remedy = "")
+      : Error(ExitCode::usage, std::move(fault), std::move(remedy)) {}
+};
+struct DataError : Error {
+  explicit DataError(std::string fault, std::string remedy = "")
+      : Error(ExitCode::data, std::move(fault), std::move(remedy)) {}
+};
+struct IoError : Error {
+  explicit IoError(std::string fault, std::string remedy = "")
+      : Error(ExitCode::io, std::move(fault), std::move(remedy)) {}
+};
+struct SettingsError : Error {
+  explicit SettingsError(std::string fault, std::string remedy = "")
+      : Error(ExitCode::settings, std::move(fault), std::move(remedy)) {}
+};
+struct NonFiniteError : Error {
+  explicit NonFiniteError(std::string fault, std::string remedy = "")
+      : Error(ExitCode::non_finite, std::move(fault), std::move(remedy)) {}
+};
+
+/// Any other exception of a rank, with the rank's name before its text; the original is nested in it.
+struct RankError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Call inside a catch block: rethrows the current exception with the rank in its text. Type: kept for Error and
+/// c10::Error; everything else becomes a RankError that holds the original as its nested exception.
+[[noreturn]] void rethrow_with_rank(int rank, int size);
+
+/// One line for a user, without a C++ stack trace.
+std::string message_of(const std::exception& error);
+
+/// The exit code that belongs to an exception.
+ExitCode exit_code_of(const std::exception& error);
+
+}  // namespace tandem

@@ -1,0 +1,6 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace tandem {
+using at::Tensor;
+}
