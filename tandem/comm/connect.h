@@ -1,0 +1,28 @@
+#pragma once
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "tandem/comm/process_group.h"
+
+namespace tandem::comm {
+
+/// Thread-ranks over shared memory. One object of this kind serves all ranks of one process.
+class LocalWorld {
+ public:
+  explicit LocalWorld(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  c10::intrusive_ptr<c10d::ProcessGroup> connect(const std::string& name, int rank, int size);
+
+  /// Ends every group that was or will be made here.
+  void abort(const std::string& reason);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<LocalExchange>> exchanges_;
+  std::optional<std::string> abort_reason_;
+  const std::chrono::milliseconds timeout_;
+};
+
+/// Process-ranks on Gloo that meet at a store.
+ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout);
+
+}  // namespace tandem::comm

@@ -1,0 +1,70 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tandem::comm {
+
+/// What a thread-rank brings to an operation. The memory stays the rank's own; others read and write it only between
+/// meet() and part().
+struct LocalCall {
+  const char* operation = "";
+  uint64_t signature = 0;            // equal on all ranks of a right call: kind of reduction, type, sizes, root
+  const void* input = nullptr;
+  void* output = nullptr;
+  const int64_t* counts = nullptr;   // all_to_all: elements for each rank, in rank order
+};
+
+/// The meeting place of N threads: each publishes a call, all see all calls, all leave together. No torch in it.
+///
+///   rank 0  meet ─┐            ┌─ work on each other's memory ─┐
+///   rank 1  meet ─┤ all there  ├─ work ...                     ├ part: nobody touches it any more
+///   rank 2  meet ─┘            └─ work ...                     ┘
+///
+/// Waiting threads spin briefly, then sleep. Throws LocalExchange::Failure when the ranks' calls differ, when a rank
+/// stays away longer than the timeout, or after abort().
+class LocalExchange {
+ public:
+  enum class Fault { aborted, timed_out, mismatch };
+  struct Failure {
+    Fault fault;
+    std::string text;
+  };
+
+  LocalExchange(int size, std::chrono::milliseconds timeout);
+
+  int size() const { return static_cast<int>(calls_.size()); }
+  void meet(int rank, const LocalCall& call);
+  const LocalCall& call(int rank) const { return calls_[rank]; }
+  void part(int rank);
+
+  /// Releases everyone who waits and everyone who comes later. `reason` is what they are told; the first one stays.
+  void abort(const std::string& reason);
+
+ private:
+  void wait_for_all(int rank);
+  void check_agreement() const;
+  std::string who_is_missing(uint64_t generation) const;
+
+  struct alignas(64) Arrival {
+    std::atomic<uint64_t> generation{0};
+    std::atomic<const char*> operation{""};
+  };
+
+  std::vector<LocalCall> calls_;
+  std::vector<Arrival> arrivals_;
+  const std::chrono::milliseconds timeout_;
+  const int spins_;
+  alignas(64) std::atomic<int> waiting_{0};
+  alignas(64) std::atomic<uint64_t> generation_{0};
+  std::atomic<bool> aborted_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string reason_;
+};
+
+}  // namespace tandem::comm

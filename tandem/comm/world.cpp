@@ -1,0 +1,98 @@
+#include "tandem/comm/world.h"
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/connect.h"
+
+namespace tandem::comm {
+namespace {
+
+int threads_of(const WorldOptions& options, int ranks_here) {
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here);
+}
+
+/// The first exception of any rank; whoever is told of the abort afterwards does not count.
+class FirstFailure {
+ public:
+  bool set(std::exception_ptr exception) {
+    const std::lock_guard lock(mutex_);
+    if (exception_) return false;
+    exception_ = std::move(exception);
+    return true;
+  }
+  void rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr exception_;
+};
+
+ProcessGroup::Connect thread_connect(std::shared_ptr<LocalWorld> local, const WorldOptions& options) {
+  if (options.gloo) {
+    // libtorch's flight recorder keeps one unguarded table a process: with several ranks in it, it must be off.
+    setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+    return gloo_connect(c10::make_intrusive<c10d::HashStore>(), options.timeout);
+  }
+  return [local](const std::string& name, int rank, int size) { return local->connect(name, rank, size); };
+}
+
+}  // namespace
+
+void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options) {
+  TORCH_CHECK_VALUE(n >= 1, "run_ranks: number of ranks is ", n, ", wanted 1 or more");
+  const auto local = std::make_shared<LocalWorld>(options.timeout);
+  const auto connect = thread_connect(local, options);
+  FirstFailure failure;
+  const auto run_one = [&](int rank) {
+    try {
+      try {
+        at::set_num_threads(threads_of(options, n));
+        ProcessGroup group(connect, "world", rank, n, std::make_shared<WireMeter>());
+        body(group);
+      } catch (...) {
+        rethrow_with_rank(rank, n);
+      }
+    } catch (const std::exception& error) {
+      failure.set(std::current_exception());
+      local->abort(message_of(error));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run_one, rank);
+  for (auto& thread : threads) thread.join();
+  failure.rethrow();
+}
+
+std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options) {
+  if (!launch || launch->size == 1) {
+    at::set_num_threads(threads_of(options, 1));
+    return make_single_group();
+  }
+  at::set_num_threads(threads_of(options, launch->local_size));
+  c10d::TCPStoreOptions store_options;
+  store_options.port = static_cast<uint16_t>(launch->port);
+  store_options.isServer = launch->rank == 0 && !launch->agent_serves_store;
+  store_options.numWorkers = launch->size;
+  store_options.waitWorkers = false;
+  store_options.timeout = options.init_timeout;
+  const auto store = c10::make_intrusive<c10d::TCPStore>(launch->address, store_options);
+  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", launch->rank,
+                                              launch->size, std::make_shared<WireMeter>());
+  barrier(*group);
+  group->meter().reset();
+  return group;
+}
+
+}  // namespace tandem::comm

@@ -1,0 +1,30 @@
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "tandem/comm/process_group.h"
+#include "tandem/comm/rendezvous.h"
+
+namespace tandem::comm {
+
+struct WorldOptions {
+  std::chrono::milliseconds init_timeout{300'000};  // for all ranks to arrive
+  std::chrono::milliseconds timeout{120'000};       // for one operation
+  int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
+  bool gloo = false;                                // thread-ranks only: sockets instead of shared memory
+};
+
+/// Runs `body` on n thread-ranks of this process and returns when all have ended.
+///
+/// When a rank throws, the others are released from whatever operation they wait in, and the first exception is thrown
+/// here with its rank in the text (rethrow_with_rank). Throws c10::ValueError when n < 1.
+void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
+
+/// The group of all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), on Gloo; a group of one
+/// when there is no launcher. Collective over the processes.
+/// Throws SettingsError (variables), c10::DistError (a process does not come within init_timeout).
+std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options = {});
+
+}  // namespace tandem::comm

@@ -1,0 +1,180 @@
+#include "tandem/comm/collectives.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+
+namespace tandem::comm {
+namespace {
+
+// Every test runs over shared memory and over Gloo.
+class Collectives : public testing::TestWithParam<bool> {
+ protected:
+  void on_ranks(int n, const std::function<void(ProcessGroup&)>& body) {
+    WorldOptions options;
+    options.gloo = GetParam();
+    options.timeout = std::chrono::seconds(20);
+    run_ranks(n, body, options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives, testing::Bool(),
+                         [](const auto& info) { return info.param ? "gloo" : "local"; });
+
+/// What rank `rank` holds: n rows of three, each number unlike all others.
+Tensor rows_of(int rank, int64_t n) {
+  return at::arange(n * 3, at::kDouble).reshape({n, 3}) + 100.0 * rank;
+}
+
+/// <A x, y> summed over ranks equals <x, A' y> summed over ranks: the gradient is the adjoint.
+double adjoint_gap(const Tensor& x, const std::function<Tensor(const Tensor&)>& op, ProcessGroup& group) {
+  auto input = x.clone().requires_grad_();
+  const auto output = op(input);
+  const auto weight = at::arange(1, output.numel() + 1, at::kDouble).reshape(output.sizes()) * (group.rank() + 1);
+  output.backward(weight);
+  auto sums = at::stack({(output.detach() * weight).sum(), (x * input.grad()).sum()});
+  all_reduce_(sums, group);
+  return (sums[0] - sums[1]).abs().item<double>() / sums[0].abs().item<double>();
+}
+
+TEST_P(Collectives, AllReduceOfEveryKind) {
+  for (const int n : {1, 2, 3, 5}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const auto x = rows_of(group.rank(), 2);
+      EXPECT_TRUE(all_reduce(x, group).equal(rows_of(0, 2) * n + 100.0 * n * (n - 1) / 2));
+      EXPECT_TRUE(at::allclose(all_reduce(x, group, Reduce::mean), rows_of(0, 2) + 50.0 * (n - 1)));
+      EXPECT_TRUE(all_reduce(x, group, Reduce::max).equal(rows_of(n - 1, 2)));
+      EXPECT_TRUE(all_reduce(x, group, Reduce::min).equal(rows_of(0, 2)));
+    });
+  }
+}
+
+TEST_P(Collectives, AllGatherTakesUnevenParts) {
+  for (const int n : {1, 2, 3, 4}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const auto sizes = split_sizes(5, n);
+      std::vector<Tensor> parts;
+      for (int rank = 0; rank < n; ++rank) parts.push_back(rows_of(rank, sizes[rank]));
+      const auto whole = at::cat(parts);
+      EXPECT_TRUE(all_gather(parts[group.rank()], group).equal(whole));
+      EXPECT_TRUE(all_gather(parts[group.rank()], group, 0, sizes).equal(whole));
+      EXPECT_TRUE(all_gather(parts[group.rank()].t(), group, 1).equal(whole.t()));
+    });
+  }
+}
+
+TEST_P(Collectives, ReduceScatterTakesUnevenParts) {
+  for (const int n : {1, 2, 3, 4}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const auto sum = rows_of(0, 7) * n + 100.0 * n * (n - 1) / 2;
+      const auto [begin, end] = split_range(7, n, group.rank());
+      const auto x = rows_of(group.rank(), 7);
+      EXPECT_TRUE(reduce_scatter(x, group).equal(sum.slice(0, begin, end)));
+      EXPECT_TRUE(reduce_scatter(x.t(), group, 1).equal(sum.t().slice(1, begin, end)));
+    });
+  }
+}
+
+TEST_P(Collectives, EveryRootBroadcastsGathersAndScatters) {
+  for (const int n : {1, 2, 3}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const auto sizes = split_sizes(5, n);
+      const auto [begin, end] = split_range(5, n, group.rank());
+      for (int root = 0; root < n; ++root) {
+        EXPECT_TRUE(broadcast(rows_of(group.rank(), 2), root, group).equal(rows_of(root, 2)));
+        const auto gathered = gather(rows_of(0, 5).slice(0, begin, end), root, group, sizes);
+        EXPECT_TRUE(gathered.equal(rows_of(0, group.rank() == root ? 5 : 0)));
+        EXPECT_TRUE(scatter(rows_of(group.rank(), 5), root, group, sizes).equal(rows_of(root, 5).slice(0, begin, end)));
+      }
+    });
+  }
+}
+
+TEST_P(Collectives, GradientsAreAdjoints) {
+  for (const int n : {1, 2, 3, 5}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const auto x = rows_of(group.rank(), 7);
+      const auto part = rows_of(group.rank(), split_sizes(7, n)[group.rank()]);
+      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return all_reduce(t, group); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return all_reduce(t, group, Reduce::mean); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(part, [&](const Tensor& t) { return all_gather(t, group); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(part.t(), [&](const Tensor& t) { return all_gather(t, group, 1); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return reduce_scatter(t, group); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return broadcast(t, n - 1, group); }, group), 1e-13);
+    });
+  }
+}
+
+TEST_P(Collectives, WireBytesFollowTheFormulas) {
+  on_ranks(3, [&](ProcessGroup& group) {
+    const int64_t row = 3 * 8, mine = split_sizes(7, 3)[group.rank()];
+    const auto check = [&](const char* name, int64_t bytes, const std::function<void()>& call) {
+      group.meter().reset();
+      call();
+      EXPECT_EQ(group.meter().counts().at(name).calls, 1) << name;
+      EXPECT_EQ(group.meter().counts().at(name).bytes, bytes) << name << " rank " << group.rank();
+      EXPECT_EQ(group.meter().counts().size(), 1u) << name;
+    };
+    const auto x = rows_of(group.rank(), 7);
+    const auto part = rows_of(group.rank(), mine);
+    const auto sizes = split_sizes(7, 3);
+    check("all_reduce", 7 * row + 7 * 8, [&] { all_reduce(x, group); });  // 21 numbers: 7 a rank: S - own + 2 own
+    check("all_gather", 2 * mine * row, [&] { all_gather(part, group, 0, sizes); });
+    check("reduce_scatter", (7 - mine) * row, [&] { reduce_scatter(x, group, 0, sizes); });
+    check("broadcast", group.rank() == 1 ? 7 * row : 0, [&] { broadcast(x, 1, group); });
+    check("gather", group.rank() == 1 ? 0 : mine * row, [&] { gather(part, 1, group, sizes); });
+    check("scatter", group.rank() == 1 ? (7 - mine) * row : 0, [&] { scatter(x, 1, group, sizes); });
+    check("barrier", 0, [&] { barrier(group); });
+  });
+}
+
+TEST_P(Collectives, AGroupOfOneSendsNothing) {
+  on_ranks(1, [&](ProcessGroup& group) {
+    all_reduce(rows_of(0, 2), group);
+    all_gather(rows_of(0, 2), group);
+    barrier(group);
+    EXPECT_TRUE(group.meter().counts().empty());
+  });
+}
+
+TEST_P(Collectives, SplitGroupsTalkAmongThemselves) {
+  on_ranks(5, [&](ProcessGroup& group) {
+    const auto part = group.split(group.rank() % 2);
+    EXPECT_EQ(part->size(), group.rank() % 2 == 0 ? 3 : 2);
+    EXPECT_EQ(part->rank(), group.rank() / 2);
+    const auto sum = all_reduce(at::full({1}, group.rank(), at::kLong), *part);
+    EXPECT_EQ(sum.item<int64_t>(), group.rank() % 2 == 0 ? 6 : 4);
+  });
+}
+
+TEST_P(Collectives, HalfTypesSumInFloat) {
+  on_ranks(3, [&](ProcessGroup& group) {
+    const auto x = at::full({100}, 1.0, at::kBFloat16);
+    EXPECT_TRUE(all_reduce(x, group).equal(at::full({100}, 3.0, at::kBFloat16)));
+  });
+}
+
+TEST(Errors, WrongArgumentsNameWhatIsWanted) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto text_of = [](const std::function<void()>& call) -> std::string {
+      try {
+        call();
+      } catch (const std::exception& error) {
+        return message_of(error);
+      }
+      return "";
+    };
+    const std::vector<int64_t> sizes = {1, 1};
+    EXPECT_EQ(text_of([&] { all_gather(at::zeros({3, 2}), group, 0, sizes); }),
+              "all_gather: size of dim 0 is 3, wanted 1 as told for rank " + std::to_string(group.rank()));
+    EXPECT_EQ(text_of([&] { reduce_scatter(at::zeros({3}), group, 0, sizes); }),
+              "reduce_scatter: size of dim 0 is 3, wanted the sum of sizes, 2");
+    EXPECT_EQ(text_of([&] { broadcast(at::zeros({3}), 2, group); }), "broadcast: root is 2, wanted 0..1");
+    EXPECT_EQ(text_of([&] { all_gather(at::zeros({}), group); }), "all_gather: tensor has no dims, wanted 1 or more");
+  });
+}
+
+}  // namespace
+}  // namespace tandem::comm

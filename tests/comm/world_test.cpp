@@ -1,0 +1,98 @@
+#include "tandem/comm/world.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+
+namespace tandem::comm {
+namespace {
+
+template <class Call>
+std::string text_of(Call call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return message_of(error);
+  }
+  return "nothing thrown";
+}
+
+TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
+  for (const bool gloo : {false, true}) {
+    WorldOptions options;
+    options.gloo = gloo;
+    options.timeout = std::chrono::seconds(30);
+    const auto start = std::chrono::steady_clock::now();
+    const auto text = text_of([&] {
+      run_ranks(3, [](ProcessGroup& group) {
+        all_reduce(at::ones({4}), group);
+        if (group.rank() == 1) throw DataError("image 'a.png' is not an image", "remove it");
+        all_reduce(at::ones({4}), group);
+      }, options);
+    });
+    const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_EQ(text, "image 'a.png' is not an image (rank 1 of 3): remove it");
+    EXPECT_LT(seconds, 2.0) << (gloo ? "gloo" : "local");
+  }
+}
+
+TEST(World, TheTypeOfTheExceptionIsKept) {
+  EXPECT_THROW(run_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) throw IoError("disk is full");
+    barrier(group);
+  }), IoError);
+}
+
+TEST(World, DifferentOperationsAreToldApart) {
+  const auto text = text_of([] {
+    run_ranks(2, [](ProcessGroup& group) {
+      if (group.rank() == 0) all_reduce(at::ones({4}), group);
+      if (group.rank() == 1) barrier(group);
+    });
+  });
+  EXPECT_NE(text.find("rank 0 calls all_reduce and rank 1 calls barrier"), std::string::npos) << text;
+}
+
+TEST(World, DifferentSizesAreToldApart) {
+  const auto text = text_of([] {
+    run_ranks(2, [](ProcessGroup& group) { all_reduce(at::ones({4 + group.rank()}), group); });
+  });
+  EXPECT_NE(text.find("rank 0 calls all_reduce and rank 1 calls all_reduce with another size"), std::string::npos)
+      << text;
+}
+
+TEST(World, AMissingRankIsNamedAfterTheTimeout) {
+  WorldOptions options;
+  options.timeout = std::chrono::milliseconds(200);
+  const auto text = text_of([&] {
+    run_ranks(3, [](ProcessGroup& group) {
+      if (group.rank() != 2) barrier(group);
+    }, options);
+  });
+  EXPECT_NE(text.find("rank 2 did not come within 200 ms"), std::string::npos) << text;
+}
+
+TEST(World, ThreadsAreShared) {
+  run_ranks(4, [](ProcessGroup&) { EXPECT_GE(at::get_num_threads(), 1); });
+  WorldOptions options;
+  options.threads = 3;
+  run_ranks(2, [](ProcessGroup&) { EXPECT_EQ(at::get_num_threads(), 3); }, options);
+}
+
+TEST(World, RejectsNoRanks) {
+  EXPECT_EQ(text_of([] { run_ranks(0, [](ProcessGroup&) {}); }), "run_ranks: number of ranks is 0, wanted 1 or more");
+}
+
+TEST(World, WithoutALauncherThereIsAGroupOfOne) {
+  const auto group = join_world(std::nullopt);
+  EXPECT_EQ(group->size(), 1);
+  EXPECT_TRUE(all_reduce(at::ones({2}), *group).equal(at::ones({2})));
+}
+
+}  // namespace
+}  // namespace tandem::comm
