@@ -55,12 +55,11 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   const auto local = std::make_shared<LocalWorld>(options.timeout);
   const auto connect = thread_connect(local, options);
   FirstFailure failure;
-  const auto run_one = [&](int rank) {
+  // Stored before the group ends: once it does, the others fail too, and theirs must not come first.
+  const auto guard = [&](int rank, const std::function<void()>& step) {
     try {
       try {
-        at::set_num_threads(threads_of(options, n));
-        ProcessGroup group(connect, "world", rank, n, std::make_shared<WireMeter>());
-        body(group);
+        step();
       } catch (...) {
         rethrow_with_rank(rank, n);
       }
@@ -68,6 +67,13 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
       failure.set(std::current_exception());
       local->abort(message_of(error));
     }
+  };
+  const auto run_one = [&](int rank) {
+    guard(rank, [&] {
+      at::set_num_threads(threads_of(options, n));
+      ProcessGroup group(connect, "world", rank, n, std::make_shared<WireMeter>());
+      guard(rank, [&] { body(group); });
+    });
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < n; ++rank) threads.emplace_back(run_one, rank);
