@@ -1,0 +1,284 @@
+#include "tandem/train/checkpoint_store.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <set>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/train/checksum.h"
+#include "tandem/train/quote.h"
+
+namespace tandem::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxManifestBytes = 64 << 20, kMaxIndexBytes = 256 << 20;
+
+std::string step_name(int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::optional<int64_t> step_of(const std::string& name) {
+  int64_t step = -1;
+  const auto* end = name.data() + name.size();
+  if (!name.starts_with("step_") || std::from_chars(name.data() + 5, end, step).ptr != end) return {};
+  if (step < 0 || step_name(step) != name) return {};
+  return step;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto at = fs::directory_iterator(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  return names;
+}
+
+std::string counted(const std::string& name, uint64_t found, uint64_t wanted) {
+  return name + " has " + std::to_string(found) + " bytes, wanted " + std::to_string(wanted);
+}
+
+/// What is wrong with a checkpoint's files, told by their sizes alone.
+std::optional<std::string> size_fault(const fs::path& folder, const Manifest& manifest) {
+  for (const auto& file : manifest.files) {
+    std::error_code error;
+    const auto found = fs::file_size(folder / file.name, error);
+    if (error) return "is cut short: " + file.name + " is missing, wanted " + std::to_string(file.bytes) + " bytes";
+    if (found < file.bytes) return "is cut short: " + counted(file.name, found, file.bytes);
+    if (found > file.bytes) return "is damaged: " + counted(file.name, found, file.bytes);
+  }
+  return {};
+}
+
+std::optional<std::string> checksum_fault(const fs::path& folder, const Manifest& manifest) {
+  const auto differs = [](const CheckpointFile& file, const std::string& found) {
+    return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
+  };
+  for (const auto& file : manifest.files) {
+    if (file.name == kIndexName) {
+      const auto found = checksum_of(read_text_file(folder / file.name, kMaxIndexBytes));
+      if (found != file.checksum) return differs(file, found);
+      continue;
+    }
+    const SafetensorsFile shard(folder / file.name);
+    if (shard.header_checksum() != file.checksum) return differs(file, shard.header_checksum());
+    shard.verify();
+  }
+  return {};
+}
+
+std::optional<std::string> job_fault(const Job& found, const Job& wanted) {
+  for (const auto& [key, value] : wanted) {
+    const auto same_key = [&key = key](const auto& pair) { return pair.first == key; };
+    const auto at = std::find_if(found.begin(), found.end(), same_key);
+    if (at == found.end()) return "is of another job: " + key + " is missing, wanted " + value;
+    if (at->second != value) return "is of another job: " + key + " is " + at->second + ", wanted " + value;
+  }
+  return {};
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {
+  TORCH_CHECK_VALUE(keep >= 1, "checkpoints to keep is ", keep, ", wanted 1 or more");
+}
+
+fs::path CheckpointStore::path(int64_t step) const { return folder_ / step_name(step); }
+
+fs::path CheckpointStore::temporary(int64_t step) const { return folder_ / (".tmp_" + step_name(step)); }
+
+void CheckpointStore::begin(int64_t step) {
+  TORCH_CHECK_VALUE(step >= 0, "a checkpoint's step is ", step, ", wanted 0 or more");
+  make_folders(folder_);
+  remove_leftovers(step);
+  make_folders(temporary(step));
+}
+
+void CheckpointStore::remove_leftovers(int64_t current) const {
+  for (const auto& name : names_in(folder_)) {
+    if (!name.starts_with(".tmp_step_") || name == temporary(current).filename()) continue;
+    try {
+      remove_tree(folder_ / name);
+    } catch (const IoError&) {  // another rank is at it
+    }
+  }
+}
+
+void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
+                                 const std::map<std::string, std::string>& metadata) {
+  write_safetensors(temporary(step) / rank_file_name(rank), tensors, metadata);
+}
+
+Manifest CheckpointStore::complete(Manifest manifest) const {
+  const auto folder = temporary(manifest.step);
+  std::map<std::string, std::string> file_of_tensor;
+  uint64_t total = 0;
+  manifest.files.clear();
+  for (int rank = 0; rank < manifest.world; ++rank) {
+    const SafetensorsFile shard(folder / rank_file_name(rank));
+    manifest.files.push_back({rank_file_name(rank), shard.size(), shard.header_checksum()});
+    total += shard.data_bytes();
+    for (const auto& name : shard.names()) file_of_tensor.emplace(name, rank_file_name(rank));  // the first rank's stays
+  }
+  const auto index = format_shard_index(file_of_tensor, total);
+  write_text_file(folder / kIndexName, index);
+  manifest.files.push_back({kIndexName, index.size(), checksum_of(index)});
+  return manifest;
+}
+
+void CheckpointStore::commit(Manifest manifest) {
+  TORCH_CHECK_VALUE(manifest.world >= 1, "a checkpoint's world is ", manifest.world, ", wanted 1 or more");
+  const auto folder = temporary(manifest.step);
+  manifest = complete(std::move(manifest));
+  std::set<std::string> wanted = {kManifestName};
+  for (const auto& file : manifest.files) wanted.insert(file.name);
+  for (const auto& name : names_in(folder)) {  // of a run that was stopped here with more ranks
+    if (!wanted.contains(name)) remove_tree(folder / name);
+  }
+  write_text_file(folder / kManifestName, format_manifest(manifest));
+  sync_folder(folder);
+  rename_or_swap(folder, path(manifest.step));
+  sync_folder(folder_);
+  try {
+    remove_leftovers(-1);
+    prune(manifest);
+  } catch (const Error& error) {
+    log::warn("old checkpoints stay: " + message_of(error));
+  }
+}
+
+void CheckpointStore::abandon(int64_t step) noexcept {
+  std::error_code ignored;
+  fs::remove_all(temporary(step), ignored);
+}
+
+void CheckpointStore::prune(const Manifest& committed) const {
+  int kept = 1;
+  for (const auto step : list()) {
+    if (step >= committed.step) continue;
+    bool whole = false;
+    try {
+      const auto found = manifest(step);
+      if (found.job != committed.job) continue;
+      whole = !size_fault(path(step), found);
+    } catch (const Error&) {  // damaged: worth less than any whole one
+    }
+    if (kept < keep_) {
+      kept += whole ? 1 : 0;
+      continue;
+    }
+    // Renamed first: a folder half removed must not look like a checkpoint.
+    auto away = temporary(step);
+    away += ".pruned";
+    remove_tree(away);
+    rename_or_swap(path(step), away);
+    remove_tree(away);
+  }
+}
+
+std::vector<int64_t> CheckpointStore::list() const {
+  std::vector<int64_t> steps;
+  for (const auto& name : names_in(folder_)) {
+    if (const auto step = step_of(name)) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+std::optional<std::string> CheckpointStore::fault_of(int64_t step, const Job& job, Manifest& found) const {
+  std::error_code error;
+  if (!fs::is_directory(path(step), error)) return "is missing";
+  if (!fs::exists(path(step) / kManifestName, error)) return "is unfinished: manifest.json is missing";
+  try {
+    found = manifest(step);
+    if (auto fault = job_fault(found.job, job)) return fault;
+    if (auto fault = size_fault(path(step), found)) return fault;
+    return checksum_fault(path(step), found);
+  } catch (const IoError& fault) {
+    return "cannot be read: " + message_of(fault);
+  } catch (const Error& fault) {
+    return "is damaged: " + message_of(fault);
+  }
+}
+
+std::optional<std::string> CheckpointStore::verify(int64_t step) const {
+  Manifest ignored;
+  return fault_of(step, {}, ignored);
+}
+
+std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const Job& job, std::vector<std::string>& notes,
+                                                                   std::optional<int64_t> newest) const {
+  auto steps = list();
+  if (newest) {
+    std::erase_if(steps, [&](int64_t step) { return step > *newest; });
+    // Asked for by name: its absence is worth a line.
+    if (steps.empty() || steps[0] != *newest) steps.insert(steps.begin(), *newest);
+  }
+  for (const auto step : steps) {
+    Manifest found;
+    const auto fault = fault_of(step, job, found);
+    if (!fault) return Found{step, std::move(found)};
+    notes.push_back("checkpoint " + step_name(step) + " " + *fault);
+  }
+  return {};
+}
+
+Manifest CheckpointStore::manifest(int64_t step) const {
+  const auto file = path(step) / kManifestName;
+  auto found = parse_manifest(read_text_file(file, kMaxManifestBytes), file.string());
+  if (found.step != step) {
+    throw DataError(quote(file.string()) + ": step is " + std::to_string(found.step) + ", wanted " +
+                        std::to_string(step),
+                    "the folder was renamed, give it its own name");
+  }
+  return found;
+}
+
+SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) const {
+  return SafetensorsFile(path(step) / rank_file_name(rank));
+}
+
+CheckpointPlace locate_checkpoints(const fs::path& path) {
+  auto place = fs::absolute(path).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();  // a slash at the end
+  std::error_code error;
+  const auto step = step_of(place.filename().string());
+  if (step && fs::is_directory(place.parent_path(), error)) return {place.parent_path(), step};
+  if (fs::is_directory(place / "checkpoints", error)) return {place / "checkpoints", {}};
+  if (fs::is_directory(place, error)) return {place, {}};
+  throw DataError("checkpoints " + quote(path.string()) + " are missing, wanted a folder",
+                  "name a run's folder, its checkpoints or one of them");
+}
+
+void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows) {
+  metadata["tandem.rows." + name] =
+      std::to_string(rows.first) + "," + std::to_string(rows.count) + "," + std::to_string(rows.total);
+}
+
+std::optional<RowRange> rows_of(const SafetensorsFile& file, const std::string& name) {
+  const auto note = file.metadata().find("tandem.rows." + name);
+  if (note == file.metadata().end()) return {};
+  const auto& text = note->second;
+  RowRange rows;
+  int used = 0;
+  const bool read = text.size() < 64 && std::sscanf(text.c_str(), "%19ld,%19ld,%19ld%n", &rows.first, &rows.count,
+                                                    &rows.total, &used) == 3 && used == static_cast<int>(text.size());
+  const auto& shape = file.shape(name);
+  const bool fits = read && rows.first >= 0 && rows.count >= 0 && rows.total >= 0 && rows.first <= rows.total &&
+                    rows.count <= rows.total - rows.first && !shape.empty() && shape[0] == rows.count;
+  if (!fits) {
+    throw DataError("tandem.rows." + name + " is " + quote(text) +
+                    ", wanted first,count,total with the tensor's own number of rows as count");
+  }
+  return rows;
+}
+
+}  // namespace tandem::train

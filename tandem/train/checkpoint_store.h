@@ -1,0 +1,99 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/train/manifest.h"
+#include "tandem/train/safetensors.h"
+
+namespace tandem::train {
+
+/// Checkpoints of one run. Each is either whole or not there, whenever the machine stops:
+///
+///   folder/.tmp_step_00001000/rank_0000.safetensors      begin, then each rank writes its own file    (synced)
+///                             rank_0001.safetensors
+///                             model.safetensors.index.json, manifest.json      commit, by one rank    (synced)
+///   folder/step_00001000/                                                      renamed, parent synced
+///   folder/step_00000800/                                                      older ones beyond `keep` removed
+///
+/// No class here talks to other ranks. The order that the ranks keep: all begin; each writes; all learn whether every
+/// rank could; one commits, or one abandons; all wait for it before the next begin. A folder belongs to one run.
+class CheckpointStore {
+ public:
+  explicit CheckpointStore(std::filesystem::path folder, int keep = 2);
+
+  /// Makes the temporary folder and removes those that earlier steps or runs left over. Any rank, any number of times.
+  /// Throws IoError.
+  void begin(int64_t step);
+
+  /// Writes this rank's file, replacing what stands there. Throws as write_safetensors does.
+  void write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
+                  const std::map<std::string, std::string>& metadata = {});
+
+  /// Makes the checkpoint of manifest.step out of manifest.world files; `files` is filled in here. A checkpoint of that
+  /// step which is already there gives way. Then removes the run's older checkpoints but for keep - 1 whole ones; a
+  /// failure there is a warning. Throws IoError or DataError when a rank's file is not whole: abandon the step.
+  void commit(Manifest manifest);
+
+  /// Removes the temporary folder, if it can.
+  void abandon(int64_t step) noexcept;
+
+  std::vector<int64_t> list() const;  // newest first; by name alone
+  std::filesystem::path path(int64_t step) const;
+
+  /// What is wrong with a checkpoint, every byte read: "is cut short: rank_0001.safetensors has 1200 bytes, wanted
+  /// 65536". Nothing when it is whole.
+  std::optional<std::string> verify(int64_t step) const;
+
+  struct Found {
+    int64_t step;
+    Manifest manifest;
+  };
+
+  /// The newest checkpoint, up to step `newest`, that is whole and of this job: every entry of `job` stands in it with
+  /// the same value. Each one passed over gives a line in `notes`. Reads every byte of the one found: let one rank look
+  /// and tell the others.
+  std::optional<Found> find_newest(const Job& job, std::vector<std::string>& notes,
+                                   std::optional<int64_t> newest = {}) const;
+
+  /// Throws DataError or IoError when it is damaged or not there.
+  Manifest manifest(int64_t step) const;
+  SafetensorsFile open_rank(int64_t step, int rank) const;
+
+ private:
+  std::filesystem::path temporary(int64_t step) const;
+  Manifest complete(Manifest manifest) const;
+  std::optional<std::string> fault_of(int64_t step, const Job& job, Manifest& manifest) const;
+  void remove_leftovers(int64_t current) const;
+  void prune(const Manifest& committed) const;
+
+  std::filesystem::path folder_;
+  int keep_;
+};
+
+/// Where a user's path leads: to a folder of checkpoints, to a run's folder that holds `checkpoints`, or to one
+/// checkpoint (then `newest` is its step, so that its elder siblings stand in when it is bad).
+struct CheckpointPlace {
+  std::filesystem::path folder;
+  std::optional<int64_t> newest;
+};
+
+/// Throws DataError when there is nothing at the path.
+CheckpointPlace locate_checkpoints(const std::filesystem::path& path);
+
+/// Which rows of a tensor that is split over the ranks a file holds; stands in its metadata as tandem.rows.<name>.
+struct RowRange {
+  int64_t first = 0, count = 0, total = 0;
+
+  bool operator==(const RowRange&) const = default;
+};
+
+void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows);
+
+/// Nothing when the file does not say. Throws DataError for a note that is none, or is not the tensor's.
+std::optional<RowRange> rows_of(const SafetensorsFile& file, const std::string& name);
+
+}  // namespace tandem::train

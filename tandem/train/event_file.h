@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace tandem::train {
+
+/// Curves for TensorBoard: a file events.out.tfevents.* in a folder. Each call reaches the system before it returns.
+/// A disk that fills up costs curves, not the run: one warning, and writing goes on where it can.
+/// One writer a folder (TensorBoard follows one file at a time).
+class EventFile {
+ public:
+  /// Makes the folder. Throws IoError.
+  explicit EventFile(const std::filesystem::path& folder);
+  ~EventFile();
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  void scalar(std::string_view tag, int64_t step, double value);  // stored as float32
+
+  /// After resuming at `step`: TensorBoard drops what an earlier file says of later steps.
+  void session_start(int64_t step);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void write(const std::string& record);
+
+  std::filesystem::path path_;
+  int descriptor_;
+  bool warned_ = false;
+};
+
+/// The format's parts: protocol buffers of tensorflow.Event, written by hand.
+std::string version_event(double wall_time);
+std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
+std::string session_start_event(double wall_time, int64_t step);
+
+/// length, masked crc32c of the length, data, masked crc32c of the data.
+std::string event_record(std::string_view event);
+
+uint32_t crc32c(std::string_view bytes);
+
+}  // namespace tandem::train

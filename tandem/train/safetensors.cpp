@@ -1,0 +1,222 @@
+#include "tandem/train/safetensors.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tandem/base/error.h"
+#include "tandem/train/checksum.h"
+#include "tandem/train/quote.h"
+
+namespace tandem::train {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
+
+constexpr size_t kChunk = 1 << 20;  // hashed while still in the cache
+constexpr size_t kMaxNameBytes = 4096;
+constexpr int64_t kMaxDims = 16;
+const std::string kChecksumPrefix = "tandem.xxh3.";
+
+constexpr std::pair<std::string_view, at::ScalarType> kTypes[] = {
+    {"BOOL", at::kBool},
+    {"U8", at::kByte},
+    {"I8", at::kChar},
+    {"F8_E5M2", at::kFloat8_e5m2},
+    {"F8_E4M3", at::kFloat8_e4m3fn},
+    {"I16", at::kShort},
+    {"U16", at::kUInt16},
+    {"F16", at::kHalf},
+    {"BF16", at::kBFloat16},
+    {"I32", at::kInt},
+    {"U32", at::kUInt32},
+    {"F32", at::kFloat},
+    {"C64", at::kComplexFloat},
+    {"F64", at::kDouble},
+    {"I64", at::kLong},
+    {"U64", at::kUInt64},
+};
+
+std::string_view dtype_name(const NamedTensor& named) {
+  for (const auto& [name, type] : kTypes) {
+    if (type == named.tensor.scalar_type()) return name;
+  }
+  TORCH_CHECK_TYPE(false, "tensor ", quote(named.name), " is of type ", named.tensor.scalar_type(),
+                   ", wanted one that safetensors has: convert it");
+}
+
+/// A dtype's place in the format's order of alignment.
+size_t dtype_order(std::string_view dtype) {
+  const auto dtypes = safetensors_dtypes();
+  size_t at = 0;
+  while (dtypes[at].name != dtype) ++at;
+  return at;
+}
+
+void check_tensor(const NamedTensor& named) {
+  const auto& [name, tensor] = named;
+  TORCH_CHECK_VALUE(!name.empty() && name != "__metadata__" && name.size() <= kMaxNameBytes && is_utf8(name) &&
+                        name.find('\0') == std::string::npos,
+                    "a tensor's name is ", quote(name), ", wanted UTF-8 of 1 to 4096 bytes without NUL");
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && tensor.dim() <= kMaxDims, "tensor ",
+                    quote(name), " is undefined, sparse or of over 16 dims, wanted a strided one");
+}
+
+/// Tensors in the order in which the format stores them.
+std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tensors) {
+  std::vector<std::pair<size_t, const NamedTensor*>> keyed;
+  for (const auto& named : tensors) {
+    check_tensor(named);
+    keyed.emplace_back(dtype_order(dtype_name(named)), &named);
+  }
+  std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second->name < b.second->name;
+  });
+  std::vector<const NamedTensor*> sorted;
+  for (const auto& [order, named] : keyed) sorted.push_back(named);
+  return sorted;
+}
+
+SafetensorsHeader layout_of(const std::vector<const NamedTensor*>& sorted,
+                            const std::map<std::string, std::string>& metadata) {
+  SafetensorsHeader header;
+  header.metadata = metadata;
+  std::erase_if(header.metadata, [](const auto& pair) { return pair.first.starts_with(kChecksumPrefix); });  // stale
+  header.metadata["format"] = "pt";
+  uint64_t at = 0;
+  for (const auto* named : sorted) {
+    const auto& [name, tensor] = *named;
+    header.entries.push_back({name, dtype_name(*named), tensor.sizes().vec(), at, at + tensor.nbytes()});
+    at = header.entries.back().end;
+    const bool is_new = header.metadata.insert_or_assign(kChecksumPrefix + name,
+                                                         std::string(Checksum::kHexDigits, '0')).second;
+    TORCH_CHECK_VALUE(is_new, "the tensor's name ", quote(name), " is given twice, wanted it once");
+  }
+  for (const auto& [key, value] : header.metadata) {
+    TORCH_CHECK_VALUE(is_utf8(key) && is_utf8(value), "metadata ", quote(key), " is ", quote(value), ", wanted UTF-8");
+  }
+  return header;
+}
+
+std::span<const std::byte> bytes_of(const Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
+}
+
+void write_all(OutputFile& file, const std::vector<const NamedTensor*>& sorted, SafetensorsHeader header) {
+  // The checksums' room is written first and filled in last: each tensor is passed over once.
+  const auto room = format_safetensors_header(header);
+  file.append(std::as_bytes(std::span(room)));
+  for (const auto* named : sorted) {
+    const auto contiguous = named->tensor.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
+    Checksum checksum;
+    for (auto rest = bytes_of(contiguous); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kChunk))) {
+      const auto piece = rest.first(std::min(rest.size(), kChunk));
+      checksum.update(piece);
+      file.append(piece);
+    }
+    header.metadata[kChecksumPrefix + named->name] = checksum.hex();
+  }
+  const auto filled = format_safetensors_header(header);
+  file.write_at(0, std::as_bytes(std::span(filled)));
+  file.finish();
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const auto sorted = in_file_order(tensors);
+  const auto header = layout_of(sorted, metadata);
+  OutputFile file(path);
+  try {
+    write_all(file, sorted, header);
+  } catch (const Error&) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+  std::vector<std::byte> prefix(std::min<uint64_t>(file_.size(), 8));
+  file_.read_at(0, prefix);
+  prefix.resize(safetensors_header_bytes(prefix, file_.size(), path.string()));
+  file_.read_at(0, prefix);
+  header_ = parse_safetensors_header(prefix, file_.size(), path.string());
+  for (size_t i = 0; i < header_.entries.size(); ++i) places_[header_.entries[i].name] = i;
+  Checksum checksum;
+  checksum.update(prefix);
+  header_checksum_ = checksum.hex();
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : header_.entries) names.push_back(entry.name);
+  return names;
+}
+
+const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
+    throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) + " is missing, wanted one of the " +
+                    std::to_string(places_.size()) + " that the file has");
+  }
+  return header_.entries[found->second];
+}
+
+at::ScalarType SafetensorsFile::dtype(const std::string& name) const {
+  const auto wanted = entry(name).dtype;
+  for (const auto& [known, type] : kTypes) {
+    if (known == wanted) return type;
+  }
+  throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) + " dtype is " + std::string(wanted) +
+                      ", wanted one that libtorch has",
+                  "convert it with the program that wrote it");
+}
+
+const std::vector<int64_t>& SafetensorsFile::shape(const std::string& name) const { return entry(name).shape; }
+
+void SafetensorsFile::check(const SafetensorsEntry& entry, const std::string& found, bool required) const {
+  const auto given = header_.metadata.find(kChecksumPrefix + entry.name);
+  const std::string wanted = given == header_.metadata.end() ? "" : given->second;
+  if (found == wanted || (wanted.empty() && !required)) return;
+  throw DataError(quote(file_.path().string()) + ": tensor " + quote(entry.name) + " has checksum " + found +
+                      ", wanted " + (wanted.empty() ? "one in the metadata" : quote(wanted)),
+                  "its bytes are damaged, use another copy (a program that changes tensors must drop tandem.xxh3.*)");
+}
+
+Tensor SafetensorsFile::read(const std::string& name) const {
+  const auto& place = entry(name);
+  const auto type = dtype(name);
+  const auto tensor = at::empty(place.shape, at::TensorOptions().dtype(type));
+  auto* begin = static_cast<std::byte*>(tensor.mutable_data_ptr());
+  Checksum checksum;
+  for (uint64_t at = place.begin; at < place.end; at += kChunk) {
+    const std::span piece(begin + (at - place.begin), std::min<uint64_t>(kChunk, place.end - at));
+    file_.read_at(header_.data_begin + at, piece);
+    checksum.update(piece);
+  }
+  check(place, checksum.hex(), false);
+  const auto is_bool = [](std::byte value) { return value <= std::byte{1}; };
+  if (type == at::kBool && !std::all_of(begin, begin + tensor.nbytes(), is_bool)) {
+    throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) +
+                    " has a byte above 1, wanted 0 or 1 for BOOL");
+  }
+  return tensor;
+}
+
+void SafetensorsFile::verify() const {
+  std::vector<std::byte> buffer(kChunk);
+  for (const auto& entry : header_.entries) {
+    Checksum checksum;
+    for (uint64_t at = entry.begin; at < entry.end; at += kChunk) {
+      const auto piece = std::span(buffer).first(std::min<uint64_t>(kChunk, entry.end - at));
+      file_.read_at(header_.data_begin + at, piece);
+      checksum.update(piece);
+    }
+    check(entry, checksum.hex(), true);
+  }
+}
+
+}  // namespace tandem::train

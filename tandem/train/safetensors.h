@@ -1,0 +1,65 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/base/tensor.h"
+#include "tandem/train/file_io.h"
+#include "tandem/train/safetensors_header.h"
+
+namespace tandem::train {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
+///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
+///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes
+/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure the file is removed.
+/// Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type that the
+/// format has not).
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// A safetensors file, whoever wrote it. The header is checked when it is opened, each tensor's bytes when it is read.
+/// Reading is const and safe from several threads.
+class SafetensorsFile {
+ public:
+  /// Throws DataError (damaged), IoError (cannot be read).
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  std::vector<std::string> names() const;  // by place in the file
+  bool contains(const std::string& name) const { return places_.contains(name); }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+
+  /// These throw DataError for a name that is not there, or an element type that libtorch has not.
+  at::ScalarType dtype(const std::string& name) const;
+  const std::vector<int64_t>& shape(const std::string& name) const;
+
+  /// A new CPU tensor. Throws DataError when the bytes do not have the checksum that the metadata gives, if it does.
+  Tensor read(const std::string& name) const;
+
+  /// Reads every byte once in little memory; throws as read() does, also when a checksum is missing.
+  void verify() const;
+
+  uint64_t size() const { return file_.size(); }
+  uint64_t data_bytes() const { return file_.size() - header_.data_begin; }
+
+  /// Of the header's bytes. Since the header holds each tensor's checksum, it stands for the whole file.
+  const std::string& header_checksum() const { return header_checksum_; }
+
+ private:
+  const SafetensorsEntry& entry(const std::string& name) const;
+  void check(const SafetensorsEntry& entry, const std::string& found, bool required) const;
+
+  InputFile file_;
+  SafetensorsHeader header_;
+  std::map<std::string, size_t> places_;
+  std::string header_checksum_;
+};
+
+}  // namespace tandem::train
