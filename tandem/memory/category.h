@@ -1,0 +1,17 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tandem::memory {
+
+/// What a byte is for.
+enum class Category : uint8_t { parameters, gradients, optimizer, activations, buffers, communication, other };
+
+inline constexpr int kNumCategories = 7;
+inline constexpr std::array<std::string_view, kNumCategories> kCategoryNames = {
+    "parameters", "gradients", "optimizer", "activations", "buffers", "communication", "other"};
+
+using CategoryBytes = std::array<int64_t, kNumCategories>;
+
+}  // namespace tandem::memory

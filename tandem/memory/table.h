@@ -1,0 +1,12 @@
+#pragma once
+#include <span>
+#include <string>
+
+#include "tandem/memory/category.h"
+
+namespace tandem::memory {
+
+/// One line a rank: bytes per category at its peak, and the peak.
+std::string memory_table(std::span<const CategoryBytes> ranks);
+
+}  // namespace tandem::memory

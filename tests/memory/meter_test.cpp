@@ -1,0 +1,122 @@
+#include "tandem/memory/meter.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tandem/memory/table.h"
+
+namespace tandem::memory {
+namespace {
+
+int64_t live(int rank, Category category) { return account(rank).live[static_cast<int>(category)]; }
+
+class Meter : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { install_meter(); }
+};
+
+TEST_F(Meter, CountsExactBytesPerRankAndCategory) {
+  const RankScope rank(3);
+  const Scope scope(Category::activations);
+  const auto before = live(3, Category::activations);
+  {
+    const auto bytes = at::empty({3}, at::kChar);
+    EXPECT_EQ(live(3, Category::activations), before + 3);
+    const auto floats = at::empty({1000}, at::kFloat);
+    EXPECT_EQ(live(3, Category::activations), before + 4003);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(floats.data_ptr()) % 64, 0u);
+  }
+  EXPECT_EQ(live(3, Category::activations), before);
+}
+
+TEST_F(Meter, ScopesNest) {
+  const RankScope rank(4);
+  const Scope outer(Category::parameters);
+  const auto weight = at::empty({10}, at::kFloat);
+  Tensor gradient;
+  {
+    const Scope inner(Category::gradients);
+    gradient = at::empty({5}, at::kFloat);
+  }
+  const auto more = at::empty({1}, at::kFloat);
+  EXPECT_EQ(live(4, Category::parameters), 44);
+  EXPECT_EQ(live(4, Category::gradients), 20);
+}
+
+TEST_F(Meter, ThePeakRemembersItsCategories) {
+  const RankScope rank(5);
+  Scope scope(Category::activations);
+  auto first = at::empty({100}, at::kFloat);
+  {
+    const Scope gradients(Category::gradients);
+    const auto second = at::empty({50}, at::kFloat);
+  }
+  first.reset();
+  const auto third = at::empty({100}, at::kFloat);
+  const auto books = account(5);
+  EXPECT_EQ(books.peak_bytes(), 600);
+  EXPECT_EQ(books.at_peak[static_cast<int>(Category::gradients)], 200);
+  EXPECT_EQ(books.live_bytes(), 400);
+  reset_peak(5);
+  EXPECT_EQ(account(5).peak_bytes(), 400);
+}
+
+TEST_F(Meter, ABlockFreedElsewhereLeavesItsOwnersBooks) {
+  Tensor tensor;
+  std::thread([&] {
+    const RankScope rank(6);
+    const Scope scope(Category::buffers);
+    tensor = at::empty({8}, at::kDouble);
+  }).join();
+  EXPECT_EQ(live(6, Category::buffers), 64);
+  tensor.reset();
+  EXPECT_EQ(live(6, Category::buffers), 0);
+}
+
+TEST_F(Meter, TagMovesAStorageOnce) {
+  const RankScope rank(7);
+  const Scope scope(Category::activations);
+  const auto tensor = at::empty({4}, at::kDouble);
+  tag(tensor, Category::gradients);
+  tag(tensor.narrow(0, 1, 2), Category::gradients);
+  EXPECT_EQ(live(7, Category::activations), 0);
+  EXPECT_EQ(live(7, Category::gradients), 32);
+  tag(at::from_blob(tensor.data_ptr(), {4}, at::kDouble), Category::optimizer);  // not ours to move
+  EXPECT_EQ(live(7, Category::gradients), 32);
+}
+
+TEST_F(Meter, ResizedTensorsStayInTheBooks) {
+  const RankScope rank(8);
+  auto tensor = at::empty({4}, at::kFloat);
+  tensor.resize_({40});
+  EXPECT_EQ(account(8).live_bytes(), 160);
+  tensor.reset();
+  EXPECT_EQ(account(8).live_bytes(), 0);
+}
+
+TEST_F(Meter, BooksCloseAfterConvolutions) {  // oneDNN's scratch goes through the raw interface
+  const RankScope rank(9);
+  {
+    const auto x = at::randn({8, 3, 32, 32}), weight = at::randn({16, 3, 3, 3});
+    for (int i = 0; i < 3; ++i) at::conv2d(x, weight, {}, 1, 1);
+  }
+  EXPECT_EQ(account(9).live_bytes(), 0);
+  EXPECT_GT(account(9).peak_bytes(), 0);
+}
+
+TEST_F(Meter, TooMuchIsOutOfMemory) {
+  EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error);
+}
+
+TEST(MemoryTable, OneLineARank) {
+  const std::array<CategoryBytes, 2> ranks = {{{1024, 0, 0, 2048, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 512}}};
+  EXPECT_EQ(memory_table(ranks),
+            "rank  parameters  gradients  optimizer  activations  buffers  communication  other   peak\n"
+            "0          1.0 K        0 B        0 B        2.0 K      0 B            0 B    0 B  3.0 K\n"
+            "1            0 B        0 B        0 B          0 B      0 B            0 B  512 B  512 B\n");
+}
+
+}  // namespace
+}  // namespace tandem::memory
