@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/tensor.h"
+#include "tandem/comm/process_group.h"
+
+namespace tandem::parallel {
+
+struct DataParallelOptions {
+  int64_t bucket_bytes = 25 << 20;       // gradients travel in buckets of about this size
+  int64_t first_bucket_bytes = 1 << 20;  // the first is small, so that sending starts early
+};
+
+/// Keeps replicas of a model equal: gradients are summed over the ranks while backward still runs.
+///
+///   forward ─ prepare_backward(loss) ─ backward:  grad, grad, [bucket full: all_reduce] grad, grad, [all_reduce]
+///
+/// The gradient is the SUM over ranks, not the mean: a loss that each rank divides by the global batch gives the
+/// gradient of one device, also when the ranks hold unequal parts of the batch. After the first step each .grad is a view
+/// into its bucket: no second copy. Setting .grad to nothing between steps is right, detaching it is not.
+///
+/// Each parameter must get a gradient in each backward; when one does not, the next prepare_backward throws and names it.
+/// Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes. With one rank it does nothing.
+/// Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
+class DataParallel {
+ public:
+  /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.
+  DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
+               comm::ProcessGroup& group, const DataParallelOptions& options = {});
+  ~DataParallel();
+
+  /// Between forward and backward of a step. `output`: the scalar that backward starts from.
+  void prepare_backward(const Tensor& output);
+
+  /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in one message a type.
+  void sync_buffers();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::parallel

@@ -1,0 +1,102 @@
+#include "tandem/parallel/data_parallel.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rng.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+
+namespace tandem::parallel {
+namespace {
+
+Tensor filled(at::IntArrayRef shape, uint64_t stream) {
+  const auto tensor = at::empty(shape, at::kDouble);
+  fill_normal_(tensor, 1.0, 5, stream);
+  return tensor;
+}
+
+/// Two layers and their oracle on one device.
+struct TwoLayers {
+  Tensor first = filled({4, 6}, 1).requires_grad_(), second = filled({3, 4}, 2).requires_grad_();
+  Tensor loss(const Tensor& x, int64_t global_batch) const {
+    return at::tanh(x.mm(first.t())).mm(second.t()).pow(2).sum() / global_batch;
+  }
+};
+
+TEST(DataParallel, GradientsEqualOneDevice) {
+  const auto x = filled({7, 6}, 3);  // 7 rows: uneven from 2 ranks up
+  TwoLayers whole;
+  whole.loss(x, 7).backward();
+  for (const int world : {1, 2, 3, 4}) {
+    for (const bool gloo : {false, true}) {
+      comm::WorldOptions options;
+      options.gloo = gloo;
+      comm::run_ranks(world, [&](comm::ProcessGroup& group) {
+        TwoLayers model;
+        DataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group, {.first_bucket_bytes = 64});
+        const auto [begin, end] = comm::split_range(7, world, group.rank());
+        for (int step = 0; step < 3; ++step) {  // the buckets are rebuilt after the first
+          model.first.mutable_grad() = Tensor();
+          model.second.mutable_grad() = Tensor();
+          const auto loss = model.loss(x.slice(0, begin, end), 7);
+          replicas.prepare_backward(loss);
+          loss.backward();
+          EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
+          EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
+        }
+      }, options);
+    }
+  }
+}
+
+TEST(DataParallel, EveryRankStartsFromRankZero) {
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    auto weight = at::full({5}, group.rank() + 1.0).requires_grad_();
+    auto mean = at::full({2}, group.rank() + 1.0);
+    auto count = at::full({}, group.rank() + 1, at::kLong);
+    DataParallel replicas({weight}, {mean, count}, {"weight"}, group);
+    EXPECT_TRUE(weight.equal(at::ones({5})));
+    EXPECT_TRUE(mean.equal(at::ones({2})));
+    EXPECT_EQ(count.item<int64_t>(), 1);
+    mean.fill_(group.rank() + 7.0);
+    replicas.sync_buffers();
+    EXPECT_TRUE(mean.equal(at::full({2}, 7.0)));
+  });
+}
+
+TEST(DataParallel, AParameterWithoutGradientIsNamed) {
+  std::string text;
+  try {
+    comm::run_ranks(2, [](comm::ProcessGroup& group) {
+      auto used = at::ones({2}, at::kDouble).requires_grad_(), unused = at::ones({2}, at::kDouble).requires_grad_();
+      DataParallel replicas({used, unused}, {}, {"layer.used", "layer.unused"}, group);
+      for (int step = 0; step < 2; ++step) {
+        const auto loss = (used * used).sum();
+        replicas.prepare_backward(loss);
+        loss.backward();
+      }
+    });
+  } catch (const std::exception& error) {
+    text = message_of(error);
+  }
+  EXPECT_NE(text.find("did not receive grad"), std::string::npos) << text;
+}
+
+TEST(DataParallel, WireBytesAreTwoPartsOfTheGradients) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    auto weight = at::ones({1000}, at::kFloat).requires_grad_();
+    DataParallel replicas({weight}, {}, {"weight"}, group);
+    group.meter().reset();
+    const auto loss = weight.sum();
+    replicas.prepare_backward(loss);
+    loss.backward();
+    EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 1);
+    EXPECT_EQ(group.meter().counts().at("all_reduce").bytes, 4000);  // 2 (N - 1) / N of 4000 bytes
+  });
+}
+
+}  // namespace
+}  // namespace tandem::parallel
