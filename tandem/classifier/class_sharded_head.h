@@ -1,0 +1,49 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tandem/classifier/softmax_loss.h"
+
+namespace tandem::classifier {
+
+struct HeadOptions {
+  int64_t classes = 0;
+  int64_t dim = 0;
+  Scoring scoring;
+  bool naive = false;  // all scores on rank 0, the baseline
+  uint64_t seed = 1;
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// A classifier whose classes are split over the ranks: rank r holds split_sizes(classes, size)[r] rows of the weight.
+///
+/// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes, and
+/// the gradient of a rank's features comes back to it by reduce_scatter.
+/// Memory a rank: C_local * D elements of weight, the same of gradient; [C_local, N] scores during a step.
+class ClassShardedHead {
+ public:
+  /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks.
+  /// Throws c10::ValueError when classes or dim is not positive.
+  ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group);
+
+  /// Mean cross entropy over the global batch, equal on all ranks; see sharded_softmax_loss(). Collective.
+  ///   features  [n_r, D]  this rank's rows         targets  [n_r]  int64, -1 leaves a row out
+  ///   sizes     n_r of every rank
+  Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes);
+
+  /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`). Collective.
+  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes);
+
+  Tensor& weight() { return weight_; }
+  int64_t first_class() const { return first_; }
+  const HeadOptions& options() const { return options_; }
+
+ private:
+  HeadOptions options_;
+  comm::ProcessGroup& group_;
+  int64_t first_;
+  Tensor weight_;
+};
+
+}  // namespace tandem::classifier
