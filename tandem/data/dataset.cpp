@@ -1,0 +1,14 @@
+#include "tandem/data/dataset.h"
+
+#include <c10/util/Exception.h>
+
+namespace tandem::data {
+
+void Dataset::check_read(int64_t index, std::span<uint8_t> pixels) const {
+  TORCH_CHECK_INDEX(index >= 0 && index < size(), "sample index is ", index, ", wanted 0..", size() - 1);
+  const auto [channels, height, width] = image_shape();
+  const auto wanted = static_cast<size_t>(channels * height * width);
+  TORCH_CHECK_VALUE(pixels.size() == wanted, "pixel buffer is ", pixels.size(), " bytes, wanted ", wanted);
+}
+
+}  // namespace tandem::data

@@ -1,0 +1,50 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tandem/base/tensor.h"
+
+namespace tandem::data {
+
+/// Labelled images of one shape, by index. Knows nothing of ranks, order or augmentation: that is the loader's part.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;         // samples
+  virtual int64_t num_classes() const = 0;  // labels are 0..num_classes-1
+  virtual std::array<int64_t, 3> image_shape() const = 0;  // channels, height, width
+
+  /// Writes sample `index` into `pixels` (channels * height * width bytes, one plane a channel, rows from the top)
+  /// and returns its label. Several threads may read at once.
+  /// Throws c10::IndexError (index), c10::ValueError (size of `pixels`), DataError (a file that cannot be decoded).
+  virtual int64_t read(int64_t index, std::span<uint8_t> pixels) const = 0;
+
+  /// What a class is called: a folder's name, a character with its code point.
+  virtual std::string class_name(int64_t label) const = 0;
+
+  /// One line for the top of a run.
+  virtual std::string describe() const = 0;
+
+ protected:
+  /// What every read() checks first.
+  void check_read(int64_t index, std::span<uint8_t> pixels) const;
+};
+
+/// This rank's part of one global batch.
+struct Batch {
+  Tensor images;            // [n, C, H, W] float32; n may be 0 when the global batch is smaller than the ranks
+  Tensor labels;            // [n] int64
+  int64_t global_size = 0;  // samples in the whole global batch, over all ranks
+};
+
+/// A task: what to learn from and what to be judged by. Both have the same classes.
+struct Split {
+  std::unique_ptr<Dataset> train, test;
+  std::string summary;  // one line for the top of a run
+};
+
+}  // namespace tandem::data

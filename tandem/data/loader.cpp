@@ -1,0 +1,236 @@
+#include "tandem/data/loader.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rng.h"
+
+namespace tandem::data {
+namespace {
+
+constexpr int64_t kChunk = 16;  // samples that a thread takes at a time
+
+/// One batch on its way. The numbers are guarded by the loader's mutex; the tensors' memory is written by whoever
+/// claimed the samples.
+struct Job {
+  Batch batch;
+  float* images = nullptr;
+  int64_t* labels = nullptr;
+  int64_t epoch = 0, first_position = 0, count = 0;
+  int64_t claimed = 0, finished = 0;
+  int64_t fault_at = std::numeric_limits<int64_t>::max();
+  std::exception_ptr fault;
+};
+
+/// Makes samples; one for each thread, as it holds scratch memory.
+class Maker {
+ public:
+  Maker(const Dataset& dataset, const LoaderOptions& options)
+      : dataset_(dataset), options_(options), augment_(options.augment, dataset.image_shape()) {
+    const auto [channels, height, width] = dataset.image_shape();
+    pixels_.resize(static_cast<size_t>(channels * height * width));
+  }
+
+  /// Sample i of the job.
+  void make(const Job& job, const Permutation& order, int64_t i) {
+    const int64_t position = job.first_position + i;
+    const int64_t sample = options_.shuffle ? order(position) : position;
+    job.labels[i] = dataset_.read(sample, pixels_);
+    CounterRng rng(options_.seed, stream_of("augment") + static_cast<uint64_t>(job.epoch),
+                   static_cast<uint64_t>(position));
+    augment_(pixels_, rng, job.images + i * static_cast<int64_t>(pixels_.size()));
+  }
+
+ private:
+  const Dataset& dataset_;
+  const LoaderOptions& options_;
+  Augmenter augment_;
+  std::vector<uint8_t> pixels_;
+};
+
+void check(const Dataset& dataset, const LoaderOptions& options) {
+  TORCH_CHECK_VALUE(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "loader: rank is ",
+                    options.rank, " of ", options.size, ", wanted 0..size-1");
+  TORCH_CHECK_VALUE(options.prefetch >= 0, "loader: prefetch is ", options.prefetch, ", wanted 0 or more");
+  TORCH_CHECK_VALUE(options.threads >= 1, "loader: threads is ", options.threads, ", wanted 1 or more");
+  const std::string batch = "train.batch is " + std::to_string(options.batch);
+  if (options.batch < options.size) {
+    throw SettingsError(batch + ", wanted at least the number of ranks, " + std::to_string(options.size));
+  }
+  if (options.drop_last && options.batch > dataset.size()) {
+    throw SettingsError(batch + ", wanted at most the number of samples, " + std::to_string(dataset.size()));
+  }
+}
+
+}  // namespace
+
+class Loader::Impl {
+ public:
+  Impl(const Dataset& dataset, LoaderOptions options)
+      : dataset_(dataset), options_(std::move(options)), order_(dataset.size(), options_.seed, 0),
+        own_maker_(dataset, options_) {
+    const int threads = options_.prefetch == 0 ? 0 : options_.threads;
+    try {
+      for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (...) {  // the system gives no more threads: those that run must end, or we would wait for them forever
+      stop();
+      throw;
+    }
+  }
+
+  ~Impl() { stop(); }  // the jobs' tensors are then freed here, on the caller's thread
+
+  int64_t batches_per_epoch() const {
+    const int64_t n = dataset_.size();
+    return options_.drop_last ? n / options_.batch : (n + options_.batch - 1) / options_.batch;
+  }
+
+  void start(int64_t epoch, int64_t first_batch) {
+    TORCH_CHECK_VALUE(epoch >= 0, "loader: epoch is ", epoch, ", wanted 0 or more");
+    TORCH_CHECK_VALUE(first_batch >= 0 && first_batch <= batches_per_epoch(), "loader: first batch is ", first_batch,
+                      ", wanted 0..", batches_per_epoch());
+    drop_jobs();
+    order_ = Permutation(dataset_.size(), options_.seed, static_cast<uint64_t>(epoch));
+    epoch_ = epoch;
+    next_batch_ = first_batch;
+    while (static_cast<int>(jobs_.size()) < options_.prefetch && add_job()) {
+    }
+  }
+
+  bool next(Batch& batch) {
+    TORCH_CHECK_VALUE(epoch_ >= 0, "loader: next() before start()");
+    if (jobs_.empty() && !add_job()) return false;
+    Job& job = *jobs_.front();
+    if (workers_.empty()) {
+      fill(job);
+    } else {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, [&] { return job.finished == job.count; });
+    }
+    const auto done = take_front();
+    if (!workers_.empty()) add_job();
+    if (done->fault) std::rethrow_exception(done->fault);
+    batch = std::move(done->batch);
+    return true;
+  }
+
+ private:
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wanted_.notify_all();
+    workers_.clear();  // joins
+  }
+
+  /// Allocates the next batch and hands it to the workers. Only the caller's thread changes the queue.
+  bool add_job() {
+    if (next_batch_ >= batches_per_epoch()) return false;
+    const int64_t begin = next_batch_++ * options_.batch;
+    const int64_t global = std::min(options_.batch, dataset_.size() - begin);
+    const int64_t each = global / options_.size, more = global % options_.size;
+    const auto [channels, height, width] = dataset_.image_shape();
+    auto job = std::make_unique<Job>();
+    job->epoch = epoch_;
+    job->first_position = begin + options_.rank * each + std::min<int64_t>(options_.rank, more);
+    job->count = each + (options_.rank < more ? 1 : 0);
+    job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong), global};
+    job->images = job->batch.images.mutable_data_ptr<float>();
+    job->labels = job->batch.labels.mutable_data_ptr<int64_t>();
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    wanted_.notify_all();
+    return true;
+  }
+
+  std::unique_ptr<Job> take_front() {
+    const std::lock_guard lock(mutex_);
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    return job;
+  }
+
+  /// Lets no thread begin more of what is queued, waits for the few samples that are being made, then forgets all.
+  void drop_jobs() {
+    std::unique_lock lock(mutex_);
+    for (auto& job : jobs_) job->count = job->claimed;
+    done_.wait(lock, [&] { return std::ranges::all_of(jobs_, [](const auto& job) { return job->finished == job->count; }); });
+    jobs_.clear();
+  }
+
+  void fill(Job& job) {
+    for (int64_t i = 0; i < job.count; ++i) make(own_maker_, job, i);
+  }
+
+  void make(Maker& maker, Job& job, int64_t i) {
+    try {
+      maker.make(job, order_, i);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (i < job.fault_at) {
+        job.fault_at = i;
+        job.fault = std::current_exception();
+      }
+    }
+  }
+
+  Job* unclaimed() {
+    for (auto& job : jobs_) {
+      if (job->claimed < job->count) return job.get();
+    }
+    return nullptr;
+  }
+
+  void work() {
+    Maker maker(dataset_, options_);
+    std::unique_lock lock(mutex_);
+    while (true) {
+      Job* job = nullptr;
+      wanted_.wait(lock, [&] { return stop_ || (job = unclaimed()) != nullptr; });
+      if (stop_) return;
+      const int64_t begin = job->claimed, end = std::min(begin + kChunk, job->count);
+      job->claimed = end;
+      lock.unlock();
+      for (int64_t i = begin; i < end; ++i) make(maker, *job, i);
+      lock.lock();
+      job->finished += end - begin;
+      if (job->finished == job->count) done_.notify_all();
+    }
+  }
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  Permutation order_;  // changes only while no job is under way
+  Maker own_maker_;
+  int64_t epoch_ = -1, next_batch_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wanted_, done_;
+  bool stop_ = false;
+  std::deque<std::unique_ptr<Job>> jobs_;
+  std::vector<std::jthread> workers_;  // last: gone before what they use
+};
+
+Loader::Loader(const Dataset& dataset, LoaderOptions options) {
+  check(dataset, options);
+  impl_ = std::make_unique<Impl>(dataset, std::move(options));
+}
+
+Loader::~Loader() = default;
+int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
+void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
+bool Loader::next(Batch& batch) { return impl_->next(batch); }
+
+}  // namespace tandem::data
