@@ -1,0 +1,77 @@
+import tree
+
+
+class CheckLayers(tree.TreeTest):
+    def faults(self):
+        status, lines, _ = self.run_tool("check_layers")
+        self.assertEqual(status, 1 if lines else 0)
+        return lines
+
+    def test_edges_down_the_ladder_pass(self):
+        self.write("tandem/base/a.h", "#include <string>\n")
+        self.write("tandem/comm/a.cpp", '#include "tandem/comm/detail/b.h"\n#include "tandem/base/a.h"\n')
+        self.write("tandem/cli/a.cpp", '#include "tandem/tandem.h"\n#include "tandem/train/a.h"\n')
+        self.write("tandem/tandem.h", '#include "tandem/comm/a.h"\n')
+        self.write("tandem/comm/CMakeLists.txt", "tandem_library(comm HEADERS a.h SOURCES a.cpp USES base LINKS memory)\n")
+        self.assertEqual(self.faults(), [])
+
+    def test_an_edge_up_is_named_with_file_and_line(self):
+        self.write("tandem/base/a.h", '#pragma once\n#include "tandem/comm/world.h"\n')
+        self.assertEqual(self.faults(), ["tandem/base/a.h:2: base may not use comm (tandem/comm/world.h); "
+                                         "it may use no other folder"])
+
+    def test_neighbours_do_not_know_each_other(self):
+        for one, other in (("comm", "memory"), ("models", "classifier"), ("classifier", "train"), ("train", "models"),
+                           ("data", "parallel"), ("data", "kernels"), ("parallel", "data")):
+            self.write(f"tandem/{one}/a.cpp", f'# include  "tandem/{other}/x.h"\n')
+            self.assertRegex(self.faults()[0], f"^tandem/{one}/a.cpp:1: {one} may not use {other} ")
+            (self.root / f"tandem/{one}/a.cpp").unlink()
+
+    def test_a_comment_is_no_edge(self):
+        self.write("tandem/base/a.h", '// #include "tandem/comm/world.h"\n')
+        self.assertEqual(self.faults(), [])
+
+    def test_the_library_stands_without_tests_and_benches(self):
+        self.write("tandem/base/a.cpp", '#include "tests/support/ranks.h"\n')
+        self.assertEqual(self.faults(), ["tandem/base/a.cpp:1: tandem/ may not include tests/support/ranks.h, "
+                                         "which is no part of the library"])
+
+    def test_detail_belongs_to_its_folder(self):
+        self.write("tandem/parallel/a.cpp", '#include "tandem/comm/detail/b.h"\n')
+        self.assertEqual(self.faults(), ["tandem/parallel/a.cpp:1: tandem/comm/detail/b.h is comm's own: "
+                                         "include a header outside detail/"])
+
+    def test_includes_are_written_from_the_root(self):
+        self.write("tandem/comm/a.cpp", '#include "a.h"\n')
+        self.assertEqual(self.faults(), ['tandem/comm/a.cpp:1: "a.h" is not written from the root, wanted "tandem/..." '
+                                         "(third parties: <...>)"])
+
+    def test_the_whole_is_for_those_on_top(self):
+        self.write("tandem/comm/a.cpp", '#include "tandem/tandem.h"\n')
+        self.assertEqual(self.faults(), ["tandem/comm/a.cpp:1: comm may not include tandem/tandem.h, "
+                                         "which holds all folders"])
+
+    def test_kernels_know_no_torch(self):
+        self.write("tandem/kernels/a.cu", "#include <cuda_runtime.h>\n#include <ATen/ATen.h>\n")
+        self.assertEqual(self.faults(), ["tandem/kernels/a.cu:2: kernels takes pointers, sizes and a stream, "
+                                         "and may not include ATen/ATen.h"])
+
+    def test_an_unknown_folder_needs_a_place(self):
+        self.write("tandem/utils/a.h", "\n")
+        self.write("tandem/base/a.h", '#include "tandem/misc/a.h"\n')
+        self.assertEqual(self.faults(), [
+            "tandem/base/a.h:1: misc is no folder of the ladder (tandem/misc/a.h)",
+            "tandem/utils/a.h:1: tandem/utils is no folder of the ladder: add it to tools/check_layers"])
+
+    def test_targets_are_held_to_the_same_ladder(self):
+        self.write("tandem/data/CMakeLists.txt", "tandem_library(data\n  SOURCES a.cpp\n  USES base comm\n  LINKS png)\n")
+        self.assertEqual(self.faults(), ["tandem/data/CMakeLists.txt:3: data may not use comm (USES); it may use base"])
+
+    def test_no_tandem_folder_is_a_usage_error(self):
+        status, _, error = self.run_tool("check_layers")
+        self.assertEqual(status, 64)
+        self.assertIn("holds no folder tandem/", error)
+
+
+if __name__ == "__main__":
+    tree.unittest.main()
