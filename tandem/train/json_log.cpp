@@ -24,15 +24,17 @@ bool ends_inside_a_line(int descriptor) {
 }  // namespace
 
 std::string json_line(const Fields& fields) {
-  std::string line;
-  const auto dump = [](const nlohmann::json& json) {
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string line = "{";
+  const auto put = [&line](const nlohmann::json& json) {
+    line += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   for (const auto& [key, value] : fields) {
-    line += (line.empty() ? "" : ",") + dump(key) + ":";
-    line += std::visit([&](const auto& held) { return dump(held); }, value);
+    if (line.size() > 1) line += ',';
+    put(key);
+    line += ':';
+    std::visit(put, value);
   }
-  return "{" + line + "}";
+  return line += '}';
 }
 
 JsonLog::JsonLog(std::filesystem::path path, bool append) : path_(std::move(path)) {

@@ -133,7 +133,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
     write_all(file, sorted, header);
   } catch (const Error&) {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    if (std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
     throw;
   }
 }

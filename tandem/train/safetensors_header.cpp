@@ -33,7 +33,11 @@ constexpr SafetensorsDtype kDtypes[] = {
 }
 
 std::string range_text(uint64_t begin, uint64_t end) {
-  return "[" + std::to_string(begin) + "," + std::to_string(end) + "]";
+  std::string text = "[";
+  text += std::to_string(begin);
+  text += ',';
+  text += std::to_string(end);
+  return text += ']';
 }
 
 /// Follows the one nesting that a header may have; any other event is a fault, so depth is bounded.
@@ -43,7 +47,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { reject("null"); }
   bool boolean(bool value) override { reject(value ? "true" : "false"); }
-  bool number_integer(int64_t value) override { reject(std::to_string(value)); }
+  bool number_integer(int64_t value) override { reject(value == 0 ? "-0" : std::to_string(value)); }
   bool number_float(double, const std::string& digits) override { reject(digits.substr(0, 40)); }
   bool binary(binary_t&) override { reject("binary"); }
 
@@ -166,8 +170,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (key == "shape") return "a list of at most 16 whole numbers from 0 to 2^63 - 1";
     if (key == "data_offsets") return "a list of two whole numbers from 0 to 2^64 - 1";
     std::string names;
-    for (const auto& dtype : kDtypes) names += (names.empty() ? "" : " ") + std::string(dtype.name);
-    return "one of " + names;
+    for (const auto& dtype : kDtypes) names.append(" ").append(dtype.name);
+    return "one of" + names;
   }
 
   [[noreturn]] void reject(const std::string& found) const { fail(file_, field(), found, wanted(key_)); }
@@ -201,7 +205,7 @@ std::optional<uint64_t> wanted_bytes(const SafetensorsEntry& entry) {
 
 std::string shape_text(const SafetensorsEntry& entry) {
   std::string text = std::string(entry.dtype) + " [";
-  for (size_t i = 0; i < entry.shape.size(); ++i) text += (i ? "," : "") + std::to_string(entry.shape[i]);
+  for (size_t i = 0; i < entry.shape.size(); ++i) text.append(i > 0 ? "," : "").append(std::to_string(entry.shape[i]));
   return text + "]";
 }
 

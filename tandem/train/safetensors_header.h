@@ -42,8 +42,9 @@ uint64_t safetensors_header_bytes(std::span<const std::byte> prefix, uint64_t fi
 
 /// Reads and checks a header that nobody vouches for. `prefix`: the file's first bytes, at least the header.
 ///
-/// Accepts what the format allows, less: unknown fields, a name with a NUL or above 4096 bytes, over 16 dims, over
-/// 1,000,000 tensors, a dim above 2^63 - 1, the same name twice. Allocates in proportion to the header's bytes.
+/// Stricter than the format's own library, which lets pass: a name or a metadata key given twice, unknown fields, a
+/// tensor told as a list, blanks before the '{', `__metadata__` null. Further limits: names of 4096 bytes without NUL,
+/// 16 dims, 1,000,000 tensors, dims and bits below 2^63. Allocates in proportion to the header's bytes.
 /// Throws DataError that names file, field, what was found and what was wanted.
 /// Source: github.com/huggingface/safetensors, format of release 0.8.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix, uint64_t file_size,
