@@ -1,0 +1,74 @@
+#pragma once
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+
+#include "tandem/base/tensor.h"
+#include "tandem/models/model.h"
+
+/// Layers with torch::nn's parameter names. Unlike torch::nn's they leave their weights unset until initialize() draws
+/// them by name: building one costs no draw and touches no generator that threads share.
+namespace tandem::models {
+
+/// A layer that knows how its weights begin.
+class Layer : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  /// Fills this layer's own parameters and buffers; `name` is its place in the model ("layer1.0.conv1").
+  virtual void initialize(uint64_t seed, const std::string& name) = 0;
+};
+
+/// Calls initialize() of every Layer below `model`, with its name in the model.
+void initialize(torch::nn::Module& model, uint64_t seed);
+
+/// 2-d convolution, square, zero-padded; weight [out, in, kernel, kernel].
+/// Starts as torchvision's: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015, fan-out), bias 0.
+class Conv2d : public Layer {
+ public:
+  struct Options {
+    int64_t in, out, kernel, stride = 1, padding = 0;
+    bool bias = false;
+    double gain = 1.0;
+  };
+  explicit Conv2d(const Options& options);
+
+  Tensor forward(const Tensor& input) const;
+  void initialize(uint64_t seed, const std::string& name) override;
+
+ private:
+  Options options_;
+  Tensor weight_, bias_;
+};
+
+/// y = x W' + b; weight [out, in]. Starts uniform in +-1 / sqrt(in), as torch::nn::Linear.
+class Linear : public Layer {
+ public:
+  Linear(int64_t in, int64_t out, bool bias);
+
+  Tensor forward(const Tensor& input) const;
+  void initialize(uint64_t seed, const std::string& name) override;
+
+ private:
+  Tensor weight_, bias_;
+};
+
+enum class Activation { none, relu };
+
+/// Normalises over channels, with what follows it in a residual block: activation(norm(input) + residual).
+class Normalization : public Layer {
+ public:
+  using Layer::Layer;
+
+  ///   input     [N, C] or [N, C, H, W]; may be overwritten where no gradient needs it
+  ///   residual  undefined, or of the input's shape
+  virtual Tensor forward(const Tensor& input, Activation activation = Activation::none,
+                         const Tensor& residual = {}) = 0;
+};
+
+/// Batch normalisation with torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5; group: epsilon 1e-5,
+/// 16 channels a group, one group where the input is [N, C].
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels);
+
+}  // namespace tandem::models

@@ -1,0 +1,90 @@
+#include "tandem/models/model.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/base/error.h"
+#include "tandem/models/mlp.h"
+#include "tandem/models/resnet.h"
+
+namespace tandem::models {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  std::shared_ptr<Backbone> (*make)(const ModelOptions&);
+};
+
+constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
+  return std::make_shared<Mlp>(options);
+};
+
+template <auto build>
+std::shared_ptr<Backbone> as_backbone(const ModelOptions& options) {
+  return build(options);
+}
+
+constexpr std::array<Entry, 5> kModels = {{{"mlp", make_mlp},
+                                           {"resnet_glyph", as_backbone<resnet_glyph>},
+                                           {"resnet18", as_backbone<resnet18>},
+                                           {"resnet34", as_backbone<resnet34>},
+                                           {"resnet50", as_backbone<resnet50>}}};
+
+constexpr std::array<std::string_view, 3> kNorms = {"batch", "group", "none"};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kModels.size()> names;
+  std::ranges::transform(kModels, names.begin(), &Entry::name);
+  return names;
+}();
+
+template <size_t count>
+std::string joined(const std::array<std::string_view, count>& names) {
+  std::string text;
+  for (const auto name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+void check_range(const char* setting, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return;
+  throw SettingsError(std::string(setting) + " is " + std::to_string(value) + ", wanted " + std::to_string(low) + ".." +
+                      std::to_string(high));
+}
+
+}  // namespace
+
+std::span<const std::string_view> model_names() { return kNames; }
+
+Norm norm_of(std::string_view name) {
+  const auto at = std::ranges::find(kNorms, name);
+  if (at == kNorms.end()) {
+    throw SettingsError("model.norm is '" + std::string(name) + "', wanted one of " + joined(kNorms));
+  }
+  return static_cast<Norm>(at - kNorms.begin());
+}
+
+std::shared_ptr<Backbone> make(const ModelOptions& options) {
+  const auto model = std::ranges::find(kModels, options.name, &Entry::name);
+  if (model == kModels.end()) {
+    throw SettingsError("model is '" + options.name + "', wanted one of " + joined(kNames));
+  }
+  check_range("the images' channels", options.channels, 1, 4096);
+  check_range("data.size", options.size, 1, 4096);
+  check_range("embedding", options.embedding, 0, 65536);
+  return model->make(options);
+}
+
+void Backbone::check_images(const Tensor& images) const {
+  TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == channels_ && images.size(2) > 0 && images.size(3) > 0,
+                    "images: shape is ", images.sizes(), ", wanted [N, ", channels_,
+                    ", H, W]: build the model with as many channels as the images have");
+  TORCH_CHECK_VALUE(images.is_floating_point(), "images: type is ", images.scalar_type(),
+                    ", wanted a floating one: convert the pixels first");
+}
+
+void Backbone::check_size(const Tensor& images, int64_t size) {
+  TORCH_CHECK_VALUE(images.size(2) == size && images.size(3) == size, "images: shape is ", images.sizes(), ", wanted ",
+                    size, " x ", size, " pixels: build the model with the images' size");
+}
+
+}  // namespace tandem::models

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tandem::models {
+
+class Backbone;
+
+/// What stands behind each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` look at one
+/// image at a time, so that splitting a batch over ranks changes nothing.
+enum class Norm { batch, group, none };
+
+/// Throws SettingsError, naming `model.norm`.
+Norm norm_of(std::string_view name);
+
+struct ModelOptions {
+  std::string name;        // one of model_names()
+  int64_t channels = 1;    // of the images
+  int64_t size = 32;       // height and width of the images; mlp and resnet_glyph depend on it
+  int64_t embedding = 128; // width of the output; 0: the pooled features come out as they are
+  Norm norm = Norm::batch;
+  uint64_t seed = 1;
+};
+
+/// mlp, resnet_glyph, resnet18, resnet34, resnet50.
+std::span<const std::string_view> model_names();
+
+/// A float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: every rank that
+/// asks with the same options holds the same bits. Several threads may build at once; nothing is drawn from torch's
+/// default generator. Include tandem/models/backbone.h to use it.
+/// Throws SettingsError: unknown name, an option out of range.
+std::shared_ptr<Backbone> make(const ModelOptions& options);
+
+}  // namespace tandem::models
