@@ -24,6 +24,7 @@ class Dev(tree.TreeTest):
             (self.root / "bin" / name).symlink_to(shutil.which(name))
         self.write("tools/requirements-build.txt", "# two\nnvidia-x==2.0\ntorch==1.0\n")
         self.write(".venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so", "")
+        self.program(".venv/bin/pip", "")
         self.program("ldd", "")
         self.program("id", "echo 0\n")
 
@@ -116,6 +117,7 @@ class Dev(tree.TreeTest):
 
     def test_a_venv_that_cannot_be_made(self):
         self.with_packages()
+        (self.root / ".venv/bin/pip").unlink()
         self.program("env-python", "echo 'ensurepip is not available'; exit 1\n")
         setup = self.root / "tools/dev/setup.bash"
         setup.write_text(setup.read_text().replace("/usr/bin/python3", str(self.root / "bin/env-python")))
@@ -163,7 +165,7 @@ class Dev(tree.TreeTest):
         self.dev("build", TANDEM_TORCH_DIR=str(self.root / "mine"))
         self.assertEqual((self.root / "cmake.call").read_text(),
                          f"--preset release -DTANDEM_TORCH_DIR={self.root / 'mine'}\n")
-        self.assertFalse((self.root / ".venv/bin").exists())
+        self.assertFalse((self.root / ".venv/bin/python").exists())
 
     def test_libraries_that_torch_lacks_are_named(self):
         self.with_torch()

@@ -99,7 +99,8 @@ unmet() {
 # need_python LIST...: .venv holds these requirements.
 need_python() {
   local list missing total=0
-  if ! .venv/bin/python -c '' 2>/dev/null; then
+  # pip comes last into a venv: one that was cut short lacks it.
+  if [ ! -x .venv/bin/pip ] || ! .venv/bin/python -c '' 2>/dev/null; then
     rm -rf .venv
     phase venv ".venv made" "$(system_python)" -m venv .venv || { show_log; stop 69 ".venv could not be made" \
       "Debian and Ubuntu keep this in a package: $(apt_line python3-venv)"; }
