@@ -1,0 +1,110 @@
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/rng.h"
+#include "tandem/models/resnet.h"
+
+namespace tandem::models {
+namespace {
+
+Tensor random_images(std::vector<int64_t> shape, at::ScalarType type = at::kFloat) {
+  const auto images = at::empty(shape, type);
+  fill_normal_(images, 1.0, 17, 1);
+  return images;
+}
+
+double distance(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+TEST(Forward, GivesOneEmbeddingAnImage) {
+  for (const auto name : {"mlp", "resnet_glyph"}) {
+    for (const int64_t channels : {1, 3}) {
+      for (const int64_t embedding : {0, 24}) {
+        const auto model = make({.name = name, .channels = channels, .embedding = embedding});
+        const auto output = model->forward(random_images({2, channels, 32, 32}));
+        EXPECT_EQ(output.sizes(), (std::vector<int64_t>{2, model->dim()})) << name;
+        EXPECT_TRUE(embedding == 0 || model->dim() == embedding) << name;
+        EXPECT_TRUE(output.isfinite().all().item<bool>()) << name;
+      }
+    }
+  }
+}
+
+TEST(Forward, WithoutBatchStatisticsASplitBatchGivesTheSame) {
+  for (const ModelOptions& options : {ModelOptions{.name = "mlp"}, ModelOptions{.name = "resnet_glyph", .norm = Norm::group},
+                                      ModelOptions{.name = "resnet_glyph", .norm = Norm::none}}) {
+    const auto model = make(options);
+    model->to(at::kDouble);
+    const auto images = random_images({5, 1, 32, 32}, at::kDouble);
+    const auto whole = model->forward(images);
+    const auto parts = at::cat({model->forward(images.slice(0, 0, 2)), model->forward(images.slice(0, 2))});
+    EXPECT_LT(distance(whole, parts), 1e-12) << options.name;
+    EXPECT_GT(distance(whole[0], whole[1]), 1e-3) << options.name;
+  }
+}
+
+TEST(Forward, Float32RunsChannelsLastAndAgreesWithFloat64) {
+  for (const int64_t channels : {1, 3}) {
+    const auto model = make({.name = "resnet_glyph", .channels = channels});
+    const auto images = random_images({8, channels, 32, 32});
+    const auto stem = std::dynamic_pointer_cast<ResNet>(model)->stem(images);
+    EXPECT_TRUE(stem.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_FALSE(stem.is_contiguous());
+    const auto single = model->forward(images);
+    model->to(at::kDouble);
+    EXPECT_LT(distance(single, model->forward(images.to(at::kDouble))), 1e-4);
+  }
+}
+
+TEST(Forward, StemBlocksAndHeadMakeTheWhole) {
+  const auto model = resnet_glyph({});
+  const auto images = random_images({4, 1, 32, 32});
+  auto features = model->stem(images);
+  for (const auto& block : model->blocks()) features = block->forward(features);
+  EXPECT_TRUE(model->head(features).equal(model->forward(images)));
+  EXPECT_EQ(model->blocks().size(), 3u);
+}
+
+TEST(Forward, ARankWithoutSamplesGetsZeroGradientsAndKeepsItsStatistics) {
+  for (const auto name : {"mlp", "resnet_glyph"}) {
+    const auto model = make({.name = name});
+    const auto output = model->forward(at::empty({0, 1, 32, 32}));
+    EXPECT_EQ(output.sizes(), (std::vector<int64_t>{0, 128})) << name;
+    output.sum().backward();
+    for (const auto& entry : model->named_parameters()) {
+      ASSERT_TRUE(entry.value().grad().defined()) << name << " " << entry.key();
+      EXPECT_TRUE(entry.value().grad().eq(0).all().item<bool>()) << name << " " << entry.key();
+    }
+    for (const auto& entry : model->named_buffers()) {
+      const double start = entry.key().ends_with("running_var") ? 1.0 : 0.0;
+      EXPECT_TRUE(entry.value().eq(start).all().item<bool>()) << name << " " << entry.key();
+    }
+  }
+}
+
+TEST(Forward, GradientsReachTheImages) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const auto model = make({.name = "resnet_glyph"});
+    model->to(type);
+    const auto images = random_images({3, 1, 32, 32}, type).requires_grad_();
+    model->forward(images).square().sum().backward();
+    EXPECT_GT(images.grad().abs().sum().item<double>(), 0.0);
+  }
+}
+
+TEST(Forward, RunsInBfloat16UnderAutocast) {
+  const auto model = make({.name = "resnet_glyph"});
+  const auto images = random_images({16, 1, 32, 32});
+  const auto exact = model->forward(images);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto rounded = model->forward(images);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(rounded.scalar_type(), at::kBFloat16);
+  rounded.to(at::kFloat).square().sum().backward();
+  EXPECT_LT(distance(exact, rounded.to(at::kFloat)), 0.2);
+  EXPECT_EQ(model->parameters()[0].grad().scalar_type(), at::kFloat);
+}
+
+}  // namespace
+}  // namespace tandem::models

@@ -1,0 +1,73 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/models/backbone.h"
+#include "tests/oracle/python.h"
+
+namespace tandem::models {
+namespace {
+
+constexpr int64_t kSamples = 2000;  // entries of a gradient that the oracle keeps
+
+
+class Torchvision : public testing::TestWithParam<ModelOptions> {};
+
+/// Every entry of the model that has a name in a file of weights.
+std::map<std::string, Tensor> state_of(const torch::nn::Module& model) {
+  std::map<std::string, Tensor> state;
+  for (const auto& entry : model.named_parameters()) state[entry.key()] = entry.value();
+  for (const auto& entry : model.named_buffers()) state[entry.key()] = entry.value();
+  return state;
+}
+
+void load_state(const torch::nn::Module& model, const test::OracleAnswer& oracle) {
+  const at::NoGradGuard no_grad;
+  const auto state = state_of(model);
+  size_t entries = 0;
+  for (const auto& [key, value] : oracle.tensors) {
+    if (!key.starts_with("state.")) continue;
+    ++entries;
+    const auto own = state.find(key.substr(6));
+    ASSERT_NE(own, state.end()) << "torchvision has " << key << ", the model has not";
+    ASSERT_EQ(own->second.sizes(), value.sizes()) << key;
+    own->second.copy_(value);
+  }
+  EXPECT_EQ(entries, state.size()) << "the model has entries that torchvision has not";
+}
+
+void expect_close(const Tensor& ours, const Tensor& theirs, const std::string& what) {
+  const double scale = theirs.abs().max().item<double>();
+  EXPECT_LE((ours - theirs).abs().max().item<double>(), 1e-11 * std::max(scale, 1.0)) << what;
+}
+
+TEST_P(Torchvision, NamesShapesOutputsAndGradientsAreEqual) {
+  const auto& options = GetParam();
+  const auto oracle = test::ask_python("resnet.py", {options.name, std::to_string(options.channels),
+                                                     std::to_string(options.size), std::to_string(options.embedding)});
+  if (oracle.missing) GTEST_SKIP() << "no oracle: " << oracle.text;
+  const auto model = make(options);
+  ASSERT_NO_FATAL_FAILURE(load_state(*model, oracle));
+  model->to(at::kDouble);
+
+  const auto output = model->forward(oracle.tensors.at("images"));
+  expect_close(output, oracle.tensors.at("train"), "output in training");
+  (output * oracle.tensors.at("upstream")).sum().backward();
+  for (const auto& entry : model->named_parameters()) {
+    const auto flat = entry.value().grad().flatten();
+    const auto step = std::max<int64_t>(1, flat.numel() / kSamples);
+    expect_close(flat.slice(0, 0, flat.numel(), step), oracle.tensors.at("grad." + entry.key()), entry.key());
+  }
+  model->eval();
+  const at::NoGradGuard no_grad;
+  expect_close(model->forward(oracle.tensors.at("images")), oracle.tensors.at("eval"), "output in evaluation");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Torchvision,
+                         testing::Values(ModelOptions{.name = "resnet_glyph", .channels = 1, .size = 30, .embedding = 24},
+                                         ModelOptions{.name = "resnet18", .channels = 1, .size = 40, .embedding = 16},
+                                         ModelOptions{.name = "resnet34", .channels = 3, .size = 33, .embedding = 0},
+                                         ModelOptions{.name = "resnet50", .channels = 3, .size = 64, .embedding = 0}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tandem::models

@@ -1,0 +1,103 @@
+"""Runs a torchvision ResNet in float64 and saves what it held, saw and gave: resnet.py NAME CHANNELS SIZE EMBEDDING FILE
+
+Keys of the saved dictionary: state.NAME (weights, float16 where floating: every value is exact in any type), images,
+train (output in training mode), grad.NAME (of sum(train * upstream), every k-th entry), upstream, eval (output in
+evaluation mode, with the running statistics of that one training step). Exits with 77 where torchvision is missing.
+"""
+import sys
+
+try:
+    import torch
+    from torch import nn
+    from torchvision.models import resnet as tv
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+
+SAMPLES = 2000  # of each gradient
+
+
+class Glyph(nn.Module):
+    """resnet_glyph, made of torchvision's blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 32, 3, 2, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(32)
+        self.layer1 = nn.Sequential(tv.BasicBlock(32, 32))
+        self.layer2 = nn.Sequential(tv.BasicBlock(32, 64, 2, self.shortcut(32, 64)))
+        self.layer3 = nn.Sequential(tv.BasicBlock(64, 128, 2, self.shortcut(64, 128)))
+
+    @staticmethod
+    def shortcut(narrow, wide):
+        return nn.Sequential(nn.Conv2d(narrow, wide, 1, 2, bias=False), nn.BatchNorm2d(wide))
+
+    def forward(self, images):
+        features = torch.relu(self.bn1(self.conv1(images)))
+        return self.layer3(self.layer2(self.layer1(features))).flatten(1)
+
+
+class Embedded(nn.Module):
+    """The trunk's entries keep their names: an embedding stands beside them, not around them."""
+
+    def __init__(self, trunk, features, dim):
+        super().__init__()
+        for name, child in trunk.named_children():
+            if name != "fc":
+                self.add_module(name, child)
+        self.trunk = [trunk]  # in a list: not registered a second time
+        if dim:
+            self.embedding = nn.Linear(features, dim, bias=False)
+            self.embedding_bn = nn.BatchNorm1d(dim)
+
+    def forward(self, images):
+        features = self.trunk[0](images)
+        return self.embedding_bn(self.embedding(features)) if hasattr(self, "embedding") else features
+
+
+def build(name, channels, size, dim):
+    if name == "resnet_glyph":
+        trunk, features = Glyph(), 128 * ((size + 7) // 8) ** 2
+    else:
+        trunk = getattr(tv, name)(weights=None)
+        features = trunk.fc.in_features
+        trunk.fc = nn.Identity()
+    first = trunk.conv1
+    if first.in_channels != channels:
+        trunk.conv1 = nn.Conv2d(channels, first.out_channels, first.kernel_size, first.stride, first.padding, bias=False)
+    return Embedded(trunk, features, dim)
+
+
+def main():
+    name, file = sys.argv[1], sys.argv[5]
+    channels, size, dim = map(int, sys.argv[2:5])
+    torch.manual_seed(5)
+    model = build(name, channels, size, dim)
+    with torch.no_grad():
+        for key, value in model.state_dict().items():
+            if "bn" in key or "downsample.1" in key:  # at 1 and 0 a swap of the two would not show
+                if value.is_floating_point():
+                    value.uniform_(0.5, 1.5)
+            if value.is_floating_point():
+                value.copy_(value.half())
+    saved = {f"state.{key}": value.half() if value.is_floating_point() else value.clone()
+             for key, value in model.state_dict().items()}
+    model.double()
+    model.trunk[0].double()
+    images = torch.rand(3, channels, size, size, dtype=torch.float64)
+    output = model(images)
+    upstream = torch.randn_like(output)
+    (output * upstream).sum().backward()
+    saved |= {"images": images, "train": output.detach(), "upstream": upstream}
+    for key, parameter in model.named_parameters():
+        flat = parameter.grad.flatten()
+        saved[f"grad.{key}"] = flat[::max(1, flat.numel() // SAMPLES)].clone()
+    model.eval()
+    model.trunk[0].eval()
+    with torch.no_grad():
+        saved["eval"] = model(images)
+    torch.save(saved, file)
+
+
+if __name__ == "__main__":
+    main()
