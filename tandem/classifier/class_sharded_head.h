@@ -35,7 +35,7 @@ class ClassShardedHead {
   /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`). Collective.
   Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes);
 
-  Tensor& weight() { return weight_; }
+  const Tensor& weight() const { return weight_; }
   int64_t first_class() const { return first_; }
   const HeadOptions& options() const { return options_; }
 

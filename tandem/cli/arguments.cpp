@@ -1,0 +1,79 @@
+#include "tandem/base/error.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/settings.h"
+#include "tandem/cli/suggest.h"
+
+namespace tandem::cli {
+namespace {
+
+const Flag kHelp{"--help", "", "this text"};
+
+const Flag& require_flag(const Command& command, std::string_view name) {
+  if (name == kHelp.name || name == "-h") return kHelp;
+  std::vector<std::string_view> names{kHelp.name};
+  for (const auto& flag : command.flags) {
+    if (flag.name == name) return flag;
+    names.push_back(flag.name);
+  }
+  const std::vector<std::string> known(names.begin(), names.end());
+  throw UsageError("flag '" + std::string(name) + "' is unknown, wanted " + one_of(known), did_you_mean(nearest(name, names)));
+}
+
+std::string missing_value(const Flag& flag) {
+  return "flag " + std::string(flag.name) + " has no value, wanted " + std::string(flag.value);
+}
+
+/// One flag and its value; `at` is left on the last word that belongs to it.
+void read_flag(const Command& command, std::span<const std::string> words, size_t& at, Arguments& arguments) {
+  const std::string_view word = words[at];
+  const auto equals = word.find('=');
+  const auto& flag = require_flag(command, word.substr(0, equals));
+  std::string value;
+  if (flag.value.empty()) {
+    if (equals != word.npos) throw UsageError("flag " + std::string(flag.name) + " has a value, wanted none");
+  } else if (equals != word.npos) {
+    value = word.substr(equals + 1);
+  } else {
+    if (at + 1 == words.size()) throw UsageError(missing_value(flag));
+    value = words[++at];
+  }
+  if (!flag.value.empty() && value.empty()) throw UsageError(missing_value(flag));
+  arguments.flags[std::string(flag.name)] = value;
+}
+
+}  // namespace
+
+std::optional<std::string> Arguments::flag(std::string_view name) const {
+  const auto found = flags.find(name);
+  if (found == flags.end()) return std::nullopt;
+  return found->second;
+}
+
+Arguments read_arguments(const Command& command, std::span<const std::string> words) {
+  Arguments arguments;
+  size_t at = 0;
+  for (; at < words.size(); ++at) {
+    if (words[at] == "--") {
+      ++at;
+      break;
+    }
+    if (words[at].starts_with("-")) {
+      read_flag(command, words, at, arguments);
+    } else if (command.ends_at_word) {
+      break;
+    } else {
+      arguments.words.push_back(words[at]);
+    }
+  }
+  arguments.words.insert(arguments.words.end(), words.begin() + at, words.end());
+  return arguments;
+}
+
+Settings read_settings(const Arguments& arguments) {
+  Settings settings;
+  if (const auto path = arguments.flag("--config")) settings.load_file(*path);
+  settings.apply(arguments.words);
+  return settings;
+}
+
+}  // namespace tandem::cli

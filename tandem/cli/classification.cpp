@@ -1,0 +1,89 @@
+#include "tandem/classifier/class_sharded_head.h"
+#include "tandem/cli/job.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+#include "tandem/models/backbone.h"
+#include "tandem/train/autocast.h"
+
+namespace tandem::cli {
+namespace {
+
+classifier::Scoring scoring_of(const Settings& settings) {
+  if (settings.get_string("head") == "softmax") return {.normalised = false, .scale = 1.0, .margin = 0.0};
+  return {.normalised = true, .scale = settings.get_float("head.scale"), .margin = settings.get_float("head.margin")};
+}
+
+std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const data::Dataset& dataset) {
+  const memory::Scope scope(memory::Category::parameters);
+  const auto shape = dataset.image_shape();
+  auto backbone = models::make({.name = settings.get_string("model"),
+                                .channels = shape[0],
+                                .size = shape[1],
+                                .embedding = settings.get_int("embedding"),
+                                .seed = static_cast<uint64_t>(settings.get_int("seed"))});
+  if (settings.get_string("train.precision") == "float64") backbone->to(at::kDouble);
+  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, memory::Category::buffers);
+  return backbone;
+}
+
+/// A backbone that every rank has, and a classifier of which each rank has a part.
+class Classification : public train::Task {
+ public:
+  Classification(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group)
+      : bf16_(settings.get_string("train.precision") == "bf16"),
+        dtype_(settings.get_string("train.precision") == "float64" ? at::kDouble : at::kFloat),
+        classes_(dataset.num_classes()),
+        backbone_(make_backbone(settings, dataset)),
+        head_({.classes = classes_,
+               .dim = backbone_->dim(),
+               .scoring = scoring_of(settings),
+               .naive = form == HeadForm::naive,
+               .seed = static_cast<uint64_t>(settings.get_int("seed")),
+               .dtype = dtype_},
+              group) {}
+
+  Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
+    return head_.loss(embed(batch), batch.labels, sizes);
+  }
+
+  Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    return head_.top_k(embed(batch), k, sizes);
+  }
+
+  void set_training(bool training) override { backbone_->train(training); }
+
+  std::vector<train::Parameter> parameters() const override {
+    std::vector<train::Parameter> all;
+    for (const auto& item : backbone_->named_parameters()) all.push_back({item.key(), item.value(), std::nullopt});
+    all.push_back({kHeadWeight, head_.weight(),
+                   train::RowRange{head_.first_class(), head_.weight().size(0), classes_}});
+    return all;
+  }
+
+  std::vector<train::Buffer> buffers() const override {
+    std::vector<train::Buffer> all;
+    for (const auto& item : backbone_->named_buffers()) all.push_back({item.key(), item.value()});
+    return all;
+  }
+
+ private:
+  Tensor embed(const data::Batch& batch) {
+    const train::AutocastScope autocast(bf16_);
+    return backbone_->forward(batch.images.to(dtype_));
+  }
+
+  bool bf16_;
+  at::ScalarType dtype_;
+  int64_t classes_;
+  std::shared_ptr<models::Backbone> backbone_;
+  classifier::ClassShardedHead head_;
+};
+
+}  // namespace
+
+std::unique_ptr<train::Task> make_task(const Settings& settings, const data::Dataset& dataset, HeadForm form,
+                                       comm::ProcessGroup& group) {
+  return std::make_unique<Classification>(settings, dataset, form, group);
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,54 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::cli {
+
+class Settings;
+
+/// What was written after a subcommand's name.
+struct Arguments {
+  std::map<std::string, std::string, std::less<>> flags;  // "--json" -> its value, "" for a flag without one
+  std::vector<std::string> words;                         // the rest, in order
+
+  std::optional<std::string> flag(std::string_view name) const;
+};
+
+struct Flag {
+  std::string_view name;   // "--json", "-n"
+  std::string_view value;  // what follows it, for the help; "" when nothing does
+  std::string_view doc;
+};
+
+struct Command {
+  std::string_view name, doc;
+  std::string_view words;  // "key=value..."
+  int (*run)(const Arguments&);
+  std::vector<Flag> flags;
+  bool ends_at_word = false;  // flags after the first word belong to that word
+};
+
+// One file each. They return the exit status; whatever they throw becomes one line on stderr and its exit code.
+int run_train(const Arguments& arguments);
+int run_eval(const Arguments& arguments);
+int run_launch(const Arguments& arguments);
+int run_info(const Arguments& arguments);
+
+/// All subcommands. A new one is a line here, in commands.cpp.
+std::span<const Command> commands();
+
+/// Null when there is none of that name.
+const Command* find_command(std::string_view name);
+
+/// Splits a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; after `--` all are words.
+/// Throws UsageError: unknown flag, missing or needless value.
+Arguments read_arguments(const Command& command, std::span<const std::string> words);
+
+/// The job's settings from --config and the words.
+Settings read_settings(const Arguments& arguments);
+
+}  // namespace tandem::cli

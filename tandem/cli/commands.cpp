@@ -1,0 +1,36 @@
+#include "tandem/cli/command.h"
+
+namespace tandem::cli {
+namespace {
+
+const Flag kJson{"--json", "FILE", "write the result as JSON; - for stdout"};
+const Flag kConfig{"--config", "FILE", "read settings from a TOML file"};
+
+/// A subcommand that works on a job's settings.
+Command on_settings(std::string_view name, std::string_view doc, int (*run)(const Arguments&)) {
+  return {name, doc, "key=value...", run, {kConfig, kJson}};
+}
+
+const std::vector<Command>& table() {
+  static const std::vector<Command> table = {
+      on_settings("train", "train a class-sharded classifier", run_train),
+      on_settings("eval", "test a checkpoint on the held-out images", run_eval),
+      {"launch", "run a command on several ranks of this machine", "[--] COMMAND...", run_launch,
+       {{"-n", "N", "number of ranks"}, {"--grace", "SECONDS", "from SIGTERM to SIGKILL when a rank has failed (5)"}}, true},
+      {"info", "show versions, cores, memory and devices", "", run_info, {kJson}},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::span<const Command> commands() { return table(); }
+
+const Command* find_command(std::string_view name) {
+  for (const auto& command : commands()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,91 @@
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/job.h"
+#include "tandem/cli/memory_probe.h"
+#include "tandem/cli/result.h"
+#include "tandem/cli/run_facts.h"
+#include "tandem/cli/stop_signals.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Where the weights come from: resume=PATH, else the run in `out`.
+std::string checkpoint_source(const Settings& settings) {
+  const auto &resume = settings.get_string("resume"), &out = settings.get_string("out");
+  if (resume != "none" && resume != "auto") return resume;
+  if (!out.empty()) return out;
+  throw SettingsError("resume is " + resume + " and out is empty, wanted a checkpoint to test",
+                      "add resume=FOLDER, a run's folder or one of its checkpoints");
+}
+
+std::string result_text(const train::Scores& scores, double rate, const std::vector<RankFacts>& facts) {
+  char line[200];
+  std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  loss %.4f  (%s images)      %s images/s\n",
+                100 * scores.top1, 100 * scores.top5, scores.loss, format_count(scores.samples).c_str(),
+                format_count(static_cast<int64_t>(rate)).c_str());
+  return line + memory_text(facts) + wire_text(facts);
+}
+
+void evaluate_rank(const Arguments& arguments, const Settings& settings, const data::Split& data,
+                   comm::ProcessGroup& group) {
+  if (data.test->size() == 0) throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts");
+  const auto task = make_task(settings, *data.train, head_form(settings), group);
+  const auto loader = evaluation_loader(settings, *data.test, group);
+  const auto place = train::locate_checkpoints(checkpoint_source(settings));
+  const train::CheckpointStore store(place.folder);
+  train::TrainingState state;
+  state.tensors = task->parameters();
+  for (const auto& buffer : task->buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
+  state.job = trainer_options(settings, *data.train, 1).job;
+  const auto restored = train::load_checkpoint(store, state, place.newest, group);
+  if (!restored) {
+    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job with " +
+                        std::to_string(group.size()) + " ranks",
+                    "give the settings of the training run");
+  }
+  group.meter().reset();
+  const auto start = Clock::now();
+  const auto scores = train::evaluate(*task, *loader, data.train->num_classes(), group);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  RankFacts own;
+  own.at_peak = memory::account(group.rank()).at_peak;
+  for (const auto& parameter : task->parameters()) {
+    if (parameter.name == kHeadWeight) own.head_bytes = static_cast<int64_t>(parameter.tensor.nbytes());
+  }
+  own.wire = group.meter().counts();
+  const auto facts = gather_facts(own, group);
+  if (group.rank() != 0) return;
+  const double rate = static_cast<double>(scores.samples) / seconds;
+  const nlohmann::json result = {{"top1", scores.top1}, {"top5", scores.top5}, {"loss", scores.loss},
+                                 {"test_images", scores.samples}, {"images_per_second", rate}, {"seconds", seconds},
+                                 {"steps", restored->step}, {"classes", data.train->num_classes()},
+                                 {"ranks", group.size()}, {"memory", memory_json(facts)}, {"wire", wire_json(facts)},
+                                 {"checkpoint", store.path(restored->step).string()}};
+  write_result(arguments, result_text(scores, rate, facts), result);
+}
+
+}  // namespace
+
+int run_eval(const Arguments& arguments) {
+  memory::install_meter();
+  const auto settings = read_settings(arguments);
+  world_size(settings);
+  checkpoint_source(settings);
+  if (prints_for_the_job()) check_result_file(arguments);
+  const auto data = open_data(settings);
+  if (prints_for_the_job()) log::info(data.summary);
+  on_ranks(settings, [&](comm::ProcessGroup& group) { evaluate_rank(arguments, settings, data, group); });
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,177 @@
+#include "tandem/cli/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/cli/stop_signals.h"
+#include "tandem/comm/world.h"
+#include "tandem/data/glyphs.h"
+#include "tandem/data/image_folder.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr std::string_view kImages = "images:";
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
+}
+
+comm::WorldOptions world_options(const Settings& settings) {
+  return {.init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
+          .timeout = milliseconds(settings.get_float("comm.timeout")),
+          .threads = static_cast<int>(settings.get_int("threads"))};
+}
+
+data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup& group) {
+  data::LoaderOptions options;
+  options.rank = group.rank();
+  options.size = group.size();
+  options.seed = static_cast<uint64_t>(settings.get_int("seed"));
+  options.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
+  return options;
+}
+
+train::OptimizerOptions optimizer_options(const Settings& settings) {
+  train::OptimizerOptions options;
+  options.kind = settings.get_string("train.optimizer") == "adamw" ? train::OptimizerKind::adamw
+                                                                   : train::OptimizerKind::sgd;
+  options.momentum = settings.get_float("train.momentum");
+  options.nesterov = settings.get_bool("train.nesterov");
+  options.weight_decay = settings.get_float("train.weight_decay");
+  options.beta1 = settings.get_float("train.beta1");
+  options.beta2 = settings.get_float("train.beta2");
+  return options;
+}
+
+train::ScheduleOptions schedule_options(const Settings& settings, int64_t steps, int64_t steps_per_epoch) {
+  const auto& name = settings.get_string("train.schedule");
+  train::ScheduleOptions options;
+  options.kind = name == "onecycle" ? train::ScheduleKind::onecycle
+                 : name == "cosine" ? train::ScheduleKind::cosine
+                 : name == "step"   ? train::ScheduleKind::step
+                                    : train::ScheduleKind::constant;
+  options.lr = settings.get_float("train.lr");
+  options.steps = steps;
+  // A rate that rises belongs to onecycle; elsewhere only who asks gets one.
+  const bool rises = options.kind == train::ScheduleKind::onecycle || settings.given("train.warmup");
+  options.warmup = rises ? settings.get_float("train.warmup") : 0.0;
+  options.gamma = settings.get_float("train.gamma");
+  for (const double epoch : settings.get_numbers("train.milestones")) {
+    options.milestones.push_back(std::llround(epoch * static_cast<double>(steps_per_epoch)));
+  }
+  return options;
+}
+
+/// What a checkpoint must share with the job that continues it.
+train::Job identity(const Settings& settings, const data::Dataset& dataset) {
+  train::Job job;
+  for (const auto* key : {"data", "data.size", "model", "embedding", "head", "head.margin", "head.scale", "train.batch",
+                          "train.optimizer", "train.precision", "seed"}) {
+    const auto& value = settings.get(key);
+    std::string text;
+    if (const auto* number = std::get_if<int64_t>(&value)) text = std::to_string(*number);
+    if (const auto* number = std::get_if<double>(&value)) text = std::to_string(*number);
+    if (const auto* name = std::get_if<std::string>(&value)) text = *name;
+    job.emplace_back(key, text);
+  }
+  job.emplace_back("classes", std::to_string(dataset.num_classes()));
+  job.emplace_back("images", std::to_string(dataset.size()));
+  return job;
+}
+
+}  // namespace
+
+int world_size(const Settings& settings) {
+  const auto ranks = settings.get_int("ranks");
+  const auto launch = comm::detect_launch();
+  if (!launch || launch->size == 1) return static_cast<int>(ranks);
+  if (settings.given("ranks") && ranks != launch->size) {
+    throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) +
+                            " as " + launch->launcher + " has started",
+                        "leave ranks out");
+  }
+  return launch->size;
+}
+
+bool prints_for_the_job() {
+  const auto launch = comm::detect_launch();
+  return !launch || launch->rank == 0;
+}
+
+void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGroup&)>& body) {
+  const int size = world_size(settings);
+  const auto run = [&](comm::ProcessGroup& group) {
+    const memory::RankScope scope(group.rank());
+    body(group);
+  };
+  const auto launch = comm::detect_launch();
+  if (!launch || launch->size == 1) return comm::run_ranks(size, run, world_options(settings));
+  try {
+    const auto group = comm::join_world(launch, world_options(settings));
+    run(*group);
+  } catch (...) {
+    rethrow_with_rank(launch->rank, launch->size);
+  }
+}
+
+data::Split open_data(const Settings& settings) {
+  const auto& name = settings.get_string("data");
+  if (name.starts_with(kImages)) {
+    return data::image_folder({.folder = name.substr(kImages.size()), .size = settings.get_int("data.size")});
+  }
+  data::GlyphOptions options;
+  options.classes = settings.get_string("data.classes");
+  options.size = settings.get_int("data.size");
+  options.train_fonts = settings.get_list("data.train_fonts");
+  options.test_fonts = settings.get_list("data.test_fonts");
+  return data::glyphs(options);
+}
+
+std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,
+                                              comm::ProcessGroup& group) {
+  auto options = loader_options(settings, group);
+  options.batch = settings.get_int("train.batch");
+  options.augment.affine = settings.get_float("data.affine");
+  options.augment.shift = settings.get_float("data.shift");
+  options.augment.blur = settings.get_float("data.blur");
+  options.augment.noise = settings.get_float("data.noise");
+  return std::make_unique<data::Loader>(dataset, options);
+}
+
+std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const data::Dataset& dataset,
+                                                comm::ProcessGroup& group) {
+  auto options = loader_options(settings, group);
+  options.batch = std::max<int64_t>(settings.get_int("eval.batch"), group.size());
+  options.augment = data::no_augmentation();
+  options.shuffle = false;
+  options.drop_last = false;
+  return std::make_unique<data::Loader>(dataset, options);
+}
+
+HeadForm head_form(const Settings& settings) {
+  return settings.get_string("head.parallel") == "naive" ? HeadForm::naive : HeadForm::sharded;
+}
+
+std::string_view name_of(HeadForm form) { return form == HeadForm::naive ? "naive" : "sharded"; }
+
+train::TrainerOptions trainer_options(const Settings& settings, const data::Dataset& dataset, int64_t steps_per_epoch) {
+  train::TrainerOptions options;
+  options.steps = settings.get_int("train.steps");
+  if (options.steps == 0) options.steps = settings.get_int("train.epochs") * steps_per_epoch;
+  options.optimizer = optimizer_options(settings);
+  options.schedule = schedule_options(settings, options.steps, steps_per_epoch);
+  options.clip = settings.get_float("train.clip");
+  options.log_every = settings.get_int("train.log_every");
+  options.evaluate_every = settings.get_int("eval.every") * steps_per_epoch;
+  options.checkpoint_every = settings.get_int("checkpoint.every");
+  if (options.checkpoint_every == 0) options.checkpoint_every = steps_per_epoch;
+  options.job = identity(settings, dataset);
+  options.stop_requested = StopSignals::requested;
+  return options;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,40 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tandem/cli/settings.h"
+#include "tandem/comm/process_group.h"
+#include "tandem/data/loader.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem::cli {
+
+/// Runs `body` on every rank: of this process, or as the one rank that a launcher made this process. Each rank's memory
+/// goes into its own books. Throws SettingsError when `ranks` contradicts the launcher.
+void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGroup&)>& body);
+
+/// How many ranks on_ranks() will run, and whether this process prints for the job.
+int world_size(const Settings& settings);
+bool prints_for_the_job();
+
+data::Split open_data(const Settings& settings);
+std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,
+                                              comm::ProcessGroup& group);
+std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const data::Dataset& dataset,
+                                                comm::ProcessGroup& group);
+
+enum class HeadForm { sharded, naive };
+HeadForm head_form(const Settings& settings);
+std::string_view name_of(HeadForm form);
+
+/// Backbone on every rank, classifier split over them. Collective.
+std::unique_ptr<train::Task> make_task(const Settings& settings, const data::Dataset& dataset, HeadForm form,
+                                       comm::ProcessGroup& group);
+
+/// The name under which the task's class weight stands among its parameters.
+inline constexpr const char* kHeadWeight = "head.weight";
+
+train::TrainerOptions trainer_options(const Settings& settings, const data::Dataset& dataset, int64_t steps_per_epoch);
+
+}  // namespace tandem::cli

@@ -1,0 +1,70 @@
+#include "tandem/base/error.h"
+#include "tandem/cli/agent.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/store_server.h"
+#include "tandem/cli/suggest.h"
+#include "tandem/cli/value.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kMostRanks = 1024;
+
+int read_ranks(const Arguments& arguments) {
+  const auto text = arguments.flag("-n");
+  if (!text) throw UsageError("launch has no -n, wanted the number of ranks", "tandem launch -n 2 COMMAND...");
+  const auto number = read_integer(*text);
+  if (!number || *number < 1 || *number > kMostRanks) {
+    throw UsageError("-n is " + (number ? *text : "'" + *text + "'") + ", wanted 1.." + std::to_string(kMostRanks));
+  }
+  return static_cast<int>(*number);
+}
+
+std::chrono::milliseconds read_grace(const Arguments& arguments) {
+  const auto text = arguments.flag("--grace").value_or("5");
+  const auto seconds = read_number(text);
+  if (!seconds || *seconds < 0 || *seconds > 86400) {
+    throw UsageError("--grace is '" + text + "', wanted seconds, 0..86400");
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(*seconds * 1000));
+}
+
+/// Which file to run: a subcommand's name means this program itself.
+void set_command(AgentOptions& options, const std::vector<std::string>& words) {
+  if (words.empty()) {
+    throw UsageError("launch has no command, wanted a program or a subcommand", "tandem launch -n 2 train data=glyphs");
+  }
+  options.arguments = words;
+  if (find_command(words[0])) {
+    options.path = "/proc/self/exe";  // in the child: a copy of this process until it runs the file
+    options.arguments.insert(options.arguments.begin(), "tandem");
+    return;
+  }
+  options.path = find_program(words[0]);
+  if (!options.path.empty()) return;
+  std::vector<std::string_view> names;
+  for (const auto& command : commands()) names.push_back(command.name);
+  throw UsageError("command '" + words[0] + "' is not found, wanted a program on PATH or a subcommand",
+                   did_you_mean(nearest(words[0], names)));
+}
+
+}  // namespace
+
+int run_launch(const Arguments& arguments) {
+  AgentOptions options;
+  options.ranks = read_ranks(arguments);
+  options.grace = read_grace(arguments);
+  set_command(options, arguments.words);
+  SignalInbox inbox;  // before the store's threads
+  const StoreServer store;
+  // torchrun's names: whoever can join torchrun's ranks, in C++ or Python, can join these.
+  options.environment = {{"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", std::to_string(store.port())},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                         {"TORCHELASTIC_RESTART_COUNT", "0"},
+                         {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                         {"TORCHELASTIC_RUN_ID", "none"}};
+  return run_agent(options, inbox);
+}
+
+}  // namespace tandem::cli

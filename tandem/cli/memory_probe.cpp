@@ -1,0 +1,60 @@
+#include "tandem/cli/memory_probe.h"
+
+#include <unistd.h>
+
+#include "tandem/memory/meter.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
+
+/// Rank 0 holds about four buffers of all scores in the naive form.
+bool fits_easily(const Settings& settings, const data::Dataset& dataset) {
+  const double scores = 4.0 * 8.0 * static_cast<double>(dataset.num_classes()) *
+                        static_cast<double>(settings.get_int("train.batch"));
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return scores < memory / 4;
+}
+
+FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group) {
+  memory::reset_peak(group.rank());
+  const auto loader = training_loader(settings, dataset, group);
+  const auto task = make_task(settings, dataset, form, group);
+  auto options = trainer_options(settings, dataset, loader->batches_per_epoch());
+  options.steps = kSteps;
+  options.evaluate_every = options.checkpoint_every = 0;
+  options.stop_requested = nullptr;
+  train::Observer nobody;
+  train::Trainer trainer(*task, *loader, nullptr, dataset.num_classes(), options, nullptr, nobody, group);
+  trainer.run();
+  RankFacts facts;
+  facts.at_peak = memory::account(group.rank()).at_peak;
+  facts.head_bytes = head_bytes(*task, trainer.optimizer());
+  return {form, gather_facts(facts, group)};
+}
+
+}  // namespace
+
+std::vector<FormMemory> compare_forms(const Settings& settings, const data::Dataset& dataset,
+                                      comm::ProcessGroup& group) {
+  std::vector<FormMemory> forms;
+  for (const auto form : {HeadForm::sharded, HeadForm::naive}) {
+    if (form == HeadForm::naive && !fits_easily(settings, dataset)) continue;
+    forms.push_back(measure(settings, dataset, form, group));
+  }
+  return forms;
+}
+
+int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const auto& parameter : task.parameters()) {
+    if (parameter.name == kHeadWeight) bytes += 2 * static_cast<int64_t>(parameter.tensor.nbytes());
+  }
+  for (const auto& state : optimizer.state()) {
+    if (state.name.ends_with(std::string(".") + kHeadWeight)) bytes += static_cast<int64_t>(state.tensor.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace tandem::cli

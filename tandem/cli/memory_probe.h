@@ -1,0 +1,23 @@
+#pragma once
+#include <vector>
+
+#include "tandem/cli/job.h"
+#include "tandem/cli/run_facts.h"
+
+namespace tandem::cli {
+
+/// What the ranks need in one form of the head.
+struct FormMemory {
+  HeadForm form;
+  std::vector<RankFacts> ranks;
+};
+
+/// Trains two steps of the job in each form on fresh models and measures the peaks; nothing of it stays. A form whose
+/// scores would not fit easily is left out, and so is all of it when the epoch is too short. Collective.
+std::vector<FormMemory> compare_forms(const Settings& settings, const data::Dataset& dataset,
+                                      comm::ProcessGroup& group);
+
+/// Weight, gradient and optimizer state of the class weight on this rank.
+int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer);
+
+}  // namespace tandem::cli

@@ -1,0 +1,55 @@
+#include "tandem/cli/result.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <unistd.h>
+
+#include "tandem/base/error.h"
+
+namespace tandem::cli {
+namespace {
+
+std::string reason() { return std::generic_category().message(errno); }
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  flush_stdout();
+}
+
+[[noreturn]] void reject(const std::string& path, const std::string& why) {
+  throw IoError("--json file '" + path + "' cannot be written", why);
+}
+
+}  // namespace
+
+void flush_stdout() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw IoError("stdout cannot be written", reason());
+}
+
+void check_result_file(const Arguments& arguments) {
+  const auto path = arguments.flag("--json");
+  if (!path || *path == "-") return;
+  std::error_code error;
+  if (std::filesystem::is_directory(*path, error)) reject(*path, "it is a folder");
+  const bool exists = std::filesystem::exists(*path, error);
+  const auto folder = std::filesystem::absolute(*path).parent_path();
+  if (access(exists ? path->c_str() : folder.c_str(), W_OK) != 0) reject(*path, reason());
+}
+
+void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json) {
+  const auto path = arguments.flag("--json");
+  // Texts from outside (paths, messages) may hold bytes that JSON cannot: they become U+FFFD.
+  const auto written = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (path != "-") print(text);
+  if (!path) return;
+  if (*path == "-") return print(written);
+  std::ofstream file(*path, std::ios::binary | std::ios::trunc);
+  file << written << std::flush;
+  if (!file) reject(*path, reason());
+}
+
+}  // namespace tandem::cli

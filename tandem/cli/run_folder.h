@@ -1,0 +1,13 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace tandem::cli {
+
+/// Makes the run's folder: `out`, or runs/<date>-<letter> with the first letter that is free. Throws IoError.
+std::filesystem::path make_run_folder(const std::string& out);
+
+/// Writes a small text file of a run; a disk that is full is a warning, not the end of the run.
+void write_run_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace tandem::cli

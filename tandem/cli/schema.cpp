@@ -1,0 +1,132 @@
+#include "tandem/cli/schema.h"
+
+#include <algorithm>
+
+#include "tandem/cli/suggest.h"
+#include "tandem/cli/value.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr Range kPositive{0, std::numeric_limits<double>::infinity(), true};
+constexpr Range kNotNegative{0};
+constexpr Range kFraction{0, 1};
+constexpr Range kCount{0, 1e12};
+const std::vector<std::string> kNoTexts;
+const std::vector<double> kNoNumbers;
+
+std::optional<std::string> read_images(std::string_view text) {
+  constexpr std::string_view kPrefix = "images:";
+  if (!text.starts_with(kPrefix) || text.size() == kPrefix.size()) return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<std::string> read_class_count(std::string_view text) {
+  const auto count = read_integer(text);
+  if (!count || *count < 10 || *count > 93773) return std::nullopt;
+  return std::to_string(*count);
+}
+
+std::optional<std::string> read_folder(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  return std::string(text);
+}
+
+std::string text(std::string_view value) { return std::string(value); }
+
+const std::vector<Setting>& job_settings() {
+  static const std::vector<Setting> settings = {
+      {"ranks", int64_t{1}, "ranks that train together in this process; under a launcher its own count holds", {1, 1024}},
+      {.key = "data", .default_value = text("glyphs"), .doc = "what to learn: characters drawn from fonts, or a folder of images with a sub-folder a class",
+       .choices = {"glyphs"}, .other = {"images:DIR", read_images}},
+      {.key = "data.classes", .default_value = text("gb2312"), .doc = "characters to tell apart: a set by name, or the first so many",
+       .choices = {"gb2312", "uro", "all"}, .other = {"a whole number 10..93773", read_class_count}},
+      {"data.size", int64_t{32}, "side of an image in pixels", {8, 1024}},
+      {"data.train_fonts", kNoTexts, "fonts to learn from; empty: the standard ones that are installed"},
+      {"data.test_fonts", kNoTexts, "fonts held out for the test; empty: the standard ones"},
+      {"data.affine", 0.08, "augmentation: deviation of the random affine map's entries", kFraction},
+      {"data.shift", 0.06, "augmentation: deviation of the random shift, as a part of the image's side", kFraction},
+      {"data.blur", 0.0, "augmentation: largest Gaussian blur, in pixels", {0, 16}},
+      {"data.noise", 0.0, "augmentation: deviation of the pixels' noise, white is 1", kFraction},
+      {"data.prefetch", int64_t{2}, "batches made ahead of the training, a rank", {0, 1024}},
+      {.key = "model", .default_value = text("resnet_glyph"), .doc = "backbone",
+       .choices = {"resnet_glyph", "resnet18", "resnet34", "resnet50", "mlp"}},
+      {"embedding", int64_t{128}, "numbers that describe an image, the head's input", {1, 65536}},
+      {.key = "head", .default_value = text("cosface"), .doc = "classifier's loss", .choices = {"softmax", "cosface"},
+       .aliases = {{"am-softmax", "cosface"}}},
+      {.key = "head.parallel", .default_value = text("sharded"), .doc = "classes split over the ranks, or all logits gathered on rank 0",
+       .choices = {"sharded", "naive"}},
+      {"head.margin", 0.2, "CosFace: subtracted from the target's cosine", kFraction},
+      {"head.scale", 24.0, "CosFace: multiplies the cosines", kPositive},
+      {"train.epochs", int64_t{3}, "passes over the training images", kCount},
+      {"train.steps", int64_t{0}, "steps to train; 0: as many as the epochs have", kCount},
+      {"train.batch", int64_t{128}, "images a step, over all ranks", {1, 1e9}},
+      {.key = "train.optimizer", .default_value = text("sgd"), .doc = "what turns gradients into steps", .choices = {"sgd", "adamw"}},
+      {"train.lr", 0.3, "learning rate at its highest", kNotNegative},
+      {"train.momentum", 0.9, "SGD: momentum", kFraction},
+      {"train.nesterov", true, "SGD: Nesterov's momentum"},
+      {"train.weight_decay", 5e-4, "pull of the weights towards 0", kNotNegative},
+      {"train.beta1", 0.9, "AdamW: decay of the mean", kFraction},
+      {"train.beta2", 0.999, "AdamW: decay of the mean square", kFraction},
+      {.key = "train.schedule", .default_value = text("onecycle"), .doc = "how the learning rate goes over the steps",
+       .choices = {"onecycle", "cosine", "step", "constant"}},
+      {"train.warmup", 0.3, "part of the steps in which the learning rate rises", kFraction},
+      {"train.milestones", kNoNumbers, "step schedule: epochs at which the learning rate falls", kNotNegative},
+      {"train.gamma", 0.1, "step schedule: the learning rate's factor at a milestone", kFraction},
+      {"train.clip", 0.0, "largest norm of all gradients together; 0: no clipping", kNotNegative},
+      {.key = "train.precision", .default_value = text("float32"), .doc = "numbers to compute in; bf16: float32 weights, bfloat16 products",
+       .choices = {"float32", "bf16", "float64"}},
+      {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
+      {"eval.every", int64_t{1}, "epochs between two tests; 0: at the end only", kCount},
+      {"eval.batch", int64_t{512}, "images tested at once, over all ranks", {1, 1e9}},
+      {"seed", int64_t{1}, "names all random numbers of the job", kCount},
+      {"out", text(""), "the run's folder; empty: runs/<date>-<letter>"},
+      {.key = "resume", .default_value = text("none"), .doc = "continue: from the newest good checkpoint in `out`, from a folder, or not",
+       .choices = {"none", "auto"}, .other = {"a folder", read_folder}},
+      {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
+      {"checkpoint.keep", int64_t{2}, "newest checkpoints that stay", {1, 1e6}},
+      {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kPositive},
+      {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kPositive},
+      {"report.compare", true, "measure the other form of the head as well, for the report's memory figure"},
+      {"threads", int64_t{0}, "threads a rank computes with; 0: cores / ranks", {0, 1024}},
+  };
+  return settings;
+}
+
+}  // namespace
+
+Schema job_schema() { return job_settings(); }
+
+const Setting* find_setting(Schema schema, std::string_view key) {
+  const auto exact = std::ranges::find(schema, key, &Setting::key);
+  if (exact != schema.end()) return &*exact;
+  constexpr std::string_view kName = ".name";
+  if (!key.ends_with(kName)) return nullptr;
+  const auto section = key.substr(0, key.size() - kName.size());
+  const auto it = std::ranges::find(schema, section, &Setting::key);
+  return it != schema.end() && is_section(schema, section) ? &*it : nullptr;
+}
+
+bool is_section(Schema schema, std::string_view key) {
+  const std::string prefix = std::string(key) + ".";
+  return std::ranges::any_of(schema, [&](const Setting& setting) { return setting.key.starts_with(prefix); });
+}
+
+std::vector<std::string> similar_keys(Schema schema, std::string_view key) {
+  const auto last_part = [](std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+  std::vector<std::string_view> keys, parts;
+  for (const auto& setting : schema) {
+    keys.push_back(setting.key);
+    parts.push_back(last_part(setting.key));
+  }
+  if (auto found = nearest(key, keys); !found.empty()) return found;
+  std::vector<std::string> found;
+  const auto near_parts = nearest(last_part(key), parts);
+  for (const auto candidate : keys) {
+    const bool is_near = std::find(near_parts.begin(), near_parts.end(), last_part(candidate)) != near_parts.end();
+    if (is_near && found.size() < 3) found.emplace_back(candidate);
+  }
+  return found;
+}
+
+}  // namespace tandem::cli

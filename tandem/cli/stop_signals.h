@@ -1,0 +1,17 @@
+#pragma once
+
+namespace tandem::cli {
+
+/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 asks the job to save and stop; a second SIGINT or SIGTERM ends
+/// the program at once.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  static bool requested();
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,174 @@
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/job.h"
+#include "tandem/cli/memory_probe.h"
+#include "tandem/cli/result.h"
+#include "tandem/cli/run_facts.h"
+#include "tandem/cli/run_folder.h"
+#include "tandem/cli/run_observer.h"
+#include "tandem/cli/run_report.h"
+#include "tandem/cli/stop_signals.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One training run on one rank; rank 0 also tells.
+class TrainRun {
+ public:
+  TrainRun(const Arguments& arguments, const Settings& settings, const data::Split& data, comm::ProcessGroup& group)
+      : arguments_(arguments), settings_(settings), data_(data), group_(group), leads_(group.rank() == 0) {}
+
+  ExitCode operator()() {
+    training_ = training_loader(settings_, *data_.train, group_);
+    if (data_.test->size() > 0) evaluation_ = evaluation_loader(settings_, *data_.test, group_);
+    tell_plan();
+    if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
+    folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
+    if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
+    return train_and_report();
+  }
+
+ private:
+  ExitCode train_and_report() {
+    group_.meter().reset();
+    memory::reset_peak(group_.rank());
+    const int64_t classes = data_.train->num_classes(), per_epoch = training_->batches_per_epoch();
+    const auto task = make_task(settings_, *data_.train, head_form(settings_), group_);
+    const auto options = trainer_options(settings_, *data_.train, per_epoch);
+    train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
+    ObserverSlot slot;
+    train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, slot, group_);
+    resume(trainer, store);
+    std::unique_ptr<RunObserver> observer;
+    if (leads_) observer = std::make_unique<RunObserver>(folder_, per_epoch, options.steps, trainer.step());
+    slot.target = observer.get();
+    const auto outcome = trainer.run();
+    if (observer) observer->finish();
+    const auto facts = gather_facts(own_facts(*task, trainer), group_);
+    if (leads_) tell_result(outcome, facts, *observer);
+    return outcome.stopped ? ExitCode::preempted : ExitCode::done;
+  }
+
+  /// Passes events on, once there is somebody to hear them.
+  struct ObserverSlot : train::Observer {
+    train::Observer* target = nullptr;
+    void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) override {
+      if (target) target->on_step(step, epoch, lr, loss);
+    }
+    void on_scores(int64_t step, const train::Scores& scores) override {
+      if (target) target->on_scores(step, scores);
+    }
+    void on_evaluation(int64_t done, int64_t total) override {
+      if (target) target->on_evaluation(done, total);
+    }
+    void on_checkpoint(int64_t step, const fs::path& path) override {
+      if (target) target->on_checkpoint(step, path);
+    }
+  };
+
+  void tell_plan() const {
+    if (!leads_) return;
+    log::info(data_.summary);
+    std::string shares;
+    const bool naive = head_form(settings_) == HeadForm::naive;
+    for (const auto n : comm::split_sizes(data_.train->num_classes(), group_.size())) shares += " " + format_count(n);
+    log::info("plan     " + settings_.get_string("model") + " × " + std::to_string(group_.size()) +
+              " (data parallel) · head split" + shares + (naive ? " · all scores on rank 0" : ""));
+  }
+
+  void resume(train::Trainer& trainer, const train::CheckpointStore& own_store) {
+    const auto& from = settings_.get_string("resume");
+    if (from == "none") return;
+    if (from == "auto") {
+      if (settings_.get_string("out").empty()) {
+        throw SettingsError("resume is auto and out is empty, wanted the run's folder in out",
+                            "add out=FOLDER, or give the folder itself as resume=FOLDER");
+      }
+      if (trainer.resume(own_store, std::nullopt)) return tell_resumed(trainer.step());
+      if (leads_) log::info("resume   no checkpoint of this job in '" + folder_.string() + "': begins at step 0");
+      return;
+    }
+    const auto place = train::locate_checkpoints(from);
+    if (!trainer.resume(train::CheckpointStore(place.folder), place.newest)) {
+      throw DataError("resume is '" + from + "', which holds no whole checkpoint of this job",
+                      "see the warnings above; resume=none begins anew");
+    }
+    tell_resumed(trainer.step());
+  }
+
+  void tell_resumed(int64_t step) const {
+    if (leads_) log::info("resume   goes on after step " + format_count(step));
+  }
+
+  RankFacts own_facts(const train::Task& task, const train::Trainer& trainer) const {
+    RankFacts facts;
+    facts.at_peak = memory::account(group_.rank()).at_peak;
+    facts.head_bytes = head_bytes(task, trainer.optimizer());
+    facts.wire = group_.meter().counts();
+    return facts;
+  }
+
+  void tell_result(const train::Outcome& outcome, const std::vector<RankFacts>& facts, const RunObserver& observer) {
+    const double rate = outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
+    nlohmann::json result = {{"top1", outcome.scores.top1}, {"top5", outcome.scores.top5}, {"loss", outcome.loss},
+                             {"test_loss", outcome.scores.loss}, {"test_images", outcome.scores.samples},
+                             {"images_per_second", rate}, {"seconds", outcome.seconds}, {"steps", outcome.steps},
+                             {"classes", data_.train->num_classes()}, {"ranks", group_.size()},
+                             {"memory", memory_json(facts)}, {"wire", wire_json(facts)},
+                             {"checkpoint", outcome.checkpoint.string()}, {"run", folder_.string()},
+                             {"stopped", outcome.stopped}};
+    for (const auto& probe : probes_) result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
+    write_run_file(folder_ / "result.json", result.dump(2) + "\n");
+    const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
+    write_result(arguments_, result_text(outcome, rate, facts, report), result);
+  }
+
+  std::string result_text(const train::Outcome& outcome, double rate, const std::vector<RankFacts>& facts,
+                          const fs::path& report) const {
+    char line[160];
+    std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  (held-out test set)      %s images/s\n",
+                  100 * outcome.scores.top1, 100 * outcome.scores.top5,
+                  format_count(static_cast<int64_t>(rate)).c_str());
+    std::string text = outcome.scores.samples > 0 ? line : "";
+    text += memory_text(facts) + wire_text(facts);
+    if (outcome.stopped) text += "stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on\n";
+    text += "report   " + report.string() + "\n";
+    return text;
+  }
+
+  const Arguments& arguments_;
+  const Settings& settings_;
+  const data::Split& data_;
+  comm::ProcessGroup& group_;
+  bool leads_;
+  std::unique_ptr<data::Loader> training_, evaluation_;
+  std::vector<FormMemory> probes_;
+  fs::path folder_;
+};
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  memory::install_meter();
+  const auto settings = read_settings(arguments);
+  world_size(settings);  // contradictions first
+  if (prints_for_the_job()) check_result_file(arguments);
+  const StopSignals signals;
+  const auto data = open_data(settings);
+  std::atomic<ExitCode> code{ExitCode::done};
+  on_ranks(settings, [&](comm::ProcessGroup& group) { code = TrainRun(arguments, settings, data, group)(); });
+  return static_cast<int>(code.load());
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,37 @@
+#include "tandem/train/evaluate.h"
+
+#include <ATen/ATen.h>
+
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::train {
+
+Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& group,
+                const std::function<void(int64_t, int64_t)>& tick) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::activations);
+  task.set_training(false);
+  double right1 = 0, right5 = 0, loss = 0;
+  int64_t samples = 0, done = 0;
+  loader.start(0);
+  data::Batch batch;
+  while (loader.next(batch)) {
+    const auto sizes = comm::split_sizes(batch.global_size, group.size());
+    const auto best = task.top_k(batch, std::min<int64_t>(5, num_classes), sizes);
+    const auto hits = best.eq(batch.labels.unsqueeze(1));
+    right1 += hits.select(1, 0).sum().item<double>();
+    right5 += hits.sum().item<double>();
+    loss += task.loss(batch, sizes).item<double>() * static_cast<double>(batch.global_size);
+    samples += batch.global_size;
+    if (tick) tick(++done, loader.batches_per_epoch());
+  }
+  task.set_training(true);
+  const auto sums = at::tensor(std::vector<double>{right1, right5}, at::kDouble);
+  comm::all_reduce_(sums, group);
+  const double count = std::max<double>(1, static_cast<double>(samples));
+  return {sums[0].item<double>() / count, sums[1].item<double>() / count, loss / count, samples};
+}
+
+}  // namespace tandem::train

@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+
+#include "tandem/comm/process_group.h"
+#include "tandem/train/parameter.h"
+
+namespace tandem::train {
+
+enum class OptimizerKind { sgd, adamw };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::sgd;
+  double momentum = 0.9;       // sgd
+  bool nesterov = true;        // sgd
+  double weight_decay = 5e-4;  // sgd: added to the gradient; adamw: decoupled
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adamw
+};
+
+/// Updates parameters from their .grad with libtorch's fused kernels; the same numbers as torch.optim's SGD and AdamW.
+///
+/// State is made at construction: sgd one tensor a parameter (none without momentum), adamw two and a step count.
+/// A parameter whose .grad is undefined is left alone.
+class Optimizer {
+ public:
+  /// Throws SettingsError: a number out of its range, Nesterov without momentum.
+  Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options);
+  ~Optimizer();
+
+  void step(double learning_rate);
+  void zero_grad();  // to undefined, which frees or reuses the memory
+
+  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the real ones.
+  std::vector<Parameter> state() const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  OptimizerOptions options_;
+  std::vector<Tensor> first_, second_, steps_;
+};
+
+/// The norm of all gradients together, over all ranks; when it is above `largest`, scales them down to it. Returns the
+/// norm before. Collective (one message of 8 bytes when a parameter is split).
+double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group);
+
+}  // namespace tandem::train

@@ -1,0 +1,29 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tandem/data/dataset.h"
+#include "tandem/train/parameter.h"
+
+namespace tandem::train {
+
+/// What the loop trains, on one rank: a model with its loss. Knows nothing of steps, files or schedules.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  /// The mean loss over the global batch, equal on all ranks; the gradients of replicated parameters are this rank's
+  /// share of a sum. `sizes`: samples of each rank. Collective.
+  virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
+
+  /// The k best classes of each of this rank's samples, [n, k] int64. Collective.
+  virtual Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
+
+  /// Batch statistics are gathered (true) or used as they are (false).
+  virtual void set_training(bool training) = 0;
+
+  virtual std::vector<Parameter> parameters() const = 0;
+  virtual std::vector<Buffer> buffers() const = 0;
+};
+
+}  // namespace tandem::train

@@ -1,0 +1,161 @@
+#include "tandem/train/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<Tensor> replicated_tensors(const std::vector<Parameter>& parameters) {
+  std::vector<Tensor> tensors;
+  for (const auto& parameter : parameters) {
+    if (!parameter.rows) tensors.push_back(parameter.tensor);
+  }
+  return tensors;
+}
+
+std::vector<std::string> replicated_names(const std::vector<Parameter>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& parameter : parameters) {
+    if (!parameter.rows) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
+  std::vector<Tensor> tensors;
+  for (const auto& buffer : buffers) tensors.push_back(buffer.tensor);
+  return tensors;
+}
+
+bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+}  // namespace
+
+Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, int64_t num_classes,
+                 TrainerOptions options, CheckpointStore* checkpoints, Observer& observer, comm::ProcessGroup& group)
+    : task_(task),
+      training_(training),
+      evaluation_(evaluation),
+      num_classes_(num_classes),
+      options_(std::move(options)),
+      checkpoints_(checkpoints),
+      observer_(observer),
+      group_(group),
+      parameters_(task.parameters()),
+      optimizer_(parameters_, options_.optimizer),
+      replicas_(replicated_tensors(parameters_), tensors_of(task.buffers()), replicated_names(parameters_), group) {
+  if (training_.batches_per_epoch() == 0) {
+    throw SettingsError("train.batch is larger than the number of training images, wanted at most one epoch");
+  }
+}
+
+Outcome Trainer::run() {
+  Outcome outcome;
+  double loss_sum = 0;
+  int64_t losses = 0;
+  const int64_t per_epoch = training_.batches_per_epoch();
+  task_.set_training(true);
+  while (step_ < options_.steps && !outcome.stopped) {
+    const int64_t epoch = step_ / per_epoch;
+    training_.start(epoch, step_ % per_epoch);
+    data::Batch batch;
+    while (step_ < options_.steps && !outcome.stopped) {
+      const auto start = Clock::now();
+      {
+        const memory::Scope scope(memory::Category::buffers);
+        if (!training_.next(batch)) break;
+      }
+      const double loss = train_step(batch);
+      ++step_;
+      outcome.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      outcome.images += batch.global_size;
+      const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
+      if (read) loss_sum += loss, ++losses;
+      observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
+                        read ? std::optional(loss) : std::nullopt);
+      outcome.stopped = all_agree_to_stop();
+      if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome);
+      if (is_due(step_, options_.checkpoint_every)) save(outcome);
+    }
+  }
+  if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome);
+  if (saved_step_ != step_) save(outcome);
+  outcome.steps = step_;
+  outcome.loss = losses > 0 ? loss_sum / static_cast<double>(losses) : 0;
+  return outcome;
+}
+
+double Trainer::train_step(const data::Batch& batch) {
+  const memory::Scope scope(memory::Category::activations);
+  const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
+  const double value = loss.item<double>();
+  check_finite(value);
+  replicas_.prepare_backward(loss);
+  loss.backward();
+  if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, group_);
+  optimizer_.step(learning_rate(options_.schedule, step_));
+  optimizer_.zero_grad();
+  return value;
+}
+
+// The loss is equal on all ranks, so that all throw or none.
+void Trainer::check_finite(double loss) const {
+  if (std::isfinite(loss)) return;
+  throw NonFiniteError("loss of step " + std::to_string(step_ + 1) + " is " + std::to_string(loss) +
+                           ", wanted a finite number",
+                       "lower train.lr or set train.clip; the last checkpoint is from before");
+}
+
+bool Trainer::all_agree_to_stop() {
+  if (!options_.stop_requested) return false;
+  auto flag = at::full({1}, options_.stop_requested() ? 1 : 0, at::kInt);
+  comm::all_reduce_(flag, group_, comm::Reduce::max);
+  return flag.item<int>() != 0;
+}
+
+void Trainer::evaluate_now(Outcome& outcome) {
+  if (evaluation_ == nullptr) return;
+  replicas_.sync_buffers();
+  outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
+                            [&](int64_t done, int64_t total) { observer_.on_evaluation(done, total); });
+  evaluated_step_ = step_;
+  observer_.on_scores(step_, outcome.scores);
+}
+
+TrainingState Trainer::state() const {
+  TrainingState state;
+  state.tensors = parameters_;
+  for (const auto& buffer : task_.buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
+  for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
+  state.job = options_.job;
+  state.trainer = {{"step", step_}};
+  return state;
+}
+
+void Trainer::save(Outcome& outcome) {
+  if (checkpoints_ == nullptr) return;
+  saved_step_ = step_;
+  if (!save_checkpoint(*checkpoints_, step_, state(), group_)) return;
+  outcome.checkpoint = checkpoints_->path(step_);
+  observer_.on_checkpoint(step_, outcome.checkpoint);
+}
+
+bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
+  const auto restored = load_checkpoint(from, state(), newest, group_);
+  if (!restored) return false;
+  step_ = restored->step;
+  saved_step_ = step_;
+  return true;
+}
+
+}  // namespace tandem::train
