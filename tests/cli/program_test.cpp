@@ -1,0 +1,110 @@
+#include "tandem/cli/program.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_command.h"
+
+namespace tandem::cli {
+namespace {
+
+using test::run_here;
+using test::run_tandem;
+
+TEST(Program, HelpGoesToStdout) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"help"}, {"--help"}, {"-h"}}) {
+    const auto ended = run_here(words);
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_EQ(ended.out, help_text());
+    EXPECT_EQ(ended.err, "");
+  }
+  EXPECT_EQ(run_here({"info", "--help"}).out, help_text(*find_command("info")));
+  EXPECT_EQ(run_here({"help", "launch"}).out, help_text(*find_command("launch")));
+  EXPECT_NE(run_here({"help", "settings"}).out.find("\ntrain.lr "), std::string::npos);
+}
+
+TEST(Program, NothingToDoIsAUsageError) {
+  const auto ended = run_tandem({});
+  EXPECT_EQ(ended.status, 64);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.err, help_text());
+}
+
+TEST(Program, Version) {
+  EXPECT_EQ(run_tandem({"--version"}).out, "tandem " + version() + " (torch " + torch_version() + ")\n");
+}
+
+TEST(Program, UnknownWordsAreOneLineAnd64) {
+  const auto command = run_tandem({"infos"});
+  EXPECT_EQ(command.status, 64);
+  EXPECT_EQ(command.out, "");
+  EXPECT_TRUE(command.err.starts_with("error: subcommand 'infos' is unknown, wanted ")) << command.err;
+  EXPECT_TRUE(command.err.ends_with(": did you mean info?\n")) << command.err;
+  EXPECT_EQ(run_here({"info", "--jso=x"}).err,
+            "error: flag '--jso' is unknown, wanted --help or --json: did you mean --json?\n");
+  EXPECT_TRUE(run_here({"--verbose"}).err.starts_with("error: flag '--verbose' is unknown, wanted "));
+  EXPECT_EQ(run_here({"info", "ranks=2"}).err, "error: info has the argument 'ranks=2', wanted none\n");
+}
+
+TEST(Info, TellsAboutTheMachine) {
+  const auto text = run_here({"info"});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_TRUE(text.out.starts_with("tandem    " + version() + "\n")) << text.out;
+  const auto ended = run_tandem({"info", "--json", "-"});
+  EXPECT_EQ(ended.status, 0);
+  const auto info = nlohmann::json::parse(ended.out);  // nothing else stands on stdout
+  EXPECT_EQ(info["version"], version());
+  EXPECT_EQ(info["torch"], torch_version());
+  EXPECT_GE(info["cores"], 1);
+  EXPECT_GE(info["threads"], 1);
+  EXPECT_GT(info["memory"]["total_bytes"], info["memory"]["available_bytes"]);
+  EXPECT_TRUE(info["cuda"].is_boolean());
+  EXPECT_TRUE(info["cpu_capability"].is_string());
+}
+
+TEST(Result, GoesIntoTheFileAndTheTextToStdout) {
+  const auto path = std::filesystem::temp_directory_path() / ("tandem_result_" + std::to_string(getpid()));
+  const auto ended = run_tandem({"info", "--json", path.string()});
+  EXPECT_TRUE(ended.out.starts_with("tandem ")) << ended.out;
+  std::ifstream file(path);
+  EXPECT_EQ(nlohmann::json::parse(file)["version"], version());
+  std::filesystem::remove(path);
+}
+
+TEST(Result, PlacesThatCannotBeWritten) {
+  const auto missing = run_here({"info", "--json", "/no/such/folder/x"});
+  EXPECT_EQ(missing.status, 74);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(missing.err,
+            "error: --json file '/no/such/folder/x' cannot be written: No such file or directory\n");
+  EXPECT_EQ(run_here({"info", "--json", "/"}).err, "error: --json file '/' cannot be written: it is a folder\n");
+  EXPECT_EQ(run_here({"info", "--json", "/dev/full"}).err,
+            "error: --json file '/dev/full' cannot be written: No space left on device\n");
+}
+
+TEST(ErrorFile, IsFilledUnderTorchrun) {
+  const auto path = std::filesystem::temp_directory_path() / ("tandem_error_" + std::to_string(getpid()));
+  const auto ended = run_tandem({"info", "x"}, {{"TORCHELASTIC_ERROR_FILE", path.string()}});
+  EXPECT_EQ(ended.status, 64);
+  std::ifstream file(path);
+  EXPECT_EQ(nlohmann::json::parse(file)["message"]["message"], "info has the argument 'x', wanted none");
+  std::filesystem::remove(path);
+}
+
+TEST(Program, OnlyTheFirstRankTellsWhatAllHaveWrong) {
+  const test::Environment second = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+                                    {"GROUP_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
+  const auto silent = run_tandem({"info", "x"}, second);
+  EXPECT_EQ(silent.status, 64);
+  EXPECT_EQ(silent.err, "");
+  const auto own = run_tandem({"info", "--json", "/no/such/folder/x"}, second);
+  EXPECT_EQ(own.err,
+            "error: --json file '/no/such/folder/x' cannot be written (rank 1 of 2): No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace tandem::cli
