@@ -1,8 +1,8 @@
 #include "tandem/cli/agent.h"
 
-#include <cstring>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cstring>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -37,8 +37,8 @@ class Agent {
   Guardian guardian_;
   std::vector<pid_t> children_;  // by rank; 0 when it has ended
   int status_ = 0;
-  int asked_ = 0;         // the signal with which the ranks were asked to save and end
-  bool failed_ = false;   // what comes after the first failure is its consequence
+  int asked_ = 0;        // the signal with which the ranks were asked to save and end
+  bool failed_ = false;  // what comes after the first failure is its consequence
   std::optional<Clock::time_point> kill_at_;
 };
 

@@ -25,9 +25,10 @@ struct AgentOptions {
 ///   SIGUSR1, SIGUSR2 here    passed on
 ///   this process is killed   the ranks are killed
 ///
-/// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK; its output is this process's output. Rank 0
-/// keeps stdin when it is not a terminal; the others read /dev/null. Nothing of a rank's process group outlives the rank.
-/// Throws UsageError (the program cannot be run), IoError (no process can be made); started ranks are killed then.
+/// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK; its output is this process's output. Rank
+/// 0 keeps stdin when it is not a terminal; the others read /dev/null. Nothing of a rank's process group outlives the
+/// rank. Throws UsageError (the program cannot be run), IoError (no process can be made); started ranks are killed
+/// then.
 int run_agent(const AgentOptions& options, SignalInbox& inbox);
 
 }  // namespace tandem::cli

@@ -1,12 +1,12 @@
 #include "tandem/cli/child.h"
 
-#include <cerrno>
 #include <fcntl.h>
-#include <filesystem>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"

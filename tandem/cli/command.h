@@ -44,8 +44,8 @@ std::span<const Command> commands();
 /// Null when there is none of that name.
 const Command* find_command(std::string_view name);
 
-/// Splits a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; after `--` all are words.
-/// Throws UsageError: unknown flag, missing or needless value.
+/// Splits a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; after `--` all are
+/// words. Throws UsageError: unknown flag, missing or needless value.
 Arguments read_arguments(const Command& command, std::span<const std::string> words);
 
 /// The job's settings from --config and the words.

@@ -15,8 +15,12 @@ const std::vector<Command>& table() {
   static const std::vector<Command> table = {
       on_settings("train", "train a class-sharded classifier", run_train),
       on_settings("eval", "test a checkpoint on the held-out images", run_eval),
-      {"launch", "run a command on several ranks of this machine", "[--] COMMAND...", run_launch,
-       {{"-n", "N", "number of ranks"}, {"--grace", "SECONDS", "from SIGTERM to SIGKILL when a rank has failed (5)"}}, true},
+      {"launch",
+       "run a command on several ranks of this machine",
+       "[--] COMMAND...",
+       run_launch,
+       {{"-n", "N", "number of ranks"}, {"--grace", "SECONDS", "from SIGTERM to SIGKILL when a rank has failed (5)"}},
+       true},
       {"info", "show versions, cores, memory and devices", "", run_info, {kJson}},
   };
   return table;

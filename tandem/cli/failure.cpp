@@ -13,7 +13,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::chrono::seconds kTimeForTheFirst{2};
+constexpr std::chrono::seconds kTimeForTheFirst{5};
 
 Place place_of_this_process() {
   try {

@@ -1,13 +1,13 @@
 #include "tandem/cli/guardian.h"
 
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <system_error>
-#include <unistd.h>
 
 #include "tandem/base/error.h"
 
@@ -41,7 +41,8 @@ namespace {
 Guardian::Guardian() {
   const auto reason = [] { return std::generic_category().message(errno); };
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw IoError("no socket can be made", reason());
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw IoError("no socket can be made", reason());
   process_ = fork();
   if (process_ == 0) {
     close(ends[1]);

@@ -1,12 +1,12 @@
 #include "tandem/cli/result.h"
 
+#include <unistd.h>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <unistd.h>
 
 #include "tandem/base/error.h"
 

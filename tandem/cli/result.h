@@ -6,8 +6,8 @@
 
 namespace tandem::cli {
 
-/// Gives a subcommand's result to whoever asked: `text` on stdout, `json` in --json's file; with `--json -` only the JSON
-/// on stdout. In a job of several processes rank 0 calls it. Throws IoError.
+/// Gives a subcommand's result to whoever asked: `text` on stdout, `json` in --json's file; with `--json -` only the
+/// JSON on stdout. In a job of several processes rank 0 calls it. Throws IoError.
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json);
 
 /// Throws IoError when --json's file could not be written: call it before long work.

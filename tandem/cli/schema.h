@@ -23,7 +23,7 @@ struct Range {
 
 /// Texts that a setting takes beside its choices.
 struct OtherText {
-  std::string_view wanted;                                            // for people: "images:DIR"
+  std::string_view wanted;                                              // for people: "images:DIR"
   std::optional<std::string> (*read)(std::string_view text) = nullptr;  // its normal form; nothing: not such a text
 };
 
@@ -32,7 +32,7 @@ struct Setting {
   Value default_value;
   std::string_view doc;  // one line
   Range range{};
-  std::vector<std::string_view> choices{};                                 // text: empty and no `other`: any text
+  std::vector<std::string_view> choices{};                               // text: empty and no `other`: any text
   std::vector<std::pair<std::string_view, std::string_view>> aliases{};  // text: another name -> its choice
   OtherText other{};
 };
@@ -49,8 +49,8 @@ const Setting* find_setting(Schema schema, std::string_view key);
 /// Settings `key.…` exist.
 bool is_section(Schema schema, std::string_view key);
 
-/// The keys that someone who wrote `key` may have meant: those nearest by edit distance, by the whole key or by its last
-/// part; at most three, none when nothing is near.
+/// The keys that someone who wrote `key` may have meant: those nearest by edit distance, by the whole key or by its
+/// last part; at most three, none when nothing is near.
 std::vector<std::string> similar_keys(Schema schema, std::string_view key);
 
 }  // namespace tandem::cli

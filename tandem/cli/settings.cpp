@@ -46,7 +46,9 @@ const Setting& Settings::require(std::string_view key) const {
                       remedy.empty() ? "`tandem help settings` lists them" : remedy);
 }
 
-void Settings::put(const Setting& setting, Value value) { entries_[&setting - schema_.data()] = {std::move(value), true}; }
+void Settings::put(const Setting& setting, Value value) {
+  entries_[&setting - schema_.data()] = {std::move(value), true};
+}
 
 size_t Settings::index_of(std::string_view key) const {
   const auto* setting = find_setting(schema_, key);

@@ -1,9 +1,9 @@
+#include <toml++/toml.h>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <system_error>
-#include <toml++/toml.h>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/settings.h"
@@ -24,7 +24,8 @@ std::string read_text(const std::filesystem::path& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) throw IoError(fault, std::generic_category().message(errno));
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kLargestFile) throw SettingsError("settings file '" + path.string() + "' is over 1 MiB, wanted less");
+  if (text.size() > kLargestFile)
+    throw SettingsError("settings file '" + path.string() + "' is over 1 MiB, wanted less");
   return text;
 }
 
@@ -59,8 +60,8 @@ const char* kind_name(const toml::node& node) {
 [[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
   const auto text = scalar_text(node);
   const bool is_short = text && text->size() <= 80 && is_plain_text(*text);
-  throw SettingsError(std::string(setting.key) + " is " + (is_short ? "'" + *text + "'" : kind_name(node)) + ", wanted " +
-                      wanted_kind(setting));
+  throw SettingsError(std::string(setting.key) + " is " + (is_short ? "'" + *text + "'" : kind_name(node)) +
+                      ", wanted " + wanted_kind(setting));
 }
 
 Value read_node(const Setting& setting, const toml::node& node) {

@@ -1,10 +1,10 @@
 #include "tandem/cli/signal_inbox.h"
 
-#include <cerrno>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <system_error>
 #include <unistd.h>
+#include <cerrno>
+#include <system_error>
 
 #include "tandem/base/error.h"
 

@@ -1,11 +1,11 @@
 #include "tandem/cli/store_server.h"
 
-#include <cerrno>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
+#include <cerrno>
 #include <system_error>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include "tandem/base/error.h"
 
@@ -20,7 +20,8 @@ int bind_loopback(int& port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* plain = reinterpret_cast<sockaddr*>(&address);
-  if (file < 0 || bind(file, plain, size) != 0 || listen(file, SOMAXCONN) != 0 || getsockname(file, plain, &size) != 0) {
+  if (file < 0 || bind(file, plain, size) != 0 || listen(file, SOMAXCONN) != 0 ||
+      getsockname(file, plain, &size) != 0) {
     const auto reason = std::generic_category().message(errno);
     if (file >= 0) close(file);
     throw IoError("no port of 127.0.0.1 can be served", reason);

@@ -8,7 +8,8 @@
 
 namespace tandem::cli {
 
-/// Decimal, with `_` between digits and a whole exponent if one likes: "20_902", "1e6". Nothing when it is no such number.
+/// Decimal, with `_` between digits and a whole exponent if one likes: "20_902", "1e6". Nothing when it is no such
+/// number.
 std::optional<int64_t> read_integer(std::string_view text);
 
 /// The same with a fraction: "1e-3", ".5". Neither infinity nor NaN.

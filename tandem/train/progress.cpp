@@ -1,12 +1,12 @@
 #include "tandem/train/progress.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "tandem/base/log.h"
 
@@ -72,10 +72,10 @@ std::string format_line(const ProgressState& state, bool has_bar, size_t num_val
   if (state.total > 0) {
     const double part = std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0);
     const double percent = state.done < state.total ? std::min(std::round(part * 100), 99.0) : 100;
-    line += format("%3.0f%%", percent) + (has_bar ? format_bar(part) : "") + " " + done + "/" +
-            std::to_string(state.total);
+    line +=
+        format("%3.0f%%", percent) + (has_bar ? format_bar(part) : "") + " " + done + "/" + std::to_string(state.total);
     const auto left = static_cast<double>(std::max<int64_t>(state.total - state.done, 0));
-    times += "<" + (per_second > 0 ? format_time(left / per_second) : "?");
+    times.append("<").append(per_second > 0 ? format_time(left / per_second) : "?");
   } else {
     line += done + " " + state.unit;
   }

@@ -13,13 +13,13 @@ namespace tandem::train {
 using ProgressValues = std::vector<std::pair<std::string, std::string>>;
 
 struct ProgressState {
-  std::string title;        // "epoch 1"
+  std::string title;  // "epoch 1"
   int64_t done = 0;
-  int64_t total = 0;        // 0: not known
-  int64_t first = 0;        // done before the clock started (a job that was resumed)
-  double seconds = 0;       // since the clock started
+  int64_t total = 0;   // 0: not known
+  int64_t first = 0;   // done before the clock started (a job that was resumed)
+  double seconds = 0;  // since the clock started
   std::string unit = "step";
-  ProgressValues values;
+  ProgressValues values = {};
 };
 
 /// One line in tqdm's layout, at most `columns` wide (0: any width):
@@ -35,9 +35,9 @@ struct ProgressOptions {
   std::string unit = "step";
 
   // For tests; by default those of this process.
-  std::function<double()> clock;                                   // seconds
-  std::function<void(std::string_view text, bool open_line)> sink;  // log::raw
-  std::optional<int> columns;                                      // 0: not a terminal
+  std::function<double()> clock = {};                                    // seconds
+  std::function<void(std::string_view text, bool open_line)> sink = {};  // log::raw
+  std::optional<int> columns = {};                                       // 0: not a terminal
 };
 
 /// A progress bar on stderr. On a terminal one line that is drawn anew at most ten times a second; elsewhere a line

@@ -28,8 +28,9 @@ const std::string kForEver = "exec sleep 1000";
 
 TEST(Launch, EachRankKnowsItsPlace) {
   const auto ended = run_tandem(launch(3,
-      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TORCHELASTIC_USE_AGENT_STORE"),
-      {{"RANK", "7"}, {"WORLD_SIZE", "9"}, {"MASTER_PORT", "1"}});
+                                       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+                                       "$TORCHELASTIC_USE_AGENT_STORE"),
+                                {{"RANK", "7"}, {"WORLD_SIZE", "9"}, {"MASTER_PORT", "1"}});
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(ended.err, "");
   for (const auto line : {"0 3 0 3 0 127.0.0.1 True\n", "1 3 1 3 0 127.0.0.1 True\n", "2 3 2 3 0 127.0.0.1 True\n"}) {
@@ -72,8 +73,8 @@ TEST(Launch, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const auto deaf = "trap '' TERM; echo deaf > " + pipe + "; " + kForEver;
   // Rank 1 fails only when rank 0 is deaf: it reads the line that rank 0 writes.
-  const auto ended = run_tandem(launch(2, "[ $RANK = 0 ] && { " + deaf + "; }; read line < " + pipe + "; exit 4",
-                                       {"--grace", "0.2"}));
+  const auto ended =
+      run_tandem(launch(2, "[ $RANK = 0 ] && { " + deaf + "; }; read line < " + pipe + "; exit 4", {"--grace", "0.2"}));
   std::remove(pipe.c_str());
   EXPECT_EQ(ended.status, 4);
   EXPECT_EQ(ended.err, "error: rank 1 of 2 exited with code 4\n");
@@ -101,9 +102,10 @@ TEST(Launch, OneRankThatIsPreemptedEndsAllWithoutHaste) {
   const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   // Rank 0 ends when rank 1 is ready, which then needs longer than the grace of 0 to save.
-  const auto slow = "trap 'sleep 0.2; echo saved; exit 75' TERM; echo ready > " + pipe + "; while :; do sleep 0.05; done";
-  const auto ended = run_tandem(launch(2, "exec 2>/dev/null; [ $RANK = 0 ] && { read line < " + pipe + "; exit 75; }; " + slow,
-                                       {"--grace", "0"}));
+  const auto slow =
+      "trap 'sleep 0.2; echo saved; exit 75' TERM; echo ready > " + pipe + "; while :; do sleep 0.05; done";
+  const auto ended = run_tandem(launch(
+      2, "exec 2>/dev/null; [ $RANK = 0 ] && { read line < " + pipe + "; exit 75; }; " + slow, {"--grace", "0"}));
   std::remove(pipe.c_str());
   EXPECT_EQ(ended.status, 75);
   EXPECT_EQ(ended.out, "saved\n");
@@ -157,10 +159,9 @@ TEST(Launch, NothingOutlivesARank) {
 }
 
 TEST(Launch, ASettingThatIsWrongEverywhereIsToldOnce) {
-  const auto ended = run_tandem({"launch", "-n", "3", "info", "x"});
+  const auto ended = run_tandem({"launch", "-n", "2", "info", "x"});
   EXPECT_EQ(ended.status, 64);
-  EXPECT_EQ(ended.err,
-            "error: info has the argument 'x', wanted none\nerror: rank 0 of 3 exited with code 64\n");
+  EXPECT_EQ(ended.err, "error: info has the argument 'x', wanted none\nerror: rank 0 of 2 exited with code 64\n");
 }
 
 TEST(Launch, WrongWords) {
@@ -176,11 +177,14 @@ TEST(Launch, WrongWords) {
   EXPECT_EQ(fault({"launch", "-n", "0", "info"}), "error: -n is 0, wanted 1..1024\n");
   EXPECT_EQ(fault({"launch", "-n", "two", "info"}), "error: -n is 'two', wanted 1..1024\n");
   EXPECT_EQ(fault({"launch", "-n", "2000", "info"}), "error: -n is 2000, wanted 1..1024\n");
-  EXPECT_EQ(fault({"launch", "-n", "2", "--grace", "soon", "info"}), "error: --grace is 'soon', wanted seconds, 0..86400\n");
-  EXPECT_EQ(fault({"launch", "-n", "2"}), "error: launch has no command, wanted a program or a subcommand: "
-                                          "tandem launch -n 2 train data=glyphs\n");
-  EXPECT_EQ(fault({"launch", "-n", "2", "inof"}), "error: command 'inof' is not found, wanted a program on PATH or a "
-                                                  "subcommand: did you mean info?\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "--grace", "soon", "info"}),
+            "error: --grace is 'soon', wanted seconds, 0..86400\n");
+  EXPECT_EQ(fault({"launch", "-n", "2"}),
+            "error: launch has no command, wanted a program or a subcommand: "
+            "tandem launch -n 2 train data=glyphs\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "inof"}),
+            "error: command 'inof' is not found, wanted a program on PATH or a "
+            "subcommand: did you mean info?\n");
   EXPECT_EQ(fault({"launch", "-n", "2", "/no/such"}),
             "error: command '/no/such' cannot be run, wanted a program: No such file or directory\n");
   EXPECT_EQ(fault({"launch", "-n", "2", "/etc/passwd"}),

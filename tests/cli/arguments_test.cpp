@@ -9,7 +9,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Command kPlain{"plain", "test", "", nullptr, {{"--json", "FILE", ""}, {"--config", "FILE", ""}, {"--quick", "", ""}}};
+const Command kPlain{
+    "plain", "test", "", nullptr, {{"--json", "FILE", ""}, {"--config", "FILE", ""}, {"--quick", "", ""}}};
 const Command kLaunching{"launching", "test", "", nullptr, {{"-n", "N", ""}}, true};
 
 std::string fault_of(const Words& words) {

@@ -129,7 +129,8 @@ bool is_gone_soon(pid_t pid) {
     return name_end != text.npos && text.substr(name_end + 2, 1) != "Z";
   };
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (is_there() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (is_there() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return !is_there();
 }
 

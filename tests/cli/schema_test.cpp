@@ -31,17 +31,19 @@ TEST(Schema, KeysAreUniqueAndNoneIsCalledName) {
 }
 
 TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
-  for (const auto key : {"ranks", "data", "data.classes", "data.size", "data.train_fonts", "data.test_fonts", "model",
-                         "embedding", "head", "head.parallel", "head.margin", "head.scale", "train.epochs",
-                         "train.steps", "train.batch", "train.lr", "train.schedule", "train.precision", "seed", "out",
-                         "resume", "checkpoint.every"}) {
+  for (const auto key :
+       {"ranks",        "data",        "data.classes", "data.size",       "data.train_fonts", "data.test_fonts",
+        "model",        "embedding",   "head",         "head.parallel",   "head.margin",      "head.scale",
+        "train.epochs", "train.steps", "train.batch",  "train.lr",        "train.schedule",   "train.precision",
+        "seed",         "out",         "resume",       "checkpoint.every"}) {
     EXPECT_NE(find_setting(job_schema(), key), nullptr) << key;
   }
 }
 
 TEST(Schema, DescriptionsName) {
   const auto text = describe(job_schema());
-  EXPECT_NE(text.find("train.weight_decay  5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos) << text;
+  EXPECT_NE(text.find("train.weight_decay  5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos)
+      << text;
   EXPECT_NE(text.find("data.test_fonts     (empty)       "), text.npos) << text;
 }
 

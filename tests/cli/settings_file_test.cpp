@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/settings.h"
@@ -70,8 +70,9 @@ TEST(SettingsFile, OtherSpellingsOfTheSame) {
 TEST(SettingsFile, FaultsNameTheirPlace) {
   EXPECT_EQ(fault_of("ranks = 1\n[trian]\nlr = 1\n"),
             "job.toml:3:6: setting 'trian.lr' is unknown, wanted one of the settings: did you mean train.lr?");
-  EXPECT_EQ(fault_of("[trian]\n"), "job.toml:1:1: setting 'trian' is unknown, wanted one of the settings: "
-                                   "`tandem help settings` lists them");
+  EXPECT_EQ(fault_of("[trian]\n"),
+            "job.toml:1:1: setting 'trian' is unknown, wanted one of the settings: "
+            "`tandem help settings` lists them");
   EXPECT_EQ(fault_of("[train]\nlr = \"fast\"\n"), "job.toml:2:6: train.lr is 'fast', wanted a number");
   EXPECT_EQ(fault_of("ranks = 0"), "job.toml:1:9: ranks is 0, wanted 1..1024");
 }
