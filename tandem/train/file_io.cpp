@@ -158,6 +158,11 @@ void sync_folder(const std::filesystem::path& folder) {
   if (error != 0) fail("sync", folder, error);
 }
 
+void rename_over(const std::filesystem::path& from, const std::filesystem::path& to) {
+  announce("rename", to);
+  if (rename(from.c_str(), to.c_str()) != 0) fail("rename", from, errno);
+}
+
 void rename_or_swap(const std::filesystem::path& from, const std::filesystem::path& to) {
   announce("rename", to);
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;

@@ -64,6 +64,9 @@ void make_folders(const std::filesystem::path& folder);  // with its parents, ea
 void remove_tree(const std::filesystem::path& path);  // no error when it is not there
 void sync_folder(const std::filesystem::path& folder);
 
+/// Renames a file in one step; one that is already called `to` is gone.
+void rename_over(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// Renames in one step; a folder that is already called `to` changes places with `from`.
 void rename_or_swap(const std::filesystem::path& from, const std::filesystem::path& to);
 

@@ -1,0 +1,38 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::train {
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // x rises; a y that is not finite leaves a gap
+};
+
+/// Curves over one axis, such as the loss over the steps.
+struct LineChart {
+  std::string title, x_label;
+  std::vector<Series> series;
+};
+
+inline constexpr std::array<const char*, 7> kMemoryCategories = {
+    "parameters", "gradients", "optimizer", "activations", "buffers", "communication", "other"};
+
+/// Bytes of each rank at its peak, in the order of kMemoryCategories.
+struct MemoryBars {
+  std::string form;  // "sharded, measured"
+  std::vector<std::array<int64_t, 7>> ranks;
+  std::vector<int64_t> predicted;  // peak of each rank; may be empty
+};
+
+/// An <svg> element for a page that holds chart_style(). Long series keep their extremes, not all their points.
+std::string line_chart_svg(const LineChart& chart);
+
+/// A bar a rank, stacked by category; the forms side by side over one axis of bytes. `stand_alone`: a file of its own.
+std::string memory_figure_svg(std::span<const MemoryBars> forms, bool stand_alone = true);
+
+}  // namespace tandem::train
