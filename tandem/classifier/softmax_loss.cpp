@@ -42,25 +42,31 @@ void subtract_margin(Tensor& scores, const LocalTargets& targets, const Scoring&
   scores.index_put_({targets.classes, targets.rows}, amount, /*accumulate=*/true);
 }
 
+double lowest_of(at::ScalarType type) {
+  return type == at::kFloat ? std::numeric_limits<float>::lowest() : std::numeric_limits<double>::lowest();
+}
+
 struct RowStatistics {
   Tensor maximum, sum, target;  // [N] each, over all ranks
   Tensor owned;                 // [N] bool: some rank has the target
 };
 
-/// Three numbers a row travel: this rank's maximum, its sum of exp(score - maximum), and the target's score or NaN.
+/// Three numbers a row travel: this rank's maximum, its sum of exp(score - maximum), and the target's score, or where the
+/// target is another rank's the lowest number there is.
 /// Leaves exp(score - own maximum) in `scores`; returns this rank's maximum beside the global numbers.
 std::pair<RowStatistics, Tensor> merge_statistics(Tensor& scores, const LocalTargets& targets,
                                                   comm::ProcessGroup& group) {
   const auto rows = scores.size(1);
+  const double lowest = lowest_of(scores.scalar_type());
   auto packed = at::empty({1, 3, rows}, scores.options());
   auto own_max = packed.select(1, 0).select(0, 0), own_sum = packed.select(1, 1).select(0, 0),
        own_target = packed.select(1, 2).select(0, 0);
   if (scores.size(0) > 0) {
     own_max.copy_(scores.amax({0}));
   } else {
-    own_max.fill_(std::numeric_limits<double>::lowest());
+    own_max.fill_(lowest);
   }
-  own_target.fill_(std::numeric_limits<double>::quiet_NaN());
+  own_target.fill_(lowest);
   own_target.index_put_({targets.rows}, scores.index({targets.classes, targets.rows}));
   scores.sub_(own_max).exp_();
   own_sum.copy_(scores.sum({0}));
@@ -72,8 +78,9 @@ std::pair<RowStatistics, Tensor> merge_statistics(Tensor& scores, const LocalTar
   merged.maximum = maxima.amax({0});
   merged.sum = (all.select(1, 1) * (maxima - merged.maximum).exp_()).sum({0});
   const auto candidates = all.select(1, 2);
-  merged.owned = candidates.isnan().logical_not_().any(0);
-  merged.target = candidates.nan_to_num().sum({0});
+  const auto elsewhere = candidates.eq(lowest);
+  merged.owned = elsewhere.logical_not().any(0);
+  merged.target = candidates.masked_fill(elsewhere, 0).sum({0});
   return {merged, own_max.clone()};
 }
 

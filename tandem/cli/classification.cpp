@@ -53,18 +53,13 @@ class Classification : public train::Task {
   void set_training(bool training) override { backbone_->train(training); }
 
   std::vector<train::Parameter> parameters() const override {
-    std::vector<train::Parameter> all;
-    for (const auto& item : backbone_->named_parameters()) all.push_back({item.key(), item.value(), std::nullopt});
+    auto all = train::parameters_of(*backbone_);
     all.push_back({kHeadWeight, head_.weight(),
                    train::RowRange{head_.first_class(), head_.weight().size(0), classes_}});
     return all;
   }
 
-  std::vector<train::Buffer> buffers() const override {
-    std::vector<train::Buffer> all;
-    for (const auto& item : backbone_->named_buffers()) all.push_back({item.key(), item.value()});
-    return all;
-  }
+  std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
   Tensor embed(const data::Batch& batch) {

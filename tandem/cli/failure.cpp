@@ -54,9 +54,10 @@ std::optional<std::string> failure_line(const std::exception& error, const Place
 }
 
 std::string torchelastic_error(const std::string& message, int64_t seconds) {
+  // The agent's table shows the call stack, and the message only where there is none at all.
   const nlohmann::json error = {
       {"message",
-       {{"message", message}, {"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(seconds)}}}}}};
+       {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

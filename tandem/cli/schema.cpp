@@ -103,7 +103,7 @@ const std::vector<Setting>& job_settings() {
        .choices = {"float32", "bf16", "float64"}},
       {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
       {"eval.every", int64_t{1}, "epochs between two tests; 0: at the end only", kCount},
-      {"eval.batch", int64_t{512}, "images tested at once, over all ranks", {1, 1e9}},
+      {"eval.batch", int64_t{256}, "images tested at once, over all ranks", {1, 1e9}},
       {"seed", int64_t{1}, "names all random numbers of the job", kCount},
       {"out", text(""), "the run's folder; empty: runs/<date>-<letter>"},
       {.key = "resume",

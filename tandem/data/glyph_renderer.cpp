@@ -15,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/data/character_set.h"
 #include "tandem/data/font_file.h"
+#include "tandem/data/freetype_error.h"
 #include "tandem/data/mapped_file.h"
 
 namespace tandem::data {
@@ -23,11 +24,6 @@ namespace {
 constexpr double kEmShare = 0.9;    // of the image's side
 constexpr int kLeastInk = 32;       // a fainter image counts as blank
 constexpr size_t kChunk = 256;      // characters that a thread takes at a time
-
-std::string reason_of(FT_Error fault) {
-  const char* text = FT_Error_String(fault);
-  return text != nullptr ? text : "FreeType error " + std::to_string(fault);
-}
 
 struct CloseLibrary {
   void operator()(FT_Library library) const { FT_Done_FreeType(library); }
@@ -41,7 +37,7 @@ using Face = std::unique_ptr<FT_FaceRec_, CloseFace>;
 Library open_library() {
   FT_Library library = nullptr;
   if (const auto fault = FT_Init_FreeType(&library)) {
-    throw DataError("FreeType cannot start (" + reason_of(fault) + ")");
+    throw DataError("FreeType cannot start (" + freetype_error(fault) + ")");
   }
   return Library(library);
 }
@@ -51,7 +47,7 @@ Face open_face(FT_Library library, const FontFace& font, std::span<const std::by
   FT_Face opened = nullptr;
   const auto fault = FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(bytes.data()),
                                         static_cast<FT_Long>(bytes.size()), font.index, &opened);
-  if (fault) throw DataError(file + " cannot be read as a font (" + reason_of(fault) + ")", "install it again");
+  if (fault) throw DataError(file + " cannot be read as a font (" + freetype_error(fault) + ")", "install it again");
   Face face(opened);
   const auto em = static_cast<FT_F26Dot6>(kEmShare * 64 * static_cast<double>(size) + 0.5);
   if (!FT_IS_SCALABLE(opened) || FT_Set_Char_Size(opened, 0, em, 72, 72) != 0) {
@@ -121,7 +117,7 @@ class Renderer {
     }
     if (fault) {
       throw DataError("font file '" + font_.faces[face_index].file.string() + "' cannot draw " +
-                          character_name(character) + " (" + reason_of(fault) + ")",
+                          character_name(character) + " (" + freetype_error(fault) + ")",
                       "install it again, or leave this font out");
     }
     return *std::max_element(pixels, pixels + size_ * size_) >= kLeastInk;

@@ -7,11 +7,11 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -64,9 +64,10 @@ class FolderLock {
   int fd_;
 };
 
-void warn_once(const std::string& why) {
-  static std::atomic_flag warned;
-  if (warned.test_and_set()) return;
+/// Once a folder. Called under load_sheet's mutex.
+void warn_once(const fs::path& folder, const std::string& why) {
+  static std::set<fs::path> warned;
+  if (!warned.insert(folder).second) return;
   log::warn("drawn glyphs are not kept: " + why + ": set TANDEM_CACHE to a folder that can be written");
 }
 
@@ -93,7 +94,7 @@ GlyphImages draw(const Font& font, Tier tier, int64_t size) {
 std::shared_ptr<const GlyphSheet> read_or_draw(const Font& font, Tier tier, int64_t size, uint64_t key,
                                                const std::optional<fs::path>& folder) {
   if (!folder) {
-    warn_once("neither TANDEM_CACHE nor HOME is set");
+    warn_once({}, "neither TANDEM_CACHE nor HOME is set");
     return std::make_shared<GlyphSheet>(draw(font, tier, size));
   }
   const fs::path file = *folder / file_name(font, tier, size, key);
@@ -106,7 +107,7 @@ std::shared_ptr<const GlyphSheet> read_or_draw(const Font& font, Tier tier, int6
   try {
     write_sheet(file, images, key, size);
   } catch (const IoError& error) {
-    warn_once(error.what());
+    warn_once(*folder, error.what());
     return std::make_shared<GlyphSheet>(std::move(images));
   }
   if (auto sheet = read_cached(file, key, size)) return sheet;  // pages of the file can be dropped, ours cannot

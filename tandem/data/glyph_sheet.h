@@ -33,7 +33,7 @@ std::optional<std::filesystem::path> default_cache_folder();
 /// The sheet from memory if this process has it, else from the cache folder, else drawn now and put there.
 ///
 /// Threads of a process wait for each other and share one sheet; processes wait for each other through a lock on the
-/// folder. A damaged file is drawn again. A folder that cannot be written costs one warning for the process, no more.
+/// folder. A damaged file is drawn again. A folder that cannot be written costs one warning, no more.
 /// Throws what render_glyphs throws.
 std::shared_ptr<const GlyphSheet> load_sheet(const Font& font, Tier tier, int64_t size,
                                              const std::optional<std::filesystem::path>& cache_folder);

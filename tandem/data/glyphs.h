@@ -15,9 +15,9 @@ struct GlyphOptions {
   int64_t size = 32;  // pixels a side, 8..256; one channel, 0 paper to 255 ink
   /// Known names (font_table.h), or paths to font files. Empty: held out are those of ukai, zenhei, noto-serif that are
   /// installed; learned from are all other installed standard fonts.
-  std::vector<std::string> train_fonts, test_fonts;
-  std::vector<std::filesystem::path> font_folders;  // where known fonts are looked for; empty: the system's
-  std::filesystem::path cache_folder;               // for drawn glyphs; empty: see default_cache_folder()
+  std::vector<std::string> train_fonts = {}, test_fonts = {};
+  std::vector<std::filesystem::path> font_folders = {};  // where known fonts are looked for; empty: the system's
+  std::filesystem::path cache_folder = {};               // for drawn glyphs; empty: see default_cache_folder()
 };
 
 /// Draws what is not in the cache yet, with all cores, and opens the rest. Samples go by class, then by font.

@@ -13,7 +13,7 @@ namespace tandem::data {
 /// Classes are the sub-folders sorted by name, samples of a class sorted by path, byte by byte. Files and folders whose
 /// names begin with a dot, and files that lie in no class, are passed over.
 struct ImageFolderOptions {
-  std::filesystem::path folder;
+  std::filesystem::path folder = {};
   int64_t size = 64;  // images are scaled to size x size (each side by itself), three channels; 8..1024
   /// Without DIR/test and DIR/val: images i of a class with i % hold_out == hold_out - 1 are the test set, and of a class
   /// with fewer than hold_out the last, unless it is the only one. At least 2.

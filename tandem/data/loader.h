@@ -13,7 +13,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;    // a new order each epoch; false: the data set's order
   bool drop_last = true;  // leave out a last batch that is not full
-  AugmentOptions augment;
+  AugmentOptions augment = {};
   int prefetch = 2;  // batches made ahead of the caller; 0: made in next(), on the caller's thread
   int threads = 1;   // that make them
 };

@@ -1,3 +1,4 @@
+#include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/layers.h"
 
 namespace tandem::models {
@@ -28,6 +29,10 @@ class BatchNorm : public Normalization {
       TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
                         ", wanted more than one value a channel in training: raise the batch of each rank");
       num_batches_tracked_.add_(1);
+    }
+    const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon};
+    if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
+      return detail::fused_batch_norm(input, state, is_training(), activation, residual);
     }
     auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), kMomentum,
                                  kEpsilon, /*cudnn_enabled=*/true);

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/nn/module.h>
 
 #include <map>
 
@@ -85,6 +86,10 @@ DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> b
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
   impl_->reducer->register_comm_hook(std::make_unique<SumHook>(group));
 }
+
+DataParallel::DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
+                           const DataParallelOptions& options)
+    : DataParallel(module.parameters(), module.buffers(), module.named_parameters().keys(), group, options) {}
 
 DataParallel::~DataParallel() = default;
 

@@ -6,6 +6,10 @@
 #include "tandem/base/tensor.h"
 #include "tandem/comm/process_group.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace tandem::parallel {
 
 struct DataParallelOptions {
@@ -29,6 +33,8 @@ class DataParallel {
   /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.
   DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
                comm::ProcessGroup& group, const DataParallelOptions& options = {});
+  /// The same for all parameters and buffers of a module.
+  DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group, const DataParallelOptions& options = {});
   ~DataParallel();
 
   /// Between forward and backward of a step. `output`: the scalar that backward starts from.

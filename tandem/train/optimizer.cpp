@@ -94,9 +94,9 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
     any_split |= parameter.rows.has_value();
     if (!parameter.tensor.grad().defined()) continue;
     gradients.push_back(parameter.tensor.grad());
-    const double square = gradients.back().to(at::kDouble).square_().sum().item<double>();
-    if (parameter.rows) split += square;
-    if (!parameter.rows) replicated += square;
+    const double norm = at::linalg_vector_norm(gradients.back(), 2, {}, false, at::kDouble).item<double>();
+    if (parameter.rows) split += norm * norm;
+    if (!parameter.rows) replicated += norm * norm;
   }
   if (any_split) comm::all_reduce_(split, group);
   const double norm = std::sqrt(replicated + split.item<double>());

@@ -6,6 +6,10 @@
 #include "tandem/base/tensor.h"
 #include "tandem/train/checkpoint_store.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace tandem::train {
 
 /// A tensor that training changes. Without `rows` every rank holds the same; with it, this rank holds those rows of a
@@ -18,5 +22,9 @@ struct Parameter {
 
 /// A tensor that forward changes (running statistics); rank 0's counts.
 using Buffer = NamedTensor;
+
+/// What a module registers, by its names; every rank holds all of it.
+std::vector<Parameter> parameters_of(const torch::nn::Module& module);
+std::vector<Buffer> buffers_of(const torch::nn::Module& module);
 
 }  // namespace tandem::train

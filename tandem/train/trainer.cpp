@@ -61,8 +61,6 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
 
 Outcome Trainer::run() {
   Outcome outcome;
-  double loss_sum = 0;
-  int64_t losses = 0;
   const int64_t per_epoch = training_.batches_per_epoch();
   task_.set_training(true);
   while (step_ < options_.steps && !outcome.stopped) {
@@ -80,7 +78,7 @@ Outcome Trainer::run() {
       outcome.seconds += std::chrono::duration<double>(Clock::now() - start).count();
       outcome.images += batch.global_size;
       const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
-      if (read) loss_sum += loss, ++losses;
+      if (read) outcome.loss = loss;
       observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
                         read ? std::optional(loss) : std::nullopt);
       outcome.stopped = all_agree_to_stop();
@@ -91,7 +89,6 @@ Outcome Trainer::run() {
   if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome);
   if (saved_step_ != step_) save(outcome);
   outcome.steps = step_;
-  outcome.loss = losses > 0 ? loss_sum / static_cast<double>(losses) : 0;
   return outcome;
 }
 

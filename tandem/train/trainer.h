@@ -40,7 +40,7 @@ struct TrainerOptions {
 struct Outcome {
   int64_t steps = 0;        // done in all
   bool stopped = false;     // by request, and saved
-  double loss = 0;          // mean of the training losses read since the last evaluation or start
+  double loss = 0;          // the last training loss that was read
   Scores scores;            // of the last evaluation
   double seconds = 0;       // of training steps alone
   int64_t images = 0;       // in them

@@ -52,7 +52,7 @@ TEST(FailureLine, TorchsErrorsAreOneLineWithoutAStackTrace) {
 TEST(TorchelasticError, HasTorchrunsKeys) {
   const auto error = nlohmann::json::parse(torchelastic_error("it \"broke\"", 1700000000));
   EXPECT_EQ(error, nlohmann::json::parse(R"({"message": {"message": "it \"broke\"",
-                                             "extraInfo": {"py_callstack": "", "timestamp": "1700000000"}}})"));
+                                             "extraInfo": {"py_callstack": "it \"broke\"", "timestamp": "1700000000"}}})"));
   EXPECT_NO_THROW(nlohmann::json::parse(torchelastic_error("bytes \xff", 0)));
 }
 

@@ -1,0 +1,30 @@
+// Who ate the memory: exact bytes by rank and category, and what the peak was made of.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+
+#include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
+
+int main() {
+  using namespace tandem;
+  memory::install_meter();  // before the first tensor
+  const memory::RankScope rank(0);
+
+  Tensor weight, gradient;
+  {
+    const memory::Scope scope(memory::Category::parameters);
+    weight = at::randn({512, 256}).requires_grad_();
+  }
+  {
+    const memory::Scope scope(memory::Category::activations);
+    const auto x = at::randn({64, 256});
+    x.mm(weight.t()).relu().sum().backward();
+  }
+  memory::tag(weight.grad(), memory::Category::gradients);
+
+  const auto account = memory::account(0);
+  std::printf("%s", memory::memory_table(std::vector{account.at_peak}).c_str());
+  std::printf("live now: %ld bytes\n", account.live_bytes());
+  TORCH_CHECK(account.live_bytes() == 2 * 512 * 256 * 4, "weight and gradient should be all that is left");
+}

@@ -1,0 +1,35 @@
+// README's program with what belongs around it: learns to tell 100 characters apart on 2 ranks.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+
+#include "tandem/tandem.h"
+
+using namespace tandem;
+
+int main() {
+  constexpr int64_t kClasses = 100, kBatch = 64;
+  const auto glyphs = data::glyphs({.classes = std::to_string(kClasses)});
+  double first = 0, last = 0;
+  comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+    auto backbone = models::make({.name = "resnet_glyph", .embedding = 128});
+    classifier::ClassShardedHead head({.classes = kClasses, .dim = 128, .scoring = {.scale = 24, .margin = 0.2}}, group);
+    parallel::DataParallel replicas(*backbone, group);
+    auto parameters = train::parameters_of(*backbone);
+    parameters.push_back({"head.weight", head.weight(), {}});
+    train::Optimizer optimizer(parameters, {.momentum = 0.9});
+    data::Loader loader(*glyphs.train, {.batch = kBatch, .rank = group.rank(), .size = group.size()});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      loader.start(epoch);
+      for (data::Batch batch; loader.next(batch); optimizer.step(0.05)) {
+        optimizer.zero_grad();
+        auto loss = head.loss(backbone->forward(batch.images), batch.labels, comm::split_sizes(kBatch, group.size()));
+        replicas.prepare_backward(loss);
+        loss.backward();
+        if (group.rank() == 0) (first == 0 ? first : last) = loss.item<double>();
+      }
+    }
+  });
+  std::printf("loss %.3f -> %.3f\n", first, last);
+  TORCH_CHECK(last < first - 1, "the loss did not fall");
+}

@@ -1,0 +1,126 @@
+#include "tandem/data/image_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/base/rng.h"
+#include "tests/data/image_files.h"
+#include "tests/data/support.h"
+
+namespace tandem::data {
+namespace {
+
+using test::bytes_of;
+using test::jpeg_of;
+using test::png_of;
+using test::text_of;
+
+std::string header_fault(const std::string& file) {
+  return text_of<DataError>([&] { read_image_header(bytes_of(file)); });
+}
+std::string decode_fault(const std::string& file) {
+  return text_of<DataError>([&] { decode_image(bytes_of(file)); });
+}
+
+std::string png_with_size(uint32_t width, uint32_t height) {
+  auto file = png_of(2, 2, 1, 2, 3);
+  for (int i = 0; i < 4; ++i) {
+    file[16 + static_cast<size_t>(i)] = static_cast<char>(width >> (24 - 8 * i));
+    file[20 + static_cast<size_t>(i)] = static_cast<char>(height >> (24 - 8 * i));
+  }
+  return file;
+}
+
+TEST(ImageHeader, TellsFormatAndSize) {
+  const std::string jpeg_file = jpeg_of(37, 21, 1, 2, 3), png_file = png_of(300, 2, 1, 2, 3);
+  const auto jpeg = read_image_header(bytes_of(jpeg_file));
+  EXPECT_EQ(jpeg.format, ImageFormat::jpeg);
+  EXPECT_EQ(jpeg.width, 37);
+  EXPECT_EQ(jpeg.height, 21);
+  const auto png = read_image_header(bytes_of(png_file));
+  EXPECT_EQ(png.format, ImageFormat::png);
+  EXPECT_EQ(png.width, 300);
+  EXPECT_EQ(png.height, 2);
+}
+
+TEST(ImageHeader, SaysWhatIsWrong) {
+  EXPECT_EQ(header_fault(""), "is empty");
+  EXPECT_EQ(header_fault("GIF89a"), "is neither JPEG nor PNG");
+  EXPECT_EQ(header_fault(png_of(2, 2, 1, 2, 3).substr(0, 20)), "is cut short inside its header");
+  EXPECT_EQ(header_fault(jpeg_of(2, 2, 1, 2, 3).substr(0, 100)), "is cut short inside its header");
+  auto no_header = png_of(2, 2, 1, 2, 3);
+  no_header[12] = 'X';
+  EXPECT_EQ(header_fault(no_header), "is a PNG without a header");
+  EXPECT_EQ(header_fault("\xFF\xD8\xFF\xD9"), "is a JPEG without a size");
+  EXPECT_EQ(header_fault(std::string("\xFF\xD8\xFF\xE0\0\1", 6)), "is a JPEG with a broken header");
+  EXPECT_EQ(header_fault(std::string("\xFF\xD8\xFF\xE0\0\2xx", 8)), "is a JPEG with a broken header");
+  EXPECT_EQ(header_fault(png_with_size(0, 5)), "says it is 0 x 5 pixels, wanted at least 1 x 1");
+}
+
+TEST(ImageHeader, LargeImagesAreRefusedBeforeMemoryIsTaken) {
+  EXPECT_EQ(header_fault(png_with_size(8192, 8193)), "is 8192 x 8193 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
+  EXPECT_EQ(header_fault(png_with_size(8192, 8192)), "nothing thrown");
+  EXPECT_EQ(header_fault(png_with_size(65536, 1)), "is 65536 x 1 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
+  EXPECT_EQ(decode_fault(png_with_size(0xFFFFFFFF, 0xFFFFFFFF)),
+            "is 4294967295 x 4294967295 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
+}
+
+TEST(ImageDecoder, JpegColours) {
+  const auto file = jpeg_of(24, 16, 200, 100, 50);
+  const auto image = decode_image(bytes_of(file));
+  EXPECT_EQ(image.width, 24);
+  EXPECT_EQ(image.height, 16);
+  ASSERT_EQ(image.pixels.size(), 24U * 16 * 3);
+  EXPECT_NEAR(image.pixels[0], 200, 3);
+  EXPECT_NEAR(image.pixels[1], 100, 3);
+  EXPECT_NEAR(image.pixels.back(), 50, 3);
+}
+
+TEST(ImageDecoder, LargeJpegsComeOutSmallerButNotTooSmall) {
+  const auto file = jpeg_of(400, 200, 200, 100, 50);
+  const auto size = [&](int64_t at_least) {
+    const auto image = decode_image(bytes_of(file), at_least);
+    return std::vector{image.width, image.height};
+  };
+  EXPECT_EQ(size(201), (std::vector<int64_t>{400, 200}));
+  EXPECT_EQ(size(100), (std::vector<int64_t>{200, 100}));
+  EXPECT_EQ(size(51), (std::vector<int64_t>{200, 100}));
+  EXPECT_EQ(size(1), (std::vector<int64_t>{50, 25}));
+}
+
+TEST(ImageDecoder, PngOfEveryKindBecomesColour) {
+  const auto colour = [](const std::string& file) { return decode_image(bytes_of(file)).pixels; };
+  EXPECT_EQ(colour(png_of(1, 1, 3, {1, 2, 3})), (std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_EQ(colour(png_of(1, 1, 1, {77})), (std::vector<uint8_t>{77, 77, 77}));
+  EXPECT_EQ(colour(png_of(1, 1, 4, {9, 9, 9, 0})), (std::vector<uint8_t>{255, 255, 255}));
+  EXPECT_EQ(colour(png_of(1, 1, 4, {9, 8, 7, 255})), (std::vector<uint8_t>{9, 8, 7}));
+}
+
+TEST(ImageDecoder, FilesCutShortAreTold) {
+  const std::string jpeg = jpeg_of(64, 64, 200, 100, 50), png = png_of(64, 64, 200, 100, 50);
+  EXPECT_EQ(decode_fault(jpeg.substr(0, jpeg.size() - 20)),
+            "is a JPEG that cannot be decoded (Premature end of JPEG file)");
+  const auto text = decode_fault(png.substr(0, png.size() - 20));
+  EXPECT_TRUE(text.starts_with("is a PNG that cannot be decoded (")) << text;
+}
+
+TEST(ImageDecoder, DamagedBytesNeverCrash) {
+  CounterRng rng(1, 1);
+  for (const auto& whole : {jpeg_of(33, 17, 200, 100, 50), png_of(33, 17, 200, 100, 50)}) {
+    int refused = 0;
+    for (int round = 0; round < 1500; ++round) {
+      auto damaged = whole;
+      for (int i = 0; i < 3; ++i) damaged[rng.next() % damaged.size()] = static_cast<char>(rng.next());
+      if (round % 4 == 0) damaged.resize(rng.next() % damaged.size());
+      try {
+        const auto image = decode_image(bytes_of(damaged), 8);
+        EXPECT_EQ(image.pixels.size(), static_cast<size_t>(image.width * image.height * 3));
+      } catch (const DataError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 100);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::data

@@ -1,0 +1,166 @@
+#include "tandem/train/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rng.h"
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+#include "tandem/train/lr_schedule.h"
+#include "tandem/train/safetensors.h"
+#include "tests/train/python.h"
+
+namespace tandem::train {
+namespace {
+
+constexpr int kSteps = 5;
+
+Tensor drawn(at::IntArrayRef shape, uint64_t stream) {
+  const auto tensor = at::empty(shape, at::kDouble);
+  fill_normal_(tensor, 1.0, 9, stream);
+  return tensor;
+}
+
+std::vector<Tensor> gradients_of(int step) { return {drawn({5, 3}, 100 + step), drawn({7}, 200 + step)}; }
+
+/// Our parameters after kSteps, with what Python needs to do the same.
+void run_ours(const OptimizerOptions& options, const std::filesystem::path& folder) {
+  std::vector<Parameter> parameters = {{"a", drawn({5, 3}, 1), {}}, {"b", drawn({7}, 2), {}}};
+  std::vector<NamedTensor> file = {{"a0", parameters[0].tensor.clone()}, {"b0", parameters[1].tensor.clone()}};
+  for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
+  Optimizer optimizer(parameters, options);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto gradients = gradients_of(step);
+    for (size_t i = 0; i < 2; ++i) {
+      parameters[i].tensor.mutable_grad() = gradients[i].clone();
+      file.push_back({std::string(i == 0 ? "a" : "b") + "_grad" + std::to_string(step), gradients[i]});
+    }
+    optimizer.step(0.1 / (1 + step));
+    optimizer.zero_grad();
+  }
+  file.push_back({"a", parameters[0].tensor.detach()});
+  file.push_back({"b", parameters[1].tensor.detach()});
+  write_safetensors(folder / "ours.safetensors", file);
+}
+
+constexpr const char* kScript = R"(
+import torch
+from safetensors.torch import load_file
+t = load_file('ours.safetensors')
+p = [torch.nn.Parameter(t['a0'].clone()), torch.nn.Parameter(t['b0'].clone())]
+o = OPTIMIZER
+for step in range(5):
+    for q, n in zip(p, 'ab'): q.grad = t[f'{n}_grad{step}'].clone()
+    o.param_groups[0]['lr'] = 0.1 / (1 + step)
+    o.step()
+for q, n in zip(p, 'ab'):
+    if not torch.allclose(q, t[n], rtol=1e-13, atol=1e-15): print(n, (q - t[n]).abs().max())
+)";
+
+class OptimizerAgainstTorch : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!python_has_safetensors()) GTEST_SKIP() << python() << " lacks torch or safetensors";
+  }
+  void expect_equal(const OptimizerOptions& options, const std::string& constructor) {
+    run_ours(options, folder_.path());
+    std::string script = kScript;
+    script.replace(script.find("OPTIMIZER"), 9, constructor);
+    const auto result = run_python(folder_, script);
+    EXPECT_EQ(result.status, 0) << result.output;
+    EXPECT_EQ(result.output, "");
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(OptimizerAgainstTorch, SgdWithNesterov) {
+  expect_equal({.momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+               "torch.optim.SGD(p, lr=1, momentum=0.9, nesterov=True, weight_decay=0.01)");
+}
+TEST_F(OptimizerAgainstTorch, PlainSgd) {
+  expect_equal({.momentum = 0.0, .nesterov = false, .weight_decay = 0.0}, "torch.optim.SGD(p, lr=1)");
+}
+TEST_F(OptimizerAgainstTorch, AdamW) {
+  expect_equal({.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99},
+               "torch.optim.AdamW(p, lr=1, betas=(0.8, 0.99), weight_decay=0.05)");
+}
+
+TEST_F(OptimizerAgainstTorch, OneCycle) {
+  std::string ours;
+  for (int step = 0; step < 40; ++step) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g,", learning_rate({.lr = 0.3, .steps = 40, .warmup = 0.3}, step));
+    ours += text;
+  }
+  const auto result = run_python(folder_, R"(
+import torch
+ours = [)" + ours + R"(]
+o = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+s = torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.3, total_steps=40, pct_start=0.3, cycle_momentum=False)
+for i in range(40):
+    lr = o.param_groups[0]['lr']
+    if abs(lr - ours[i]) > 1e-12: print(i, lr, ours[i])
+    o.step(); s.step() if i < 39 else None
+)");
+  EXPECT_EQ(result.output, "");
+  EXPECT_EQ(result.status, 0);
+}
+
+TEST(Schedule, OtherShapes) {
+  const ScheduleOptions cosine = {.kind = ScheduleKind::cosine, .lr = 1.0, .steps = 100, .warmup = 0.1};
+  EXPECT_DOUBLE_EQ(learning_rate(cosine, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(cosine, 9), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(cosine, 55), 0.5);
+  EXPECT_NEAR(learning_rate(cosine, 99), 0.0, 1e-3);
+  const ScheduleOptions step = {.kind = ScheduleKind::step, .lr = 1.0, .steps = 100, .warmup = 0, .milestones = {30, 60},
+                                .gamma = 0.1};
+  EXPECT_DOUBLE_EQ(learning_rate(step, 29), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(step, 30), 0.1);
+  EXPECT_NEAR(learning_rate(step, 99), 0.01, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate({.kind = ScheduleKind::constant, .lr = 0.7, .steps = 9, .warmup = 0}, 5), 0.7);
+  EXPECT_DOUBLE_EQ(learning_rate({.lr = 0.3, .steps = 1, .warmup = 0.3}, 0), learning_rate({.lr = 0.3, .steps = 1}, 0));
+}
+
+TEST(Optimizer, ClipsTheNormOverAllRanks) {
+  const auto whole = drawn({7, 3}, 5), shared = drawn({4}, 6);
+  const double norm = at::cat({whole.flatten(), shared}).norm().item<double>();
+  for (const int world : {1, 2, 3}) {
+    comm::run_ranks(world, [&](comm::ProcessGroup& group) {
+      const auto [begin, end] = comm::split_range(7, world, group.rank());
+      std::vector<Parameter> parameters = {{"shared", at::zeros({4}, at::kDouble), {}},
+                                           {"split", at::zeros({end - begin, 3}, at::kDouble), RowRange{begin, end - begin, 7}}};
+      parameters[0].tensor.mutable_grad() = shared.clone();
+      parameters[1].tensor.mutable_grad() = whole.slice(0, begin, end).clone();
+      EXPECT_NEAR(clip_grad_norm(parameters, norm / 2, group), norm, 1e-12);
+      EXPECT_TRUE(at::allclose(parameters[1].tensor.grad(), whole.slice(0, begin, end) / 2, 1e-6));
+      EXPECT_TRUE(at::allclose(parameters[0].tensor.grad(), shared / 2, 1e-6));
+    });
+  }
+}
+
+TEST(Optimizer, LeavesParametersWithoutGradientAlone) {
+  std::vector<Parameter> parameters = {{"a", at::ones({2}), {}}, {"b", at::ones({2}), {}}};
+  Optimizer optimizer(parameters, {});
+  parameters[1].tensor.mutable_grad() = at::ones({2});
+  optimizer.step(0.1);
+  EXPECT_TRUE(parameters[0].tensor.equal(at::ones({2})));
+  EXPECT_FALSE(parameters[1].tensor.equal(at::ones({2})));
+}
+
+TEST(Optimizer, FaultsAreNamed) {
+  const auto text_of = [](const OptimizerOptions& options) -> std::string {
+    try {
+      Optimizer optimizer({}, options);
+    } catch (const SettingsError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text_of({.momentum = 0.0, .nesterov = true}),
+            "train.nesterov is true with train.momentum 0, wanted a momentum above 0");
+  EXPECT_EQ(text_of({.momentum = 1.0}), "train.momentum is 1.000000, wanted 0 or more and less than 1");
+}
+
+}  // namespace
+}  // namespace tandem::train
