@@ -14,7 +14,8 @@ constexpr double kLeastSigma = 0.3;  // pixels; less changes nothing
 constexpr int64_t kBorder = 2;       // a place one pixel outside still reads two background pixels
 
 void check(bool good, const char* name, double value, const char* wanted) {
-  if (!good) throw SettingsError(std::string("augment.") + name + " is " + std::to_string(value) + ", wanted " + wanted);
+  if (!good)
+    throw SettingsError(std::string("augment.") + name + " is " + std::to_string(value) + ", wanted " + wanted);
 }
 
 void check(const AugmentOptions& options) {
@@ -101,7 +102,8 @@ void Augmenter::sample_row(const Affine& affine, int64_t y, float* out) {
   const auto first_x = static_cast<float>(affine.xy * v + affine.x0 - affine.xx * middle_x + middle_x + kBorder);
   const auto first_y = static_cast<float>(affine.yy * v + affine.y0 - affine.yx * middle_x + middle_y + kBorder);
   const auto step_x = static_cast<float>(affine.xx), step_y = static_cast<float>(affine.yx);
-  const float low = kBorder - 1, high_x = static_cast<float>(width_ + kBorder), high_y = static_cast<float>(height_ + kBorder);
+  const float low = kBorder - 1, high_x = static_cast<float>(width_ + kBorder),
+              high_y = static_cast<float>(height_ + kBorder);
   const auto stride = static_cast<int32_t>(stride_), width = static_cast<int32_t>(width_);
   int32_t* place = place_.data();
   float *right = right_.data(), *down = down_.data();

@@ -10,11 +10,12 @@ namespace tandem::data {
 
 /// What happens to an image between the data set's bytes and the model's floats.
 struct AugmentOptions {
-  double affine = 0.08;     // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
-  double shift = 0.06;      // each axis moves by uniform(-shift, shift) sides
-  double blur = 0;          // chance that an image is blurred (Gaussian, 3x3)
-  double blur_sigma = 1.0;  // pixels, the strongest; drawn uniformly from 0.3 up
-  double noise = 0;         // deviation of the noise added to each value, in units of white - black
+  double affine =
+      0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
+  double shift = 0.06;                 // each axis moves by uniform(-shift, shift) sides
+  double blur = 0;                     // chance that an image is blurred (Gaussian, 3x3)
+  double blur_sigma = 1.0;             // pixels, the strongest; drawn uniformly from 0.3 up
+  double noise = 0;                    // deviation of the noise added to each value, in units of white - black
   double mean = 0.5, deviation = 0.5;  // value = (byte / 255 - mean) / deviation: -1..1 as it stands
   uint8_t background = 0;              // what lies outside the image
 };

@@ -36,9 +36,12 @@ std::string utf8(char32_t c) {
 
 const char* name_of(Tier tier) {
   switch (tier) {
-    case Tier::gb2312: return "gb2312";
-    case Tier::uro: return "uro";
-    case Tier::extension: return "extension";
+    case Tier::gb2312:
+      return "gb2312";
+    case Tier::uro:
+      return "uro";
+    case Tier::extension:
+      return "extension";
   }
   return "";
 }

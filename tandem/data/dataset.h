@@ -14,8 +14,8 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  virtual int64_t size() const = 0;         // samples
-  virtual int64_t num_classes() const = 0;  // labels are 0..num_classes-1
+  virtual int64_t size() const = 0;                        // samples
+  virtual int64_t num_classes() const = 0;                 // labels are 0..num_classes-1
   virtual std::array<int64_t, 3> image_shape() const = 0;  // channels, height, width
 
   /// Writes sample `index` into `pixels` (channels * height * width bytes, one plane a channel, rows from the top)

@@ -51,7 +51,8 @@ std::optional<std::string> check_face(Reader& file, uint64_t start) {
     const uint32_t name = file.number(record, 4);
     const uint64_t end = uint64_t{file.number(record + 8, 4)} + file.number(record + 12, 4);
     if (!file.cut() && end > file.size()) {
-      return "table '" + printable(name) + "' ends at byte " + std::to_string(end) + " of " + std::to_string(file.size());
+      return "table '" + printable(name) + "' ends at byte " + std::to_string(end) + " of " +
+             std::to_string(file.size());
     }
   }
   if (file.cut()) return "its table directory ends past byte " + std::to_string(file.size());

@@ -56,8 +56,8 @@ size_t edits_between(std::string_view a, std::string_view b) {
 }
 
 [[noreturn]] void fail_unknown(const std::string& text, const std::string& setting) {
-  const auto nearest = std::ranges::min_element(
-      kFonts, {}, [&](const KnownFont& font) { return edits_between(text, font.name); });
+  const auto nearest =
+      std::ranges::min_element(kFonts, {}, [&](const KnownFont& font) { return edits_between(text, font.name); });
   std::string names;
   for (const auto& font : kFonts) names += (names.empty() ? "" : ", ") + std::string(font.name);
   throw SettingsError(setting + " is '" + text + "', wanted one of " + names + ", or a path to a font file",

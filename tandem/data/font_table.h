@@ -53,7 +53,8 @@ class FontCatalog {
   std::vector<std::string> installed_standard() const;
 
   /// The font that a setting names: a known name, or a path (anything with a '/'), with `#2` behind it for face 2.
-  /// `setting` stands in the error's text. Throws SettingsError (unknown name), DataError (not installed, no such file).
+  /// `setting` stands in the error's text. Throws SettingsError (unknown name), DataError (not installed, no such
+  /// file).
   Font resolve(const std::string& text, const std::string& setting) const;
 
  private:

@@ -21,9 +21,9 @@
 namespace tandem::data {
 namespace {
 
-constexpr double kEmShare = 0.9;    // of the image's side
-constexpr int kLeastInk = 32;       // a fainter image counts as blank
-constexpr size_t kChunk = 256;      // characters that a thread takes at a time
+constexpr double kEmShare = 0.9;  // of the image's side
+constexpr int kLeastInk = 32;     // a fainter image counts as blank
+constexpr size_t kChunk = 256;    // characters that a thread takes at a time
 
 struct CloseLibrary {
   void operator()(FT_Library library) const { FT_Done_FreeType(library); }

@@ -84,7 +84,8 @@ Names default_test_fonts(const Names& installed, const Names& taken) {
 
 Names default_train_fonts(const Names& installed, const Names& held_out) {
   Names names;
-  std::ranges::copy_if(installed, std::back_inserter(names), [&](const auto& name) { return !contains(held_out, name); });
+  std::ranges::copy_if(installed, std::back_inserter(names),
+                       [&](const auto& name) { return !contains(held_out, name); });
   if (!names.empty()) return names;
   throw DataError("data.train_fonts is empty and no known font is installed beside those held out", install_hint());
 }
@@ -94,7 +95,8 @@ Fonts choose_fonts(const GlyphOptions& options) {
   Names train = options.train_fonts, test = options.test_fonts;
   if (train.empty() || test.empty()) {
     const auto installed = catalog.installed_standard();
-    if (installed.empty()) throw DataError("no known font is installed, wanted one to learn and one to test", install_hint());
+    if (installed.empty())
+      throw DataError("no known font is installed, wanted one to learn and one to test", install_hint());
     if (test.empty()) test = default_test_fonts(installed, train);
     if (train.empty()) train = default_train_fonts(installed, test);
   }

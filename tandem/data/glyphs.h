@@ -10,7 +10,8 @@ namespace tandem::data {
 
 /// Which character is this? A class is a character, a sample is a character as one font draws it.
 struct GlyphOptions {
-  /// gb2312, uro, all, or how many: the first N characters, in the order of character_set.h, that a training font draws.
+  /// gb2312, uro, all, or how many: the first N characters, in the order of character_set.h, that a training font
+  /// draws.
   std::string classes = "gb2312";
   int64_t size = 32;  // pixels a side, 8..256; one channel, 0 paper to 255 ink
   /// Known names (font_table.h), or paths to font files. Empty: held out are those of ukai, zenhei, noto-serif that are

@@ -200,8 +200,8 @@ Split image_folder(const ImageFolderOptions& options) {
       test_place ? test_place->string() : "1 of " + std::to_string(options.hold_out) + " of each class";
   Split split;
   split.train = std::make_unique<ImageFolder>(train_place.string(), names, std::move(train), options.size);
-  split.test = std::make_unique<ImageFolder>(test_place.value_or(train_place).string(), names, std::move(test),
-                                             options.size);
+  split.test =
+      std::make_unique<ImageFolder>(test_place.value_or(train_place).string(), names, std::move(test), options.size);
   split.summary = split.train->describe() + " · held out: " + held;
   return split;
 }

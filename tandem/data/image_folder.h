@@ -15,8 +15,8 @@ namespace tandem::data {
 struct ImageFolderOptions {
   std::filesystem::path folder = {};
   int64_t size = 64;  // images are scaled to size x size (each side by itself), three channels; 8..1024
-  /// Without DIR/test and DIR/val: images i of a class with i % hold_out == hold_out - 1 are the test set, and of a class
-  /// with fewer than hold_out the last, unless it is the only one. At least 2.
+  /// Without DIR/test and DIR/val: images i of a class with i % hold_out == hold_out - 1 are the test set, and of a
+  /// class with fewer than hold_out the last, unless it is the only one. At least 2.
   int64_t hold_out = 5;
 };
 

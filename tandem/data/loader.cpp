@@ -76,7 +76,9 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
 class Loader::Impl {
  public:
   Impl(const Dataset& dataset, LoaderOptions options)
-      : dataset_(dataset), options_(std::move(options)), order_(dataset.size(), options_.seed, 0),
+      : dataset_(dataset),
+        options_(std::move(options)),
+        order_(dataset.size(), options_.seed, 0),
         own_maker_(dataset, options_) {
     const int threads = options_.prefetch == 0 ? 0 : options_.threads;
     try {
@@ -144,7 +146,8 @@ class Loader::Impl {
     job->epoch = epoch_;
     job->first_position = begin + options_.rank * each + std::min<int64_t>(options_.rank, more);
     job->count = each + (options_.rank < more ? 1 : 0);
-    job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong), global};
+    job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong),
+                  global};
     job->images = job->batch.images.mutable_data_ptr<float>();
     job->labels = job->batch.labels.mutable_data_ptr<int64_t>();
     {
@@ -166,7 +169,8 @@ class Loader::Impl {
   void drop_jobs() {
     std::unique_lock lock(mutex_);
     for (auto& job : jobs_) job->count = job->claimed;
-    done_.wait(lock, [&] { return std::ranges::all_of(jobs_, [](const auto& job) { return job->finished == job->count; }); });
+    done_.wait(lock,
+               [&] { return std::ranges::all_of(jobs_, [](const auto& job) { return job->finished == job->count; }); });
     jobs_.clear();
   }
 

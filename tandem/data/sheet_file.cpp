@@ -8,8 +8,8 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>

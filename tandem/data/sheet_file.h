@@ -18,9 +18,11 @@ struct SheetView {
 
 /// Reads a sheet's file: little-endian, a header of 32 bytes, then count code points, then the pixels.
 ///
-///   0 magic "TNDMGLYF" | 8 u64 key | 16 u32 size | 20 u32 count | 24 u64 XXH3 of all bytes from 32 on and key, size, count
+///   0 magic "TNDMGLYF" | 8 u64 key | 16 u32 size | 20 u32 count | 24 u64 XXH3 of all bytes from 32 on and key, size,
+///   count
 ///
-/// `file` must be aligned to 4 bytes. Returns what is wrong, as text, when the file is damaged or of another key or size.
+/// `file` must be aligned to 4 bytes. Returns what is wrong, as text, when the file is damaged or of another key or
+/// size.
 std::variant<SheetView, std::string> parse_sheet(std::span<const std::byte> file, uint64_t key, int64_t size);
 
 /// Writes a sheet beside `file` and renames it there, so that a reader sees all or nothing; several writers may race.

@@ -29,8 +29,8 @@ std::vector<float> augment(const AugmentOptions& options, std::array<int64_t, 3>
 }
 
 /// The definition, place by place, in double precision and with tests of bounds.
-double reference(const std::vector<uint8_t>& plane, int64_t height, int64_t width, double background, const Affine& affine,
-                 int64_t x, int64_t y) {
+double reference(const std::vector<uint8_t>& plane, int64_t height, int64_t width, double background,
+                 const Affine& affine, int64_t x, int64_t y) {
   const double middle_x = (width - 1) / 2.0, middle_y = (height - 1) / 2.0, u = x - middle_x, v = y - middle_y;
   const double at_x = affine.xx * u + affine.xy * v + affine.x0 + middle_x;
   const double at_y = affine.yx * u + affine.yy * v + affine.y0 + middle_y;
@@ -62,8 +62,9 @@ TEST(Augment, TransformEqualsItsDefinition) {
   options.background = 40;
   Augmenter augmenter(options, {1, height, width});
   std::vector<float> out(pixels.size());
-  for (const Affine& affine : {Affine{1.1, -0.2, 1.3, 0.15, 0.9, -0.7}, Affine{1, 0, 2, 0, 1, 0}, Affine{0.3, 0, 0, 0, 0.3, 0},
-                               Affine{-1, 0, 0, 0, -1, 0}, Affine{1, 0, 500, 0, 1, -500}, Affine{4, 3, 0, -3, 4, 0}}) {
+  for (const Affine& affine :
+       {Affine{1.1, -0.2, 1.3, 0.15, 0.9, -0.7}, Affine{1, 0, 2, 0, 1, 0}, Affine{0.3, 0, 0, 0, 0.3, 0},
+        Affine{-1, 0, 0, 0, -1, 0}, Affine{1, 0, 500, 0, 1, -500}, Affine{4, 3, 0, -3, 4, 0}}) {
     augmenter.transform(pixels, affine, out.data());
     for (int64_t y = 0; y < height; ++y) {
       for (int64_t x = 0; x < width; ++x) {
@@ -149,7 +150,9 @@ TEST(Augment, BlurSpreadsInkAndKeepsItsSum) {
 }
 
 TEST(Augment, WrongOptionsAreTold) {
-  const auto told = [](AugmentOptions options) { return text_of<SettingsError>([&] { Augmenter(options, {1, 8, 8}); }); };
+  const auto told = [](AugmentOptions options) {
+    return text_of<SettingsError>([&] { Augmenter(options, {1, 8, 8}); });
+  };
   EXPECT_EQ(told({.affine = -1}), "augment.affine is -1.000000, wanted 0..0.3");
   EXPECT_EQ(told({.shift = 2}), "augment.shift is 2.000000, wanted 0..1");
   EXPECT_EQ(told({.blur = 1.5}), "augment.blur is 1.500000, wanted 0..1");

@@ -13,10 +13,11 @@ using test::text_of;
 TEST(FontTable, UnknownNameGetsTheNearestAndTheList) {
   const TemporaryFolder folder;
   const FontCatalog catalog({folder.path()});
-  EXPECT_EQ(text_of<SettingsError>([&] { catalog.resolve("zenhai", "data.train_fonts[1]"); }),
-            "data.train_fonts[1] is 'zenhai', wanted one of noto-sans, noto-serif, zenhei, microhei, ukai, uming, gkai, "
-            "bkai, gbsn, bsmi, babelstone, droid, ipa-gothic, ipa-mincho, cwtex-kai, hanazono, noto-sans-bold, "
-            "noto-serif-bold, cwtex-ming, cwtex-yen, cwtex-hei, or a path to a font file: did you mean zenhei?");
+  EXPECT_EQ(
+      text_of<SettingsError>([&] { catalog.resolve("zenhai", "data.train_fonts[1]"); }),
+      "data.train_fonts[1] is 'zenhai', wanted one of noto-sans, noto-serif, zenhei, microhei, ukai, uming, gkai, "
+      "bkai, gbsn, bsmi, babelstone, droid, ipa-gothic, ipa-mincho, cwtex-kai, hanazono, noto-sans-bold, "
+      "noto-serif-bold, cwtex-ming, cwtex-yen, cwtex-hei, or a path to a font file: did you mean zenhei?");
 }
 
 TEST(FontTable, KnownButNotInstalledNamesThePackage) {

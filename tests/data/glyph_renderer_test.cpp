@@ -34,7 +34,8 @@ Extent ink_extent(const uint8_t* pixels, int64_t size) {
   for (int64_t y = 0; y < size; ++y) {
     for (int64_t x = 0; x < size; ++x) {
       if (pixels[y * size + x] < 128) continue;
-      extent = {std::min(extent.top, y), std::max(extent.bottom, y), std::min(extent.left, x), std::max(extent.right, x)};
+      extent = {std::min(extent.top, y), std::max(extent.bottom, y), std::min(extent.left, x),
+                std::max(extent.right, x)};
     }
   }
   return extent;
@@ -101,7 +102,8 @@ TEST_F(GlyphRenderer, BrokenFilesAreNamed) {
   EXPECT_EQ(text_of<DataError>([&] { draw(whole, {'a'}, 16); }),
             "font file '" + path + "' cannot be read as a font (unknown file format): install it again");
   test::spill(path, "");
-  EXPECT_TRUE(text_of<DataError>([&] { draw(whole, {'a'}, 16); }).starts_with("font file '" + path + "' cannot be read"));
+  EXPECT_TRUE(
+      text_of<DataError>([&] { draw(whole, {'a'}, 16); }).starts_with("font file '" + path + "' cannot be read"));
   std::filesystem::remove(path);
   EXPECT_EQ(text_of<IoError>([&] { draw(whole, {'a'}, 16); }),
             "file '" + path + "' cannot be read (No such file or directory)");

@@ -39,7 +39,9 @@ TEST(SheetFile, EachCutAndEachDamagedByteIsSeen) {
     damaged[i] ^= 0x10;
     EXPECT_TRUE(std::holds_alternative<std::string>(parse_sheet(bytes_of(damaged), 42, 2))) << i;
   }
-  const auto why = [&](const std::string& bytes, uint64_t key) { return std::get<std::string>(parse_sheet(bytes_of(bytes), key, 2)); };
+  const auto why = [&](const std::string& bytes, uint64_t key) {
+    return std::get<std::string>(parse_sheet(bytes_of(bytes), key, 2));
+  };
   EXPECT_EQ(why(whole.substr(0, 31), 42), "it is 31 bytes long");
   EXPECT_EQ(why(whole.substr(0, 47), 42), "it is 47 bytes long, wanted 48");
   EXPECT_EQ(why(whole, 43), "it is of another font");
@@ -118,8 +120,11 @@ TEST_F(GlyphSheetCache, WorksWithoutAFolderAndWarnsOnce) {
   const auto said = testing::internal::GetCapturedStderr();
   EXPECT_FALSE(first.empty());
   EXPECT_EQ(first, second);
-  EXPECT_TRUE(said.starts_with("warning: drawn glyphs are not kept: file '" + (folder_ / "file/cache/glyphs-tiny-").string())) << said;
-  EXPECT_TRUE(said.ends_with("cannot be written (Not a directory): set TANDEM_CACHE to a folder that can be written\n")) << said;
+  EXPECT_TRUE(
+      said.starts_with("warning: drawn glyphs are not kept: file '" + (folder_ / "file/cache/glyphs-tiny-").string()))
+      << said;
+  EXPECT_TRUE(said.ends_with("cannot be written (Not a directory): set TANDEM_CACHE to a folder that can be written\n"))
+      << said;
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
 }
 

@@ -145,10 +145,14 @@ TEST_F(Glyphs, WrongSettingsAreTold) {
     EXPECT_EQ(told([&](auto& o) { o.classes = classes; }),
               "data.classes is '" + classes + "', wanted gb2312, uro, all or a number from 10 up");
   }
-  EXPECT_EQ(told([](auto& o) { o.train_fonts = {"gkai", "ukai"}, o.test_fonts = {"ukai"}; }),
+  EXPECT_EQ(told([](auto& o) {
+              o.train_fonts = {"gkai", "ukai"}, o.test_fonts = {"ukai"};
+            }),
             "data.test_fonts names ukai, which data.train_fonts names too: "
             "a held-out font must not be learned from, drop it from one of the lists");
-  EXPECT_EQ(told([](auto& o) { o.train_fonts = {"gkai", "gkai"}; }),
+  EXPECT_EQ(told([](auto& o) {
+              o.train_fonts = {"gkai", "gkai"};
+            }),
             "data.train_fonts names gkai twice, wanted each font once");
   EXPECT_TRUE(told([](auto& o) { o.test_fonts = {"gkaj"}; }).ends_with("did you mean gkai?"));
 }
@@ -175,13 +179,16 @@ TEST_F(Glyphs, HeldOutFontsThatDrawNoClass) {
 TEST_F(Glyphs, MissingFontsComeWithTheLineThatInstallsThem) {
   const auto told = [&] { return text_of<DataError>([&] { glyphs(options()); }); };
   std::filesystem::remove(fonts_ / "ukai.ttc");
-  EXPECT_EQ(told(), "data.test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out: "
-                    "name others, or " + install_hint());
+  EXPECT_EQ(told(),
+            "data.test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out: "
+            "name others, or " +
+                install_hint());
   std::filesystem::remove(fonts_ / "gkai00mp.ttf");
   std::filesystem::remove(fonts_ / "wqy-microhei.ttc");
   EXPECT_EQ(told(), "no known font is installed, wanted one to learn and one to test: " + install_hint());
   install("ukai.ttc", test::boxes_from(0x4E00, 40));
-  EXPECT_EQ(told(), "data.train_fonts is empty and no known font is installed beside those held out: " + install_hint());
+  EXPECT_EQ(told(),
+            "data.train_fonts is empty and no known font is installed beside those held out: " + install_hint());
 }
 
 TEST_F(Glyphs, AFontFileCutShortIsNamed) {
@@ -194,7 +201,8 @@ TEST_F(Glyphs, AFontFileCutShortIsNamed) {
 /// With the real fonts of this machine: the counts that the documentation states.
 TEST(GlyphsOfThisMachine, StandardFontsDrawGb2312) {
   const auto installed = FontCatalog({}).installed_standard();
-  if (installed.size() < 16) GTEST_SKIP() << installed.size() << " of 16 standard fonts are installed: " << install_hint();
+  if (installed.size() < 16)
+    GTEST_SKIP() << installed.size() << " of 16 standard fonts are installed: " << install_hint();
   const TemporaryFolder cache;
   const auto split = glyphs({.cache_folder = cache.path()});
   EXPECT_EQ(split.train->num_classes(), 3755);

@@ -57,9 +57,11 @@ TEST(ImageHeader, SaysWhatIsWrong) {
 }
 
 TEST(ImageHeader, LargeImagesAreRefusedBeforeMemoryIsTaken) {
-  EXPECT_EQ(header_fault(png_with_size(8192, 8193)), "is 8192 x 8193 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
+  EXPECT_EQ(header_fault(png_with_size(8192, 8193)),
+            "is 8192 x 8193 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
   EXPECT_EQ(header_fault(png_with_size(8192, 8192)), "nothing thrown");
-  EXPECT_EQ(header_fault(png_with_size(65536, 1)), "is 65536 x 1 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
+  EXPECT_EQ(header_fault(png_with_size(65536, 1)),
+            "is 65536 x 1 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
   EXPECT_EQ(decode_fault(png_with_size(0xFFFFFFFF, 0xFFFFFFFF)),
             "is 4294967295 x 4294967295 pixels, wanted at most 65535 a side and 64 Mi in all: make it smaller");
 }

@@ -16,10 +16,13 @@ using test::text_of;
 class ImageFolderTest : public testing::Test {
  protected:
   void add(const std::string& name, uint8_t grey = 50) {
-    test::spill(folder_ / name, name.ends_with(".png") ? png_of(12, 9, grey, grey, grey) : jpeg_of(12, 9, grey, grey, grey));
+    test::spill(folder_ / name,
+                name.ends_with(".png") ? png_of(12, 9, grey, grey, grey) : jpeg_of(12, 9, grey, grey, grey));
   }
   Split open() { return image_folder({.folder = folder_.path(), .size = 8, .hold_out = 3}); }
-  std::string told() { return text_of<DataError>([&] { open(); }); }
+  std::string told() {
+    return text_of<DataError>([&] { open(); });
+  }
   std::string place(const std::string& name) { return (folder_ / name).string(); }
 
   /// (label, red value of the first pixel) of each sample.
@@ -47,7 +50,8 @@ TEST_F(ImageFolderTest, ClassesAndSamplesAreSortedAndEveryThirdIsHeldOut) {
   EXPECT_EQ(split.train->class_name(2), "dog");
   EXPECT_EQ(split.test->num_classes(), 3);
   EXPECT_EQ(split.train->image_shape(), (std::array<int64_t, 3>{3, 8, 8}));
-  EXPECT_EQ(split.summary, "images   3 classes · 5 images from " + folder_.path().string() + " · held out: 1 of 3 of each class");
+  EXPECT_EQ(split.summary,
+            "images   3 classes · 5 images from " + folder_.path().string() + " · held out: 1 of 3 of each class");
   EXPECT_THROW(split.train->class_name(3), c10::IndexError);
 }
 
@@ -73,11 +77,13 @@ TEST_F(ImageFolderTest, DotFilesAndLooseFilesArePassedOver) {
 TEST_F(ImageFolderTest, EachFaultNamesItsPlace) {
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() + "' has no classes, wanted a sub-folder for each");
   add("a/1.jpg");
-  EXPECT_EQ(told(), "image folder '" + folder_.path().string() + "' has one image a class, wanted two to hold one out: "
-                    "add images, or make train and test folders in it");
+  EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
+                        "' has one image a class, wanted two to hold one out: "
+                        "add images, or make train and test folders in it");
   add("a/2.jpg");
   std::filesystem::create_directories(folder_ / "empty");
-  EXPECT_EQ(told(), "class folder '" + place("empty") + "' is empty, wanted at least one image: remove the folder, or put images into it");
+  EXPECT_EQ(told(), "class folder '" + place("empty") +
+                        "' is empty, wanted at least one image: remove the folder, or put images into it");
   test::spill(folder_ / "empty/notes.txt", "hello");
   EXPECT_EQ(told(), "image '" + place("empty/notes.txt") + "' is neither JPEG nor PNG");
   test::spill(folder_ / "empty/notes.txt", "");
@@ -89,8 +95,9 @@ TEST_F(ImageFolderTest, EachFaultNamesItsPlace) {
 TEST_F(ImageFolderTest, AClassOnlyInTheTestSet) {
   add("train/a/1.jpg");
   add("test/b/1.jpg");
-  EXPECT_EQ(told(), "class folder '" + place("test/b") + "' has no twin among the training classes: "
-                    "add training images of it, or remove it");
+  EXPECT_EQ(told(), "class folder '" + place("test/b") +
+                        "' has no twin among the training classes: "
+                        "add training images of it, or remove it");
 }
 
 TEST_F(ImageFolderTest, AFileCutShortIsNamedWhenRead) {
@@ -109,7 +116,8 @@ TEST_F(ImageFolderTest, AFileCutShortIsNamedWhenRead) {
 
 TEST_F(ImageFolderTest, WrongSettingsAreTold) {
   const auto wrong = [&](int64_t size, int64_t hold_out) {
-    return text_of<SettingsError>([&] { image_folder({.folder = folder_.path(), .size = size, .hold_out = hold_out}); });
+    return text_of<SettingsError>(
+        [&] { image_folder({.folder = folder_.path(), .size = size, .hold_out = hold_out}); });
   };
   EXPECT_EQ(wrong(7, 5), "data.size is 7, wanted 8..1024");
   EXPECT_EQ(wrong(1025, 5), "data.size is 1025, wanted 8..1024");

@@ -86,8 +86,13 @@ TEST(Loader, RanksTogetherSeeExactlyTheSameBatches) {
     for (int size = 1; size <= 5; ++size) {
       std::vector<std::vector<Batch>> parts;
       for (int rank = 0; rank < size; ++rank) {
-        Loader loader(dataset, {.batch = 13, .rank = rank, .size = size, .seed = 5, .drop_last = false,
-                                .prefetch = prefetch, .threads = threads});
+        Loader loader(dataset, {.batch = 13,
+                                .rank = rank,
+                                .size = size,
+                                .seed = 5,
+                                .drop_last = false,
+                                .prefetch = prefetch,
+                                .threads = threads});
         parts.push_back(epoch_of(loader, 3));
         ASSERT_EQ(parts.back().size(), expected.size());
       }
@@ -179,7 +184,8 @@ TEST(Loader, MakesBatchesAheadOffTheCallersThread) {
   Gated dataset(64);
   Loader loader(dataset, {.batch = 16, .prefetch = 2, .threads = 2});
   loader.start(0);
-  for (int seen = dataset.waiting_; seen < 2; seen = dataset.waiting_) dataset.waiting_.wait(seen);  // nobody called next()
+  for (int seen = dataset.waiting_; seen < 2; seen = dataset.waiting_)
+    dataset.waiting_.wait(seen);  // nobody called next()
   dataset.open_ = true;
   dataset.open_.notify_all();
   Batch batch;

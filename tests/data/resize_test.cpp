@@ -24,7 +24,8 @@ std::vector<uint8_t> resized(const Image& image, int64_t height, int64_t width) 
 }
 
 TEST(Resize, SameSizeOnlySeparatesTheColours) {
-  EXPECT_EQ(resized(ramp(3, 2), 2, 3), (std::vector<uint8_t>{0, 10, 20, 0, 10, 20, 0, 0, 0, 10, 10, 10, 7, 7, 7, 7, 7, 7}));
+  EXPECT_EQ(resized(ramp(3, 2), 2, 3),
+            (std::vector<uint8_t>{0, 10, 20, 0, 10, 20, 0, 0, 0, 10, 10, 10, 7, 7, 7, 7, 7, 7}));
 }
 
 TEST(Resize, GrowingIsBilinear) {
@@ -44,7 +45,8 @@ TEST(Resize, ShrinkingCountsEveryPixel) {
 TEST(Resize, OneColourStays) {
   for (const auto& [from, to] : {std::pair<int64_t, int64_t>(1, 9), {7, 3}, {100, 8}, {5, 64}}) {
     const Image image{from, 2 * from, std::vector<uint8_t>(static_cast<size_t>(from * 2 * from * 3), 131)};
-    EXPECT_EQ(resized(image, to, to), std::vector<uint8_t>(static_cast<size_t>(to * to * 3), 131)) << from << " to " << to;
+    EXPECT_EQ(resized(image, to, to), std::vector<uint8_t>(static_cast<size_t>(to * to * 3), 131))
+        << from << " to " << to;
   }
 }
 
