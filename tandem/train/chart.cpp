@@ -58,8 +58,10 @@ Points thinned(const Points& points) {
 std::vector<Points> pieces_of(const Points& points) {
   std::vector<Points> pieces(1);
   for (const auto& point : points) {
-    if (std::isfinite(point.first) && std::isfinite(point.second)) pieces.back().push_back(point);
-    else if (!pieces.back().empty()) pieces.emplace_back();
+    if (std::isfinite(point.first) && std::isfinite(point.second))
+      pieces.back().push_back(point);
+    else if (!pieces.back().empty())
+      pieces.emplace_back();
   }
   if (pieces.back().empty()) pieces.pop_back();
   return pieces;
@@ -73,7 +75,8 @@ void draw_series(Svg& svg, const Plot& plot, const Series& series, size_t number
     if (places.size() > 1) svg.polyline(places, std::string("curve ").append(class_of('s', number)));
     if (piece.size() > kFew) continue;
     for (const auto& [x, y] : piece) {
-      svg.dot(plot.x(x), plot.y(y), class_of('d', number), series.name + " " + short_number(y) + " at " + short_number(x));
+      svg.dot(plot.x(x), plot.y(y), class_of('d', number),
+              series.name + " " + short_number(y) + " at " + short_number(x));
     }
   }
 }
@@ -117,10 +120,10 @@ double peak_of(const std::array<int64_t, 7>& rank) {
 
 void draw_legend(Svg& svg, double left, double y, bool with_prediction) {
   double x = left;
-  for (size_t i = 0; i < kMemoryCategories.size(); ++i) {
+  for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
     svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
-    svg.text(x + 16, y, kMemoryCategories[i], "");
-    x += 32 + text_width(kMemoryCategories[i]);
+    svg.text(x + 16, y, memory::kCategoryNames[i], "");
+    x += 32 + text_width(memory::kCategoryNames[i]);
   }
   if (!with_prediction) return;
   svg.line(x, y - 4, x + 18, y - 4, "predicted");
@@ -135,10 +138,11 @@ void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
   for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
     const double middle = plot.left + slot * (static_cast<double>(rank) + 0.5);
     double below = 0;
-    for (size_t i = 0; i < kMemoryCategories.size(); ++i) {
+    for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
       const auto bytes = static_cast<double>(bars.ranks[rank][i]);
       if (bytes <= 0) continue;
-      const std::string hint = "rank " + std::to_string(rank) + ", " + kMemoryCategories[i] + ": " + byte_label(bytes);
+      const std::string hint =
+          "rank " + std::to_string(rank) + ", " + std::string(memory::kCategoryNames[i]) + ": " + byte_label(bytes);
       svg.rectangle(middle - width / 2, plot.y(below + bytes), width, plot.y(below) - plot.y(below + bytes),
                     class_of('c', i), hint);
       below += bytes;
@@ -149,7 +153,8 @@ void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
       svg.line(middle - width / 2 - 5, y, middle + width / 2 + 5, y, "predicted");
       label_y = std::min(label_y, y);
     }
-    if (slot >= 58) svg.text(middle, label_y - 6, byte_label(peak_of(bars.ranks[rank])), "small strong", Anchor::middle);
+    if (slot >= 58)
+      svg.text(middle, label_y - 6, byte_label(peak_of(bars.ranks[rank])), "small strong", Anchor::middle);
     if (rank % every == 0) svg.text(middle, plot.top + plot.height + 17, std::to_string(rank), "small", Anchor::middle);
   }
 }
@@ -173,8 +178,14 @@ std::string line_chart_svg(const LineChart& chart) {
   double left = 30;
   for (const auto& label : y_labels) left = std::max(left, 18 + text_width(label));
   const bool has_width = x.high > x.low;
-  const Plot plot{left, 36, 440 - left, 170, has_width ? x.low : x_ticks.front(), has_width ? x.high : x_ticks.back(),
-                  y_ticks.front(), y_ticks.back()};
+  const Plot plot{left,
+                  36,
+                  440 - left,
+                  170,
+                  has_width ? x.low : x_ticks.front(),
+                  has_width ? x.high : x_ticks.back(),
+                  y_ticks.front(),
+                  y_ticks.back()};
   draw_y_axis(svg, plot, y_ticks, y_labels);
   draw_x_axis(svg, plot, x_ticks, chart.x_label);
   if (x.low > x.high) svg.text(plot.left + plot.width / 2, 120, "no data", "", Anchor::middle);

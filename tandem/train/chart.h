@@ -1,10 +1,11 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tandem/memory/category.h"
 
 namespace tandem::train {
 
@@ -19,13 +20,10 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-inline constexpr std::array<const char*, 7> kMemoryCategories = {
-    "parameters", "gradients", "optimizer", "activations", "buffers", "communication", "other"};
-
-/// Bytes of each rank at its peak, in the order of kMemoryCategories.
+/// Bytes of each rank at its peak, in the order of memory::kCategoryNames.
 struct MemoryBars {
   std::string form;  // "sharded, measured"
-  std::vector<std::array<int64_t, 7>> ranks;
+  std::vector<memory::CategoryBytes> ranks;
   std::vector<int64_t> predicted;  // peak of each rank; may be empty
 };
 

@@ -126,7 +126,8 @@ Manifest CheckpointStore::complete(Manifest manifest) const {
     const SafetensorsFile shard(folder / rank_file_name(rank));
     manifest.files.push_back({rank_file_name(rank), shard.size(), shard.header_checksum()});
     total += shard.data_bytes();
-    for (const auto& name : shard.names()) file_of_tensor.emplace(name, rank_file_name(rank));  // the first rank's stays
+    for (const auto& name : shard.names())
+      file_of_tensor.emplace(name, rank_file_name(rank));  // the first rank's stays
   }
   const auto index = format_shard_index(file_of_tensor, total);
   write_text_file(folder / kIndexName, index);
@@ -235,9 +236,9 @@ Manifest CheckpointStore::manifest(int64_t step) const {
   const auto file = path(step) / kManifestName;
   auto found = parse_manifest(read_text_file(file, kMaxManifestBytes), file.string());
   if (found.step != step) {
-    throw DataError(quote(file.string()) + ": step is " + std::to_string(found.step) + ", wanted " +
-                        std::to_string(step),
-                    "the folder was renamed, give it its own name");
+    throw DataError(
+        quote(file.string()) + ": step is " + std::to_string(found.step) + ", wanted " + std::to_string(step),
+        "the folder was renamed, give it its own name");
   }
   return found;
 }
@@ -269,8 +270,10 @@ std::optional<RowRange> rows_of(const SafetensorsFile& file, const std::string& 
   const auto& text = note->second;
   RowRange rows;
   int used = 0;
-  const bool read = text.size() < 64 && std::sscanf(text.c_str(), "%19ld,%19ld,%19ld%n", &rows.first, &rows.count,
-                                                    &rows.total, &used) == 3 && used == static_cast<int>(text.size());
+  const bool read =
+      text.size() < 64 &&
+      std::sscanf(text.c_str(), "%19ld,%19ld,%19ld%n", &rows.first, &rows.count, &rows.total, &used) == 3 &&
+      used == static_cast<int>(text.size());
   const auto& shape = file.shape(name);
   const bool fits = read && rows.first >= 0 && rows.count >= 0 && rows.total >= 0 && rows.first <= rows.total &&
                     rows.count <= rows.total - rows.first && !shape.empty() && shape[0] == rows.count;

@@ -61,7 +61,7 @@ void write_text_file(const std::filesystem::path& path, std::string_view text);
 std::string append_whole(int descriptor, std::string_view record);
 
 void make_folders(const std::filesystem::path& folder);  // with its parents, each on the disk afterwards
-void remove_tree(const std::filesystem::path& path);  // no error when it is not there
+void remove_tree(const std::filesystem::path& path);     // no error when it is not there
 void sync_folder(const std::filesystem::path& folder);
 
 /// Renames a file in one step; one that is already called `to` is gone.

@@ -25,8 +25,8 @@ class JsonLog {
   bool warned_ = false;
 };
 
-/// One object on one line, in the order of the fields. JSON has no infinity and no NaN: they become null. Bytes that are
-/// not UTF-8 become U+FFFD.
+/// One object on one line, in the order of the fields. JSON has no infinity and no NaN: they become null. Bytes that
+/// are not UTF-8 become U+FFFD.
 std::string json_line(const Fields& fields);
 
 }  // namespace tandem::train

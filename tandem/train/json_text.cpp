@@ -27,7 +27,8 @@ Json parse(std::string_view text, std::string_view file, size_t max_keys) {
     if (event == Event::object_end) open_objects.pop_back();
     if (event == Event::key) {
       const auto& key = parsed.template get_ref<const std::string&>();
-      if (!open_objects.back().insert(key).second) fail(file, "the key " + quote(key) + " is given twice, wanted it once");
+      if (!open_objects.back().insert(key).second)
+        fail(file, "the key " + quote(key) + " is given twice, wanted it once");
       if (open_objects.back().size() > max_keys) {
         fail(file, "an object has over " + std::to_string(max_keys) + " keys, wanted at most that many");
       }

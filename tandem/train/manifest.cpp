@@ -191,8 +191,8 @@ std::map<std::string, std::string> parse_shard_index(std::string_view text, std:
   for (const auto& [tensor, name] : found->items()) {
     if (!name.is_string()) fail("weight_map " + quote(tensor), quote(name.dump()), "a file name");
     const auto& place = name.get_ref<const std::string&>();
-    const bool leads_out = place.empty() || place[0] == '.' || place.find_first_of(std::string_view("/\\\0", 3)) !=
-                                                                   std::string::npos;
+    const bool leads_out =
+        place.empty() || place[0] == '.' || place.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos;
     if (leads_out) fail("weight_map " + quote(tensor), quote(place), "a file name in the same folder");
     file_of_tensor[tensor] = place;
   }

@@ -26,7 +26,7 @@ struct Manifest {
   int64_t step = 0;
   int world = 1;
   Job job;
-  Fields trainer;  // epoch, samples seen, best score and the like; numbers come back bit for bit
+  Fields trainer;                     // epoch, samples seen, best score and the like; numbers come back bit for bit
   std::vector<CheckpointFile> files;  // one a rank in order, then the index; CheckpointStore::commit fills it
 
   bool operator==(const Manifest&) const = default;

@@ -83,7 +83,7 @@ std::string curves_part(const RunReport& report) {
 }
 
 std::string memory_table(const MemoryBars& bars) {
-  std::vector<std::string> head(kMemoryCategories.begin(), kMemoryCategories.end());
+  std::vector<std::string> head(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
   head.insert(head.begin(), "rank");
   head.emplace_back("peak");
   if (!bars.predicted.empty()) head.emplace_back("predicted");
@@ -96,15 +96,18 @@ std::string memory_table(const MemoryBars& bars) {
       peak += bytes;
     }
     cells.push_back(format_bytes(peak));
-    if (rank < bars.predicted.size()) cells.push_back(format_bytes(bars.predicted[rank]));
-    else if (!bars.predicted.empty()) cells.emplace_back();
+    if (rank < bars.predicted.size())
+      cells.push_back(format_bytes(bars.predicted[rank]));
+    else if (!bars.predicted.empty())
+      cells.emplace_back();
   }
   return table(bars.form, head, rows);
 }
 
 std::string memory_part(const RunReport& report) {
   if (report.memory.empty()) return "";
-  std::string out = "<h2>Memory</h2>\n<div class=\"panel wide\">" + memory_figure_svg(report.memory, false) + "</div>\n";
+  std::string out =
+      "<h2>Memory</h2>\n<div class=\"panel wide\">" + memory_figure_svg(report.memory, false) + "</div>\n";
   for (const auto& bars : report.memory) out += memory_table(bars);
   return out;
 }
@@ -152,7 +155,8 @@ std::string render_report(const RunReport& report) {
   page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
   page.append(cell("title", report.title)).append("\n<style>").append(kPageStyle).append(chart_style());
   page.append("</style>\n</head>\n<body>\n<main>\n").append(cell("h1", report.title)).append("\n");
-  if (!report.subtitle.empty()) page.append("<p class=\"lead\">").append(escape_markup(report.subtitle)).append("</p>\n");
+  if (!report.subtitle.empty())
+    page.append("<p class=\"lead\">").append(escape_markup(report.subtitle)).append("</p>\n");
   page.append(summary_part(report)).append(curves_part(report)).append(memory_part(report));
   page.append(wire_part(report)).append(settings_part(report));
   return page + "</main>\n</body>\n</html>\n";

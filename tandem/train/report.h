@@ -18,11 +18,11 @@ struct WireRow {
 
 /// What a run has to show. Texts are shown as they are given, escaped; empty parts are left out of the page.
 struct RunReport {
-  std::string title;                                           // "glyphs, 3,755 classes over 4 ranks"
-  std::string subtitle;                                        // one line below it
-  std::vector<std::pair<std::string, std::string>> summary;    // {"top-1", "98.9 %"}: shown large
+  std::string title;                                         // "glyphs, 3,755 classes over 4 ranks"
+  std::string subtitle;                                      // one line below it
+  std::vector<std::pair<std::string, std::string>> summary;  // {"top-1", "98.9 %"}: shown large
   std::vector<LineChart> curves;
-  std::vector<MemoryBars> memory;                              // side by side; the first is this run's
+  std::vector<MemoryBars> memory;  // side by side; the first is this run's
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;
 };

@@ -89,8 +89,8 @@ SafetensorsHeader layout_of(const std::vector<const NamedTensor*>& sorted,
     const auto& [name, tensor] = *named;
     header.entries.push_back({name, dtype_name(*named), tensor.sizes().vec(), at, at + tensor.nbytes()});
     at = header.entries.back().end;
-    const bool is_new = header.metadata.insert_or_assign(kChecksumPrefix + name,
-                                                         std::string(Checksum::kHexDigits, '0')).second;
+    const bool is_new =
+        header.metadata.insert_or_assign(kChecksumPrefix + name, std::string(Checksum::kHexDigits, '0')).second;
     TORCH_CHECK_VALUE(is_new, "the tensor's name ", quote(name), " is given twice, wanted it once");
   }
   for (const auto& [key, value] : header.metadata) {

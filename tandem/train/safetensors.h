@@ -19,9 +19,9 @@ struct NamedTensor {
 /// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
 ///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
 ///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes
-/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure the file is removed.
-/// Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type that the
-/// format has not).
+/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure the file is
+/// removed. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type
+/// that the format has not).
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

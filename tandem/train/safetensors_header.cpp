@@ -20,10 +20,10 @@ constexpr uint64_t kMaxWhole = std::numeric_limits<int64_t>::max();
 constexpr const char* kMetadata = "__metadata__";
 
 constexpr SafetensorsDtype kDtypes[] = {
-    {"BOOL", 8},       {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},     {"U8", 8},   {"I8", 8},
-    {"F8_E5M2", 8},    {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
-    {"I16", 16},       {"U16", 16},    {"F16", 16},        {"BF16", 16},       {"I32", 32}, {"U32", 32},
-    {"F32", 32},       {"C64", 64},    {"F64", 64},        {"I64", 64},        {"U64", 64},
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
 };
 
 [[noreturn]] void fail(std::string_view file, const std::string& field, const std::string& found,
@@ -153,19 +153,27 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   std::string field() const {
     switch (place_) {
-      case Place::outside: return "the header";
-      case Place::top: return quote(key_);
-      case Place::metadata: return std::string(kMetadata) + " " + quote(key_);
-      default: return tensor_name() + " " + key_;
+      case Place::outside:
+        return "the header";
+      case Place::top:
+        return quote(key_);
+      case Place::metadata:
+        return std::string(kMetadata) + " " + quote(key_);
+      default:
+        return tensor_name() + " " + key_;
     }
   }
 
   std::string wanted(std::string_view key) const {
     switch (place_) {
-      case Place::outside: return "an object";
-      case Place::top: return key == kMetadata ? "an object of texts" : "an object, one of at most 1000000";
-      case Place::metadata: return "a text";
-      default: break;
+      case Place::outside:
+        return "an object";
+      case Place::top:
+        return key == kMetadata ? "an object of texts" : "an object, one of at most 1000000";
+      case Place::metadata:
+        return "a text";
+      default:
+        break;
     }
     if (key == "shape") return "a list of at most 16 whole numbers from 0 to 2^63 - 1";
     if (key == "data_offsets") return "a list of two whole numbers from 0 to 2^64 - 1";
@@ -189,8 +197,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 /// Bytes that dtype and shape ask for; nothing when they are no whole number or do not fit 63 bits.
 /// Zeros count as ones in the bound, so that the strides of an empty tensor fit too.
 std::optional<uint64_t> wanted_bytes(const SafetensorsEntry& entry) {
-  uint64_t bits = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                               [&](const SafetensorsDtype& dtype) { return dtype.name == entry.dtype; })->bits;
+  uint64_t bits = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const SafetensorsDtype& dtype) {
+                    return dtype.name == entry.dtype;
+                  })->bits;
   bool empty = false;
   for (const auto dim : entry.shape) {
     empty = empty || dim == 0;
@@ -210,9 +219,8 @@ std::string shape_text(const SafetensorsEntry& entry) {
 }
 
 void check_places(SafetensorsHeader& header, uint64_t data_bytes, std::string_view file) {
-  std::stable_sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::stable_sort(header.entries.begin(), header.entries.end(),
+                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   uint64_t at = 0;
   for (const auto& entry : header.entries) {
     const std::string name = "tensor " + quote(entry.name);

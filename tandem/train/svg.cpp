@@ -85,13 +85,20 @@ std::string escape_markup(std::string_view text) {
     const auto character = text.substr(at, length);
     at += length;
     const auto code = static_cast<unsigned char>(character[0]);
-    if (character == "&") out += "&amp;";
-    else if (character == "<") out += "&lt;";
-    else if (character == ">") out += "&gt;";
-    else if (character == "\"") out += "&quot;";
-    else if (character == "'") out += "&#39;";
-    else if (!is_utf8(character) || (code < 0x20 && code != '\n' && code != '\t')) out += "\xEF\xBF\xBD";
-    else out += character;
+    if (character == "&")
+      out += "&amp;";
+    else if (character == "<")
+      out += "&lt;";
+    else if (character == ">")
+      out += "&gt;";
+    else if (character == "\"")
+      out += "&quot;";
+    else if (character == "'")
+      out += "&#39;";
+    else if (!is_utf8(character) || (code < 0x20 && code != '\n' && code != '\t'))
+      out += "\xEF\xBF\xBD";
+    else
+      out += character;
   }
   return out;
 }
@@ -131,7 +138,8 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
     } else if (decimals == 0) {
       labels.push_back(format_count(static_cast<int64_t>(std::llround(tick))));
     } else {
-      labels.push_back(printed(("%." + std::to_string(decimals) + "f").c_str(), std::abs(tick) < step / 2 ? 0.0 : tick));
+      labels.push_back(
+          printed(("%." + std::to_string(decimals) + "f").c_str(), std::abs(tick) < step / 2 ? 0.0 : tick));
     }
   }
   return labels;
@@ -157,13 +165,17 @@ Svg::Svg(double width, double height, std::string_view label) {
 }
 
 void Svg::rectangle(double x, double y, double width, double height, std::string_view classes, std::string_view hint) {
-  body_ += element("rect", attribute("x", place(x)) + attribute("y", place(y)) + attribute("width", place(width)) +
-                               attribute("height", place(height)) + attribute("class", classes), hint);
+  body_ += element("rect",
+                   attribute("x", place(x)) + attribute("y", place(y)) + attribute("width", place(width)) +
+                       attribute("height", place(height)) + attribute("class", classes),
+                   hint);
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, std::string_view classes) {
-  body_ += element("line", attribute("x1", place(x1)) + attribute("y1", place(y1)) + attribute("x2", place(x2)) +
-                               attribute("y2", place(y2)) + attribute("class", classes), "");
+  body_ += element("line",
+                   attribute("x1", place(x1)) + attribute("y1", place(y1)) + attribute("x2", place(x2)) +
+                       attribute("y2", place(y2)) + attribute("class", classes),
+                   "");
 }
 
 void Svg::polyline(const std::vector<std::pair<double, double>>& points, std::string_view classes) {
@@ -174,8 +186,9 @@ void Svg::polyline(const std::vector<std::pair<double, double>>& points, std::st
 }
 
 void Svg::dot(double x, double y, std::string_view classes, std::string_view hint) {
-  body_ += element("circle", attribute("cx", place(x)) + attribute("cy", place(y)) + attribute("r", "3") +
-                                 attribute("class", classes), hint);
+  body_ += element(
+      "circle",
+      attribute("cx", place(x)) + attribute("cy", place(y)) + attribute("r", "3") + attribute("class", classes), hint);
 }
 
 void Svg::text(double x, double y, std::string_view text, std::string_view classes, Anchor anchor, double turned) {
@@ -194,7 +207,8 @@ std::string Svg::str(bool stand_alone) const {
   text.append(head_).append(">\n");
   if (stand_alone) {
     text.append("<style>").append(kStyle).append("</style>\n");
-    text.append(element("rect", attribute("width", "100%") + attribute("height", "100%") + attribute("class", "surface"), ""));
+    text.append(
+        element("rect", attribute("width", "100%") + attribute("height", "100%") + attribute("class", "surface"), ""));
   }
   return text.append(body_).append("</svg>\n");
 }

@@ -7,7 +7,8 @@
 #include "tests/train/checkpoint_sample.h"
 #include "tests/train/temporary_folder.h"
 
-// The promise of the commit protocol: whatever moment the machine stops at, the old or the new checkpoint is found whole.
+// The promise of the commit protocol: whatever moment the machine stops at, the old or the new checkpoint is found
+// whole.
 namespace tandem::train {
 namespace {
 

@@ -60,8 +60,9 @@ TEST_F(Checkpoints, KeepsTheNewest) {
   CheckpointStore only(folder_ / "checkpoints", 1);
   save(only, 500);
   EXPECT_EQ(store_.list(), Steps{500});
-  EXPECT_TRUE(text_of<c10::ValueError>([&] { CheckpointStore(folder_.path(), 0); })
-                  .starts_with("checkpoints to keep is 0, wanted 1 or more"));
+  EXPECT_TRUE(text_of<c10::ValueError>([&] {
+                CheckpointStore(folder_.path(), 0);
+              }).starts_with("checkpoints to keep is 0, wanted 1 or more"));
 }
 
 TEST_F(Checkpoints, ADamagedOneIsNotCountedAsKept) {
@@ -149,7 +150,8 @@ TEST_F(Checkpoints, EachOnePassedOverGetsALine) {
   fs::resize_file(store.path(700) / rank_file_name(1), 120);
   fs::remove(store.path(600) / rank_file_name(0));
   fs::remove(store.path(500) / kManifestName);
-  fs::copy_file(store.path(100) / rank_file_name(1), store.path(400) / rank_file_name(1), fs::copy_options::overwrite_existing);
+  fs::copy_file(store.path(100) / rank_file_name(1), store.path(400) / rank_file_name(1),
+                fs::copy_options::overwrite_existing);
   fs::rename(store.path(300) / rank_file_name(0), folder_ / "swap");
   fs::rename(store.path(300) / rank_file_name(1), store.path(300) / rank_file_name(0));
   fs::rename(folder_ / "swap", store.path(300) / rank_file_name(1));
@@ -158,11 +160,15 @@ TEST_F(Checkpoints, EachOnePassedOverGetsALine) {
   ASSERT_EQ(notes.size(), 6U);
   const auto bytes = std::to_string(whole);
   EXPECT_EQ(notes[0], "checkpoint step_00000700 is cut short: rank_0001.safetensors has 120 bytes, wanted " + bytes);
-  EXPECT_EQ(notes[1], "checkpoint step_00000600 is cut short: rank_0000.safetensors is missing, wanted " + bytes + " bytes");
+  EXPECT_EQ(notes[1],
+            "checkpoint step_00000600 is cut short: rank_0000.safetensors is missing, wanted " + bytes + " bytes");
   EXPECT_EQ(notes[2], "checkpoint step_00000500 is unfinished: manifest.json is missing");
-  EXPECT_TRUE(notes[3].starts_with("checkpoint step_00000400 is damaged: rank_0001.safetensors has checksum ")) << notes[3];
-  EXPECT_TRUE(notes[4].starts_with("checkpoint step_00000300 is damaged: rank_0000.safetensors has checksum ")) << notes[4];
-  EXPECT_TRUE(notes[5].starts_with("checkpoint step_00000200 is damaged: model.safetensors.index.json has 500 bytes, wanted "));
+  EXPECT_TRUE(notes[3].starts_with("checkpoint step_00000400 is damaged: rank_0001.safetensors has checksum "))
+      << notes[3];
+  EXPECT_TRUE(notes[4].starts_with("checkpoint step_00000300 is damaged: rank_0000.safetensors has checksum "))
+      << notes[4];
+  EXPECT_TRUE(
+      notes[5].starts_with("checkpoint step_00000200 is damaged: model.safetensors.index.json has 500 bytes, wanted "));
 }
 
 TEST_F(Checkpoints, OtherJobsArePassedOver) {
@@ -252,9 +258,11 @@ TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
     return rows_of(SafetensorsFile(folder_ / "x"), "w");
   };
   EXPECT_EQ(rows_in("5,3,11"), (RowRange{5, 3, 11}));
-  for (const std::string note : {"", "5,3", "5,3,11,", "5,4,11", "9,3,11", "-1,3,11", "a", "99999999999999999999,3,11"}) {
-    EXPECT_EQ(text_of<DataError>([&] { rows_in(note); }),
-              "tandem.rows.w is '" + note + "', wanted first,count,total with the tensor's own number of rows as count");
+  for (const std::string note :
+       {"", "5,3", "5,3,11,", "5,4,11", "9,3,11", "-1,3,11", "a", "99999999999999999999,3,11"}) {
+    EXPECT_EQ(
+        text_of<DataError>([&] { rows_in(note); }),
+        "tandem.rows.w is '" + note + "', wanted first,count,total with the tensor's own number of rows as count");
   }
   write_safetensors(folder_ / "x", std::vector<NamedTensor>{{"w", at::ones({3, 2})}});
   EXPECT_EQ(rows_of(SafetensorsFile(folder_ / "x"), "w"), std::nullopt);

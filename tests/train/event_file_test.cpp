@@ -69,10 +69,18 @@ Event decode(const std::string& bytes) {
   Event event;
   for (Decoder outer(bytes); !outer.done();) {
     switch (outer.varint()) {
-      case 1 << 3 | 1: event.wall_time = outer.fixed<double>(); break;
-      case 2 << 3 | 0: event.step = static_cast<int64_t>(outer.varint()); break;
-      case 3 << 3 | 2: event.version = outer.bytes(); break;
-      case 7 << 3 | 2: event.starts_session = outer.bytes() == "\x08\x01"; break;
+      case 1 << 3 | 1:
+        event.wall_time = outer.fixed<double>();
+        break;
+      case 2 << 3 | 0:
+        event.step = static_cast<int64_t>(outer.varint());
+        break;
+      case 3 << 3 | 2:
+        event.version = outer.bytes();
+        break;
+      case 7 << 3 | 2:
+        event.starts_session = outer.bytes() == "\x08\x01";
+        break;
       case 5 << 3 | 2: {
         Decoder summary(outer.bytes());
         EXPECT_EQ(summary.varint(), 1U << 3 | 2);
@@ -84,7 +92,9 @@ Event decode(const std::string& bytes) {
         EXPECT_TRUE(value.done() && summary.done());
         break;
       }
-      default: ADD_FAILURE() << "unknown field"; return event;
+      default:
+        ADD_FAILURE() << "unknown field";
+        return event;
     }
   }
   return event;

@@ -15,10 +15,36 @@ const std::array<std::string, 3> kSound = {
     R"({"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"e":{"dtype":"F16","shape":[0,4],"data_offsets":[8,8]},"c":{"dtype":"U8","shape":[22],"data_offsets":[8,30]}})",
     R"({"x":{"dtype":"F4","shape":[4,5],"data_offsets":[0,10]},"y":{"dtype":"C64","shape":[1],"data_offsets":[10,18]},"z":{"dtype":"BOOL","shape":[3,4],"data_offsets":[18,30]}})"};
 
-const std::array<std::string, 30> kTokens = {
-    "0", "-1", "-0", "1.0", "1e2", "18446744073709551615", "18446744073709551616", "9223372036854775808", "24", "30",
-    "[", "]", "{", "}", ",", ":", "null", "true", "[0,24]", "[2,3]", "\"F64\"", "\"shape\"", "\"w\"", "\"\\ud800\"",
-    "\"\\u0000\"", "\"__metadata__\"", " ", "\"", "\\", "\"dtype\":\"F32\","};
+const std::array<std::string, 30> kTokens = {"0",
+                                             "-1",
+                                             "-0",
+                                             "1.0",
+                                             "1e2",
+                                             "18446744073709551615",
+                                             "18446744073709551616",
+                                             "9223372036854775808",
+                                             "24",
+                                             "30",
+                                             "[",
+                                             "]",
+                                             "{",
+                                             "}",
+                                             ",",
+                                             ":",
+                                             "null",
+                                             "true",
+                                             "[0,24]",
+                                             "[2,3]",
+                                             "\"F64\"",
+                                             "\"shape\"",
+                                             "\"w\"",
+                                             "\"\\ud800\"",
+                                             "\"\\u0000\"",
+                                             "\"__metadata__\"",
+                                             " ",
+                                             "\"",
+                                             "\\",
+                                             "\"dtype\":\"F32\","};
 
 class Mutator {
  public:
@@ -32,12 +58,24 @@ class Mutator {
       case 0:
         if (at < json.size()) json[at] ^= static_cast<char>(1 << below(8));
         break;
-      case 1: json.insert(at, kTokens[below(kTokens.size())]); break;
-      case 2: json.erase(at, count); break;
-      case 3: json.insert(below(json.size() + 1), std::string(json, at, count)); break;
-      case 4: replace_number(json); break;
-      case 5: json.insert(at, 1, static_cast<char>(below(256))); break;
-      default: json.insert(at, 1, below(2) ? ' ' : '\n'); break;
+      case 1:
+        json.insert(at, kTokens[below(kTokens.size())]);
+        break;
+      case 2:
+        json.erase(at, count);
+        break;
+      case 3:
+        json.insert(below(json.size() + 1), std::string(json, at, count));
+        break;
+      case 4:
+        replace_number(json);
+        break;
+      case 5:
+        json.insert(at, 1, static_cast<char>(below(256)));
+        break;
+      default:
+        json.insert(at, 1, below(2) ? ' ' : '\n');
+        break;
     }
   }
 

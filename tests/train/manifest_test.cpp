@@ -18,11 +18,16 @@ Manifest sample() {
   manifest.step = 300;
   manifest.world = 2;
   manifest.job = {{"model", "resnet18"}, {"data", "glyphs"}, {"data.classes", "3755"}};
-  manifest.trainer = {{"epoch", int64_t{3}},       {"samples_seen", std::numeric_limits<int64_t>::max()},
-                      {"best", 0.1},               {"worst", -std::numeric_limits<double>::infinity()},
-                      {"tiny", 5e-324},            {"whole", 2.0},
-                      {"balance", int64_t{-7}},    {"zero", -0.0},
-                      {"note", "\"汉字\"\n"},      {"done", false}};
+  manifest.trainer = {{"epoch", int64_t{3}},
+                      {"samples_seen", std::numeric_limits<int64_t>::max()},
+                      {"best", 0.1},
+                      {"worst", -std::numeric_limits<double>::infinity()},
+                      {"tiny", 5e-324},
+                      {"whole", 2.0},
+                      {"balance", int64_t{-7}},
+                      {"zero", -0.0},
+                      {"note", "\"汉字\"\n"},
+                      {"done", false}};
   manifest.files = {{"rank_0000.safetensors", 100, "aa"}, {"rank_0001.safetensors", 90, "bb"}, {kIndexName, 80, "cc"}};
   return manifest;
 }
@@ -87,15 +92,17 @@ TEST(Manifest, NamesFieldFoundAndWanted) {
     EXPECT_TRUE(text.starts_with("'manifest.json': " + fault)) << text;
   }
   EXPECT_EQ(fault_of("[]"), "'manifest.json': the JSON is array, wanted an object" + tail);
-  EXPECT_EQ(fault_of(std::string(1'000'000, '[')), "'manifest.json': the JSON is nested deeper than 8, wanted at most 8" + tail);
+  EXPECT_EQ(fault_of(std::string(1'000'000, '[')),
+            "'manifest.json': the JSON is nested deeper than 8, wanted at most 8" + tail);
   EXPECT_EQ(fault_of("{"), "'manifest.json': byte 2 is not JSON, wanted a JSON object" + tail);
 }
 
 TEST(Manifest, ManyKeysCostNoLongTime) {
   std::string text = "{";
   for (int i = 0; i < 300'000; ++i) text += (i ? ",\"" : "\"") + std::to_string(i) + "\":0";
-  EXPECT_EQ(fault_of(text + "}"), "'manifest.json': an object has over 10000 keys, wanted at most that many: the file is "
-                                  "damaged, use another copy");
+  EXPECT_EQ(fault_of(text + "}"),
+            "'manifest.json': an object has over 10000 keys, wanted at most that many: the file is "
+            "damaged, use another copy");
 }
 
 TEST(Manifest, RefusesTextsThatJsonCannotHold) {
@@ -128,8 +135,8 @@ TEST(ShardIndex, FileNamesThatLeadElsewhereAreRejected) {
     return text_of<DataError>([&] { parse_shard_index(R"({"weight_map":{"w":)" + value + "}}", "i"); });
   };
   for (const std::string name : {"../x", "a/b", "/etc/passwd", "..", ".hidden", "", R"(a\\b)", R"(a\u0000b)"}) {
-    EXPECT_TRUE(fault('"' + name + '"').ends_with(
-        "', wanted a file name in the same folder: the file is damaged, use another copy"))
+    EXPECT_TRUE(fault('"' + name + '"')
+                    .ends_with("', wanted a file name in the same folder: the file is damaged, use another copy"))
         << name;
   }
   EXPECT_EQ(fault("7"), "'i': weight_map 'w' is '7', wanted a file name: the file is damaged, use another copy");

@@ -21,7 +21,8 @@ size_t count_of(const std::string& text, const std::string& part) {
 
 /// Every element that is opened is closed in order, and no bare & or < stands in a text.
 void expect_well_formed(const std::string& markup) {
-  static const std::regex token(R"(<!doctype html>|<(/?)([a-z0-9]+)((?: [a-zA-Z0-9-]+="[^"<]*")*)(/?)>|&(?:amp|lt|gt|quot|#39);|<|&)");
+  static const std::regex token(
+      R"(<!doctype html>|<(/?)([a-z0-9]+)((?: [a-zA-Z0-9-]+="[^"<]*")*)(/?)>|&(?:amp|lt|gt|quot|#39);|<|&)");
   std::vector<std::string> open;
   for (std::sregex_iterator at(markup.begin(), markup.end(), token), end; at != end; ++at) {
     const auto& match = *at;
@@ -107,9 +108,15 @@ TEST(LineChart, AGapSplitsTheCurve) {
 
 TEST(LineChart, OddDataIsDrawnWithFiniteCoordinates) {
   const double huge = std::numeric_limits<double>::max(), tiny = 5e-324;
-  const std::vector<std::vector<std::pair<double, double>>> all = {
-      {},       {{3, 7}},           {{0, NAN}},          {{0, 0}, {1, 0}},      {{0, INFINITY}, {1, 2}},
-      {{5, 1}, {5, 2}}, {{0, huge}, {1, -huge}}, {{0, tiny}, {1, 2 * tiny}}, {{0, 1e300}, {1e300, 1}}};
+  const std::vector<std::vector<std::pair<double, double>>> all = {{},
+                                                                   {{3, 7}},
+                                                                   {{0, NAN}},
+                                                                   {{0, 0}, {1, 0}},
+                                                                   {{0, INFINITY}, {1, 2}},
+                                                                   {{5, 1}, {5, 2}},
+                                                                   {{0, huge}, {1, -huge}},
+                                                                   {{0, tiny}, {1, 2 * tiny}},
+                                                                   {{0, 1e300}, {1e300, 1}}};
   for (const auto& points : all) {
     const auto svg = line_chart_svg({"t", "x", {{"s", points}}});
     expect_well_formed(svg);
@@ -127,12 +134,14 @@ TEST(LineChart, LongSeriesStaySmallAndKeepTheirSpikes) {
 }
 
 TEST(MemoryFigure, BarsStackToTheTotalOnOneAxis) {
-  const std::vector<MemoryBars> forms = {{"a", {{256, 0, 0, 256, 0, 0, 0}}, {}}, {"b", {{512, 0, 0, 512, 0, 0, 0}}, {}}};
+  const std::vector<MemoryBars> forms = {{"a", {{256, 0, 0, 256, 0, 0, 0}}, {}},
+                                         {"b", {{512, 0, 0, 512, 0, 0, 0}}, {}}};
   const auto svg = memory_figure_svg(forms);
   expect_well_formed(svg);
   std::vector<double> heights;
   static const std::regex bar(R"re(height="([0-9.]+)" class="c[0-6]"><title>)re");
-  for (std::sregex_iterator at(svg.begin(), svg.end(), bar), end; at != end; ++at) heights.push_back(std::stod((*at)[1]));
+  for (std::sregex_iterator at(svg.begin(), svg.end(), bar), end; at != end; ++at)
+    heights.push_back(std::stod((*at)[1]));
   ASSERT_EQ(heights.size(), 4U);
   EXPECT_EQ(heights[0], heights[1]);
   EXPECT_NEAR(heights[2], 2 * heights[0], 0.02);

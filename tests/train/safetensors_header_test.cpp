@@ -30,7 +30,8 @@ std::string tensor_with(const std::string& dtype, const std::string& shape, cons
 TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirBytes) {
   const auto header = parse(safetensors_bytes(
       R"({"b":{"dtype":"BF16","shape":[3],"data_offsets":[8,14]},"__metadata__":{"format":"pt"},)"
-      R"("a":{"shape":[2,1],"data_offsets":[0,8],"dtype":"F32"},"none":{"dtype":"I64","shape":[0],"data_offsets":[8,8]}})", 14));
+      R"("a":{"shape":[2,1],"data_offsets":[0,8],"dtype":"F32"},"none":{"dtype":"I64","shape":[0],"data_offsets":[8,8]}})",
+      14));
   ASSERT_EQ(header.entries.size(), 3U);
   EXPECT_EQ(header.entries[0], (SafetensorsEntry{"a", "F32", {2, 1}, 0, 8}));
   EXPECT_EQ(header.entries[1], (SafetensorsEntry{"none", "I64", {0}, 8, 8}));
@@ -42,9 +43,8 @@ TEST(SafetensorsHeader, FormatsWhatThePythonPackageFormats) {
   SafetensorsHeader header;
   header.metadata = {{"format", "pt"}};
   header.entries = {{"a", "F32", {2}, 0, 8}, {"b", "U8", {}, 8, 9}};
-  const std::string json =
-      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-      R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
+  const std::string json = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                           R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
   const auto text = format_safetensors_header(header);
   EXPECT_EQ(text.size() % 8, 0U);
   EXPECT_EQ(text.substr(8, json.size()), json);
@@ -125,12 +125,15 @@ TEST(SafetensorsHeader, ChecksTheLengthBeforeAnyAllocation) {
     std::memcpy(file.data(), &length, std::min<size_t>(8, file_bytes));
     return text_of<DataError>([&] { parse(file); });
   };
-  for (const uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{93}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
-    EXPECT_EQ(with_length(length, 100), "'x.safetensors': the header's length is " + std::to_string(length) +
-                                            ", wanted 2 to 92: the file is damaged or no safetensors file, use another copy");
+  for (const uint64_t length :
+       {uint64_t{0}, uint64_t{1}, uint64_t{93}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
+    EXPECT_EQ(with_length(length, 100),
+              "'x.safetensors': the header's length is " + std::to_string(length) +
+                  ", wanted 2 to 92: the file is damaged or no safetensors file, use another copy");
   }
-  EXPECT_EQ(with_length(2, 7), "'x.safetensors': the file's size is 7, wanted at least 8 bytes: the file is damaged or "
-                               "no safetensors file, use another copy");
+  EXPECT_EQ(with_length(2, 7),
+            "'x.safetensors': the file's size is 7, wanted at least 8 bytes: the file is damaged or "
+            "no safetensors file, use another copy");
 }
 
 TEST(SafetensorsHeader, MutatedHeadersAreRejectedOrComeBackEqual) {

@@ -91,14 +91,26 @@ TEST_F(SafetensorsPython, RejectsTheKnownTrapsToo) {
     return R"({"a":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
   };
   const std::vector<std::string> traps = {
-      tensor("[2]", "[4,12]"), tensor("[2]", "[0,4]"), tensor("[1]", "[0,4]"), tensor("[4]", "[0,16]"), tensor("[-1]", "[0,8]"),
-      tensor("[2.0]", "[0,8]"), tensor("[1e2]", "[0,8]"), tensor("[99999999999999999999]", "[0,8]"),
-      tensor("[4294967296,4294967296,4294967296]", "[0,8]"), tensor("[2]", "[8,0]"), tensor("[2]", "[0,8,9]"),
+      tensor("[2]", "[4,12]"),
+      tensor("[2]", "[0,4]"),
+      tensor("[1]", "[0,4]"),
+      tensor("[4]", "[0,16]"),
+      tensor("[-1]", "[0,8]"),
+      tensor("[2.0]", "[0,8]"),
+      tensor("[1e2]", "[0,8]"),
+      tensor("[99999999999999999999]", "[0,8]"),
+      tensor("[4294967296,4294967296,4294967296]", "[0,8]"),
+      tensor("[2]", "[8,0]"),
+      tensor("[2]", "[0,8,9]"),
       R"({"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
-      R"({"__metadata__":{"k":1}})", R"({"\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
-      R"({"a":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}", tensor("[2]", "[0,8]") + std::string("\0}", 2),
-      tensor("[2]", "[0,8]") + "{", "[]", "{"};
+      R"({"__metadata__":{"k":1}})",
+      R"({"\ud800":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+      R"({"a":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+      tensor("[2]", "[0,8]") + std::string("\0}", 2),
+      tensor("[2]", "[0,8]") + "{",
+      "[]",
+      "{"};
   for (size_t i = 0; i < traps.size(); ++i) {
     spill(folder_ / ("trap" + std::to_string(i)), safetensors_bytes(traps[i], 8));
     EXPECT_THROW(SafetensorsFile(folder_ / ("trap" + std::to_string(i))), DataError) << traps[i].substr(0, 100);

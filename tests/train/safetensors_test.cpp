@@ -121,7 +121,8 @@ TEST(Safetensors, OneFlippedBitAnywhereIsNoticed) {
 
 TEST(Safetensors, ReadNamesTheDamagedTensor) {
   const TemporaryFolder folder;
-  write_safetensors(folder / "x", std::vector<NamedTensor>{{"good", counting({4}, at::kLong)}, {"w", counting({4}, at::kFloat)}});
+  write_safetensors(folder / "x",
+                    std::vector<NamedTensor>{{"good", counting({4}, at::kLong)}, {"w", counting({4}, at::kFloat)}});
   auto bytes = slurp(folder / "x");
   bytes.back() ^= 1;
   spill(folder / "x", bytes);
@@ -129,8 +130,9 @@ TEST(Safetensors, ReadNamesTheDamagedTensor) {
   EXPECT_TRUE(same_bytes(file.read("good"), counting({4}, at::kLong)));
   const auto text = text_of<DataError>([&] { file.read("w"); });
   EXPECT_EQ(text.find("'" + (folder / "x").string() + "': tensor 'w' has checksum "), 0U) << text;
-  EXPECT_NE(text.find(": its bytes are damaged, use another copy (a program that changes tensors must drop tandem.xxh3.*)"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(": its bytes are damaged, use another copy (a program that changes tensors must drop tandem.xxh3.*)"),
+      std::string::npos)
       << text;
   EXPECT_EQ(text_of<DataError>([&] { file.verify(); }), text);
 }
@@ -138,14 +140,17 @@ TEST(Safetensors, ReadNamesTheDamagedTensor) {
 TEST(Safetensors, FilesOfOthersAreReadWithoutChecksumsButNotVerified) {
   const TemporaryFolder folder;
   auto bytes = safetensors_bytes(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},)"
-                                 R"("b":{"dtype":"F4","shape":[2],"data_offsets":[2,3]}})", 3);
+                                 R"("b":{"dtype":"F4","shape":[2],"data_offsets":[2,3]}})",
+                                 3);
   bytes[bytes.size() - 2] = 2;
   spill(folder / "x", bytes);
   const SafetensorsFile file(folder / "x");
   const auto name = "'" + (folder / "x").string() + "': ";
-  EXPECT_EQ(text_of<DataError>([&] { file.read("a"); }), name + "tensor 'a' has a byte above 1, wanted 0 or 1 for BOOL");
-  EXPECT_EQ(text_of<DataError>([&] { file.read("b"); }), name + "tensor 'b' dtype is F4, wanted one that libtorch has: "
-                                                                "convert it with the program that wrote it");
+  EXPECT_EQ(text_of<DataError>([&] { file.read("a"); }),
+            name + "tensor 'a' has a byte above 1, wanted 0 or 1 for BOOL");
+  EXPECT_EQ(text_of<DataError>([&] { file.read("b"); }), name +
+                                                             "tensor 'b' dtype is F4, wanted one that libtorch has: "
+                                                             "convert it with the program that wrote it");
   EXPECT_EQ(text_of<DataError>([&] { file.read("c"); }),
             name + "tensor 'c' is missing, wanted one of the 2 that the file has");
   EXPECT_NE(text_of<DataError>([&] { file.verify(); }).find(", wanted one in the metadata: "), std::string::npos);
@@ -203,7 +208,8 @@ TEST(Safetensors, PathsThatCannotBeAreNamed) {
 
 TEST(Safetensors, RefusesWhatTheFormatCannotHold) {
   const TemporaryFolder folder;
-  const auto value_fault = [&](const std::vector<NamedTensor>& tensors, std::map<std::string, std::string> metadata = {}) {
+  const auto value_fault = [&](const std::vector<NamedTensor>& tensors,
+                               std::map<std::string, std::string> metadata = {}) {
     try {
       write_safetensors(folder / "x", tensors, metadata);
     } catch (const c10::ValueError& error) {
