@@ -9,8 +9,32 @@ namespace {
 
 constexpr int64_t kSamples = 2000;  // entries of a gradient that the oracle keeps
 
+const std::vector<ModelOptions> kCases = {{.name = "resnet_glyph", .channels = 1, .size = 30, .embedding = 24},
+                                          {.name = "resnet18", .channels = 1, .size = 40, .embedding = 16},
+                                          {.name = "resnet34", .channels = 3, .size = 33, .embedding = 0},
+                                          {.name = "resnet50", .channels = 3, .size = 64, .embedding = 0}};
 
-class Torchvision : public testing::TestWithParam<ModelOptions> {};
+/// Asked once for all cases: to start Python takes longer than to run the models.
+const test::OracleAnswer& oracle() {
+  static const auto answer = [] {
+    std::vector<std::string> arguments;
+    for (const auto& options : kCases) {
+      arguments.push_back(options.name + "," + std::to_string(options.channels) + "," + std::to_string(options.size) +
+                          "," + std::to_string(options.embedding));
+    }
+    return test::ask_python("resnet.py", arguments);
+  }();
+  return answer;
+}
+
+class Torchvision : public testing::TestWithParam<ModelOptions> {
+ protected:
+  void SetUp() override {
+    if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
+  }
+
+  const Tensor& expected(const std::string& key) const { return oracle().tensors.at(GetParam().name + "/" + key); }
+};
 
 /// Every entry of the model that has a name in a file of weights.
 std::map<std::string, Tensor> state_of(const torch::nn::Module& model) {
@@ -20,14 +44,15 @@ std::map<std::string, Tensor> state_of(const torch::nn::Module& model) {
   return state;
 }
 
-void load_state(const torch::nn::Module& model, const test::OracleAnswer& oracle) {
+void load_state(const torch::nn::Module& model, const std::string& name) {
   const at::NoGradGuard no_grad;
   const auto state = state_of(model);
+  const auto prefix = name + "/state.";
   size_t entries = 0;
-  for (const auto& [key, value] : oracle.tensors) {
-    if (!key.starts_with("state.")) continue;
+  for (const auto& [key, value] : oracle().tensors) {
+    if (!key.starts_with(prefix)) continue;
     ++entries;
-    const auto own = state.find(key.substr(6));
+    const auto own = state.find(key.substr(prefix.size()));
     ASSERT_NE(own, state.end()) << "torchvision has " << key << ", the model has not";
     ASSERT_EQ(own->second.sizes(), value.sizes()) << key;
     own->second.copy_(value);
@@ -41,32 +66,24 @@ void expect_close(const Tensor& ours, const Tensor& theirs, const std::string& w
 }
 
 TEST_P(Torchvision, NamesShapesOutputsAndGradientsAreEqual) {
-  const auto& options = GetParam();
-  const auto oracle = test::ask_python("resnet.py", {options.name, std::to_string(options.channels),
-                                                     std::to_string(options.size), std::to_string(options.embedding)});
-  if (oracle.missing) GTEST_SKIP() << "no oracle: " << oracle.text;
-  const auto model = make(options);
-  ASSERT_NO_FATAL_FAILURE(load_state(*model, oracle));
+  const auto model = make(GetParam());
+  ASSERT_NO_FATAL_FAILURE(load_state(*model, GetParam().name));
   model->to(at::kDouble);
 
-  const auto output = model->forward(oracle.tensors.at("images"));
-  expect_close(output, oracle.tensors.at("train"), "output in training");
-  (output * oracle.tensors.at("upstream")).sum().backward();
+  const auto output = model->forward(expected("images"));
+  expect_close(output, expected("train"), "output in training");
+  (output * expected("upstream")).sum().backward();
   for (const auto& entry : model->named_parameters()) {
     const auto flat = entry.value().grad().flatten();
     const auto step = std::max<int64_t>(1, flat.numel() / kSamples);
-    expect_close(flat.slice(0, 0, flat.numel(), step), oracle.tensors.at("grad." + entry.key()), entry.key());
+    expect_close(flat.slice(0, 0, flat.numel(), step), expected("grad." + entry.key()), entry.key());
   }
   model->eval();
   const at::NoGradGuard no_grad;
-  expect_close(model->forward(oracle.tensors.at("images")), oracle.tensors.at("eval"), "output in evaluation");
+  expect_close(model->forward(expected("images")), expected("eval"), "output in evaluation");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Torchvision,
-                         testing::Values(ModelOptions{.name = "resnet_glyph", .channels = 1, .size = 30, .embedding = 24},
-                                         ModelOptions{.name = "resnet18", .channels = 1, .size = 40, .embedding = 16},
-                                         ModelOptions{.name = "resnet34", .channels = 3, .size = 33, .embedding = 0},
-                                         ModelOptions{.name = "resnet50", .channels = 3, .size = 64, .embedding = 0}),
+INSTANTIATE_TEST_SUITE_P(Models, Torchvision, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

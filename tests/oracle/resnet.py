@@ -1,6 +1,8 @@
-"""Runs a torchvision ResNet in float64 and saves what it held, saw and gave: resnet.py NAME CHANNELS SIZE EMBEDDING FILE
+"""Runs torchvision's ResNets in float64 and saves what they held, saw and gave:
 
-Keys of the saved dictionary: state.NAME (weights, float16 where floating: every value is exact in any type), images,
+    resnet.py NAME,CHANNELS,SIZE,EMBEDDING ... FILE
+
+Keys of the saved dictionary, each behind the model's name and a slash: state.NAME (weights, float16 where floating: every value is exact in any type), images,
 train (output in training mode), grad.NAME (of sum(train * upstream), every k-th entry), upstream, eval (output in
 evaluation mode, with the running statistics of that one training step). Exits with 77 where torchvision is missing.
 """
@@ -68,18 +70,20 @@ def build(name, channels, size, dim):
     return Embedded(trunk, features, dim)
 
 
-def main():
-    name, file = sys.argv[1], sys.argv[5]
-    channels, size, dim = map(int, sys.argv[2:5])
-    torch.manual_seed(5)
-    model = build(name, channels, size, dim)
+def randomize(model):
+    """Weights that float16 holds; normalisations away from 1 and 0, where a swap of the two would not show."""
     with torch.no_grad():
         for key, value in model.state_dict().items():
-            if "bn" in key or "downsample.1" in key:  # at 1 and 0 a swap of the two would not show
-                if value.is_floating_point():
-                    value.uniform_(0.5, 1.5)
-            if value.is_floating_point():
-                value.copy_(value.half())
+            if not value.is_floating_point():
+                continue
+            if "bn" in key or "downsample.1" in key:
+                value.uniform_(0.5, 1.5)
+            value.copy_(value.half())
+
+
+def answer(name, channels, size, dim):
+    model = build(name, channels, size, dim)
+    randomize(model)
     saved = {f"state.{key}": value.half() if value.is_floating_point() else value.clone()
              for key, value in model.state_dict().items()}
     model.double()
@@ -96,7 +100,17 @@ def main():
     model.trunk[0].eval()
     with torch.no_grad():
         saved["eval"] = model(images)
-    torch.save(saved, file)
+    return saved
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+    everything = {}
+    for case in sys.argv[1:-1]:
+        name, *numbers = case.split(",")
+        everything |= {f"{name}/{key}": value for key, value in answer(name, *map(int, numbers)).items()}
+    torch.save(everything, sys.argv[-1])
 
 
 if __name__ == "__main__":
