@@ -25,16 +25,21 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
 }
 
 Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
-  const auto all_features = comm::all_gather(features.to(options_.dtype), group_, 0, sizes);
-  const auto all_targets = comm::all_gather(targets, group_, 0, sizes);
+  const auto all_features = gather(features.to(options_.dtype), sizes);
+  const auto all_targets = gather(targets, sizes);
   const auto compute = options_.naive ? naive_softmax_loss : sharded_softmax_loss;
   return compute(all_features, weight_, all_targets, first_, options_.scoring, group_);
+}
+
+Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> sizes) {
+  const memory::Scope scope(memory::Category::communication);
+  return comm::all_gather(rows, group_, 0, sizes);
 }
 
 Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   TORCH_CHECK_VALUE(k >= 1 && k <= options_.classes, "head: k is ", k, ", wanted 1..", options_.classes);
-  const auto rows = comm::all_gather(features.to(options_.dtype), group_, 0, sizes);
+  const auto rows = gather(features.to(options_.dtype), sizes);
   const auto scores = class_scores(rows, weight_, options_.scoring);  // [C_local, N]
   const int64_t own = std::min(k, scores.size(0));
   const auto [values, places] = scores.topk(own, 0);

@@ -40,6 +40,8 @@ class ClassShardedHead {
   const HeadOptions& options() const { return options_; }
 
  private:
+  Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
+
   HeadOptions options_;
   comm::ProcessGroup& group_;
   int64_t first_;

@@ -121,7 +121,9 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
 data::Split open_data(const Settings& settings) {
   const auto& name = settings.get_string("data");
   if (name.starts_with(kImages)) {
-    return data::image_folder({.folder = name.substr(kImages.size()), .size = settings.get_int("data.size")});
+    return data::image_folder({.folder = name.substr(kImages.size()),
+                               .size = settings.get_int("data.size"),
+                               .hold_out = settings.get_int("data.hold_out")});
   }
   data::GlyphOptions options;
   options.classes = settings.get_string("data.classes");

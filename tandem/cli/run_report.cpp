@@ -2,12 +2,98 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/cli/run_folder.h"
+#include "tandem/cli/value.h"
+#include "tandem/train/report.h"
+
 namespace tandem::cli {
+namespace {
+
+train::MemoryBars bars_of(std::string title, const std::vector<RankFacts>& ranks) {
+  train::MemoryBars bars;
+  bars.form = std::move(title);
+  for (const auto& facts : ranks) bars.ranks.push_back(facts.at_peak);
+  return bars;
+}
+
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * part);
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> summary_of(const nlohmann::json& result) {
+  std::vector<std::pair<std::string, std::string>> summary;
+  if (result["test_images"].get<int64_t>() > 0) {
+    summary.emplace_back("top-1", percent(result["top1"]));
+    summary.emplace_back("top-5", percent(result["top5"]));
+  }
+  summary.emplace_back("images/s", format_count(result["images_per_second"].get<double>()));
+  summary.emplace_back("training seconds", format_count(result["seconds"].get<double>()));
+  summary.emplace_back("steps", format_count(result["steps"]));
+  return summary;
+}
+
+std::vector<train::LineChart> curves_of(const RunObserver& observer) {
+  std::vector<train::LineChart> charts;
+  const auto add = [&](const char* title, const char* name, const RunObserver::Curve& points) {
+    if (points.empty()) return;
+    train::LineChart chart;
+    chart.title = title;
+    chart.x_label = "step";
+    chart.series = {{name, points}};
+    charts.push_back(chart);
+  };
+  add("Training loss", "loss", observer.losses());
+  add("Learning rate", "lr", observer.rates());
+  add("Top-1 on the held-out set", "top-1", observer.top1());
+  return charts;
+}
+
+/// The form of this run first; measured over two training steps each.
+std::vector<train::MemoryBars> memory_of(const Settings& settings, const std::vector<FormMemory>& forms,
+                                         const std::vector<RankFacts>& facts) {
+  if (forms.size() < 2) return {bars_of(std::string(name_of(head_form(settings))), facts)};
+  std::vector<train::MemoryBars> bars;
+  for (const auto& probe : forms) {
+    const auto place = probe.form == head_form(settings) ? bars.begin() : bars.end();
+    bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
+  }
+  return bars;
+}
+
+}  // namespace
 
 std::filesystem::path write_run_report(const std::filesystem::path& folder, const Settings& settings,
                                        const nlohmann::json& result, const std::vector<FormMemory>& forms,
                                        const std::vector<RankFacts>& facts, const RunObserver& observer) {
-  return folder / "report.html";
+  train::RunReport report;
+  const auto classes = format_count(result["classes"]);
+  report.title = settings.get_string("model") + ", " + classes + " classes over " + format_count(result["ranks"]) +
+                 (result["ranks"] == 1 ? " rank" : " ranks");
+  report.subtitle = "run " + folder.string();
+  report.summary = summary_of(result);
+  report.curves = curves_of(observer);
+  report.memory = memory_of(settings, forms, facts);
+  for (size_t rank = 0; rank < facts.size(); ++rank) {
+    for (const auto& [operation, count] : facts[rank].wire) {
+      report.wire.push_back({static_cast<int>(rank), operation, count.calls, count.bytes});
+    }
+  }
+  for (const auto& setting : settings.schema()) {
+    report.settings.emplace_back(setting.key, format_value(settings.get(setting.key)));
+  }
+  const auto path = folder / "report.html";
+  try {
+    train::write_report(path, report);
+    write_run_file(folder / "memory.svg", train::memory_figure_svg(report.memory));
+  } catch (const IoError& error) {
+    log::warn(error.what());
+  }
+  return path;
 }
 
 }  // namespace tandem::cli

@@ -58,6 +58,7 @@ const std::vector<Setting>& job_settings() {
       {"data.shift", 0.06, "augmentation: largest random shift, as a part of the image's side", kFraction},
       {"data.blur", 0.0, "augmentation: chance that an image is blurred", kFraction},
       {"data.noise", 0.0, "augmentation: standard deviation of the pixels' noise; white less black is 1", kFraction},
+      {"data.hold_out", int64_t{5}, "image folder without a test folder: every so-many-th image of a class is held out", {2, 1e9}},
       {"data.prefetch", int64_t{2}, "batches made ahead of the training, a rank", {0, 1024}},
       {.key = "model",
        .default_value = text("resnet_glyph"),

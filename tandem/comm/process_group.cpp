@@ -37,10 +37,17 @@ void ProcessGroup::wait(const c10::intrusive_ptr<c10d::Work>& work, const char* 
   try {
     work->wait();
   } catch (const std::exception& error) {
-    TORCH_CHECK_WITH(DistBackendError, false, operation, " number ", num_calls_, " of group '", name_,
-                     "' failed on rank ", rank_, " of ", size_, ": ", message_of(error),
-                     ": a rank has ended, is stuck or does not answer");
+    fail(operation, error);
   }
+}
+
+void ProcessGroup::fail(const char* operation, const std::exception& error) const {
+  auto text = message_of(error);
+  // Gloo begins with the place in its own source.
+  if (text.starts_with("[") && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
+  TORCH_CHECK_WITH(DistBackendError, false, operation, " of group '", name_, "', after ", num_calls_,
+                   " calls, failed on rank ", rank_, " of ", size_, ": ", text,
+                   ": another rank has ended, is stuck or does not answer");
 }
 
 std::unique_ptr<ProcessGroup> make_single_group() {

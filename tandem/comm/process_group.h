@@ -47,6 +47,9 @@ class ProcessGroup {
   /// Waits; a failure becomes c10::DistBackendError that names operation, count of this group's calls, and rank.
   void wait(const c10::intrusive_ptr<c10d::Work>& work, const char* operation);
 
+  /// What wait() throws, for who waits in another way.
+  [[noreturn]] void fail(const char* operation, const std::exception& error) const;
+
  private:
   Connect connect_;
   std::string name_;

@@ -24,7 +24,8 @@ class Layer : public torch::nn::Module {
 void initialize(torch::nn::Module& model, uint64_t seed);
 
 /// 2-d convolution, square, zero-padded; weight [out, in, kernel, kernel].
-/// Starts as torchvision's: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015, fan-out), bias 0.
+/// Starts as torchvision's: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015, fan-out),
+/// bias 0.
 class Conv2d : public Layer {
  public:
   struct Options {

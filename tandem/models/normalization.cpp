@@ -34,8 +34,8 @@ class BatchNorm : public Normalization {
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       return detail::fused_batch_norm(input, state, is_training(), activation, residual);
     }
-    auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), kMomentum,
-                                 kEpsilon, /*cudnn_enabled=*/true);
+    auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), kMomentum, kEpsilon,
+                                 /*cudnn_enabled=*/true);
     return finish(std::move(output), activation, residual);
   }
 
@@ -93,9 +93,12 @@ class NoNormalization : public Normalization {
 
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels) {
   switch (norm) {
-    case Norm::batch: return std::make_shared<BatchNorm>(channels);
-    case Norm::group: return std::make_shared<GroupNorm>(channels);
-    case Norm::none: break;
+    case Norm::batch:
+      return std::make_shared<BatchNorm>(channels);
+    case Norm::group:
+      return std::make_shared<GroupNorm>(channels);
+    case Norm::none:
+      break;
   }
   return std::make_shared<NoNormalization>();
 }

@@ -84,11 +84,16 @@ Tensor ResidualBlock::forward(const Tensor& input) {
 }
 
 ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
-    : Backbone("ResNet", options.channels, dim_of(shape, options)), stem_pool_(shape.stem_pool),
-      flatten_(shape.flatten), size_(options.size) {
-  conv1_ = register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{
-      .in = options.channels, .out = shape.stem_channels, .kernel = shape.stem_kernel, .stride = 2,
-      .padding = shape.stem_kernel / 2, .bias = options.norm == Norm::none}));
+    : Backbone("ResNet", options.channels, dim_of(shape, options)),
+      stem_pool_(shape.stem_pool),
+      flatten_(shape.flatten),
+      size_(options.size) {
+  conv1_ = register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
+                                                                             .out = shape.stem_channels,
+                                                                             .kernel = shape.stem_kernel,
+                                                                             .stride = 2,
+                                                                             .padding = shape.stem_kernel / 2,
+                                                                             .bias = options.norm == Norm::none}));
   bn1_ = register_module("bn1", make_normalization(options.norm, shape.stem_channels));
   const double gain = branch_gain(shape, options.norm);
   int64_t channels = shape.stem_channels;
@@ -97,16 +102,15 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
     auto layer = register_module("layer" + std::to_string(i + 1), std::make_shared<torch::nn::Module>("Stage"));
     for (int64_t k = 0; k < stage.blocks; ++k) {
       blocks_.push_back(layer->register_module(
-          std::to_string(k), std::make_shared<ResidualBlock>(ResidualBlock::Options{
-                                 channels, stage.width, k == 0 ? stage.stride : 1, shape.bottleneck, options.norm,
-                                 gain})));
+          std::to_string(k),
+          std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
+                                                                 shape.bottleneck, options.norm, gain})));
       channels = blocks_.back()->out_channels();
     }
   }
   if (options.embedding > 0) {
-    embedding_ = register_module(
-        "embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
-                                              /*bias=*/options.norm == Norm::none));
+    embedding_ = register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
+                                                                       /*bias=*/options.norm == Norm::none));
     embedding_bn_ = register_module("embedding_bn", make_normalization(options.norm, options.embedding));
   }
   initialize(*this, options.seed);
@@ -121,8 +125,8 @@ Tensor ResNet::forward(const Tensor& images) {
 Tensor ResNet::stem(const Tensor& images) {
   check_images(images);
   if (flatten_) check_size(images, size_);
-  const Tensor features = bn1_->forward(
-      conv1_->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
+  const Tensor features =
+      bn1_->forward(conv1_->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
   return stem_pool_ ? at::max_pool2d(features, 3, 2, 1) : features;
 }
 

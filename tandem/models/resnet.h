@@ -8,8 +8,8 @@
 
 namespace tandem::models {
 
-/// One residual block: relu(branch(x) + shortcut(x)). Two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with four times the
-/// width behind (bottleneck; the stride is in the 3x3, as in torchvision).
+/// One residual block: relu(branch(x) + shortcut(x)). Two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with four times
+/// the width behind (bottleneck; the stride is in the 3x3, as in torchvision).
 class ResidualBlock : public torch::nn::Module {
  public:
   struct Options {
@@ -72,8 +72,8 @@ class ResNet : public Backbone {
   std::shared_ptr<Normalization> embedding_bn_;
 };
 
-/// `options.name` is not looked at. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic block
-/// each of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
+/// `options.name` is not looked at. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic
+/// block each of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
 std::shared_ptr<ResNet> resnet18(const ModelOptions& options);
 std::shared_ptr<ResNet> resnet34(const ModelOptions& options);
 std::shared_ptr<ResNet> resnet50(const ModelOptions& options);

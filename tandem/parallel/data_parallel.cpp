@@ -24,7 +24,16 @@ class SumHook : public c10d::CommHookInterface {
     const auto [begin, end] = comm::split_range(buffer.numel(), group_.size(), group_.rank());
     const int64_t own = (end - begin) * buffer.element_size();
     group_.meter().add("all_reduce", static_cast<int64_t>(buffer.nbytes()) - own + (group_.size() - 1) * own);
-    return group_.handle()->allreduce(tensors)->getFuture();
+    const auto sent = group_.handle()->allreduce(tensors)->getFuture();
+    return sent->then(
+        [this](c10::ivalue::Future& done) {
+          try {
+            return done.value();
+          } catch (const std::exception& error) {
+            group_.fail("all_reduce of gradients", error);
+          }
+        },
+        sent->elementType());
   }
 
   Tensor parseHookResult(const c10::IValue& result) override { return c10d::detail::parseCppCommHookResult(result); }

@@ -8,6 +8,16 @@
 
 namespace tandem::train {
 
+void start_epoch(data::Loader& loader, int64_t epoch, int64_t first_batch) {
+  const memory::Scope scope(memory::Category::buffers);
+  loader.start(epoch, first_batch);
+}
+
+bool next_batch(data::Loader& loader, data::Batch& batch) {
+  const memory::Scope scope(memory::Category::buffers);
+  return loader.next(batch);
+}
+
 Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& group,
                 const std::function<void(int64_t, int64_t)>& tick) {
   const at::NoGradGuard no_grad;
@@ -15,9 +25,9 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   task.set_training(false);
   double right1 = 0, right5 = 0, loss = 0;
   int64_t samples = 0, done = 0;
-  loader.start(0);
+  start_epoch(loader, 0);
   data::Batch batch;
-  while (loader.next(batch)) {
+  while (next_batch(loader, batch)) {
     const auto sizes = comm::split_sizes(batch.global_size, group.size());
     const auto best = task.top_k(batch, std::min<int64_t>(5, num_classes), sizes);
     const auto hits = best.eq(batch.labels.unsqueeze(1));

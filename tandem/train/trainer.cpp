@@ -65,14 +65,11 @@ Outcome Trainer::run() {
   task_.set_training(true);
   while (step_ < options_.steps && !outcome.stopped) {
     const int64_t epoch = step_ / per_epoch;
-    training_.start(epoch, step_ % per_epoch);
+    start_epoch(training_, epoch, step_ % per_epoch);
     data::Batch batch;
     while (step_ < options_.steps && !outcome.stopped) {
       const auto start = Clock::now();
-      {
-        const memory::Scope scope(memory::Category::buffers);
-        if (!training_.next(batch)) break;
-      }
+      if (!next_batch(training_, batch)) break;
       const double loss = train_step(batch);
       ++step_;
       outcome.seconds += std::chrono::duration<double>(Clock::now() - start).count();

@@ -37,7 +37,7 @@ class Patterns : public data::Dataset {
 Settings settings_of(const std::vector<std::string>& words) {
   Settings settings;
   settings.apply(std::vector<std::string>{"train.batch=10", "train.lr=0.05", "embedding=16", "train.log_every=1",
-                                          "comm.timeout=20", "threads=1"});
+                                          "comm.timeout=20"});
   settings.apply(words);
   return settings;
 }
@@ -78,7 +78,9 @@ Trained run(const Settings& settings, const Plan& plan) {
       return plan.stop_after > 0 && group.rank() == 0 && static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
     };
     train::Trainer trainer(*task, *loader, test.get(), kClasses, options, plan.store, recorder, group);
-    if (plan.resume) EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
+    if (plan.resume) {
+      EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
+    }
     const auto outcome = trainer.run();
     const std::lock_guard lock(mutex);
     const auto keep = [&](const std::string& name, const Tensor& tensor, bool own) {
@@ -88,7 +90,7 @@ Trained run(const Settings& settings, const Plan& plan) {
     for (const auto& b : task->buffers()) keep(b.name, b.tensor, false);
     for (const auto& s : trainer.optimizer().state()) keep(s.name, s.tensor, s.rows.has_value());
     if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
-  });
+  }, {.threads = 1});
   return trained;
 }
 

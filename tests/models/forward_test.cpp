@@ -31,8 +31,9 @@ TEST(Forward, GivesOneEmbeddingAnImage) {
 }
 
 TEST(Forward, WithoutBatchStatisticsASplitBatchGivesTheSame) {
-  for (const ModelOptions& options : {ModelOptions{.name = "mlp"}, ModelOptions{.name = "resnet_glyph", .norm = Norm::group},
-                                      ModelOptions{.name = "resnet_glyph", .norm = Norm::none}}) {
+  for (const ModelOptions& options :
+       {ModelOptions{.name = "mlp"}, ModelOptions{.name = "resnet_glyph", .norm = Norm::group},
+        ModelOptions{.name = "resnet_glyph", .norm = Norm::none}}) {
     const auto model = make(options);
     model->to(at::kDouble);
     const auto images = random_images({5, 1, 32, 32}, at::kDouble);

@@ -28,8 +28,12 @@ Tensor channels_last(const Tensor& values) {
 }
 
 detail::BatchNormState make_state(int64_t channels, at::ScalarType type) {
-  return {random({channels}, 2, 1.0).to(type).requires_grad_(), random({channels}, 3).to(type).requires_grad_(),
-          random({channels}, 4).to(type), random({channels}, 5).abs().to(type), 0.1, 1e-5};
+  return {random({channels}, 2, 1.0).to(type).requires_grad_(),
+          random({channels}, 3).to(type).requires_grad_(),
+          random({channels}, 4).to(type),
+          random({channels}, 5).abs().to(type),
+          0.1,
+          1e-5};
 }
 
 /// Output, gradients of input, residual, weight and bias, then the running statistics.
@@ -43,14 +47,15 @@ std::vector<Tensor> run(const Case& c, at::ScalarType type, bool fused, double m
     EXPECT_TRUE(detail::can_fuse(input, residual, state));
     output = detail::fused_batch_norm(input, state, true, c.relu ? Activation::relu : Activation::none, residual);
   } else {
-    output = at::batch_norm(input, state.weight, state.bias, state.running_mean, state.running_var, true, 0.1, 1e-5,
-                            false);
+    output =
+        at::batch_norm(input, state.weight, state.bias, state.running_mean, state.running_var, true, 0.1, 1e-5, false);
     if (c.residual) output = output + residual;
     if (c.relu) output = output.relu();
   }
   output.backward(random(c.shape, 7).to(type));
-  return {output.detach(), input.grad(), c.residual ? residual.grad() : at::zeros({1}), state.weight.grad(),
-          state.bias.grad(), state.running_mean, state.running_var};
+  return {output.detach(),     input.grad(),      c.residual ? residual.grad() : at::zeros({1}),
+          state.weight.grad(), state.bias.grad(), state.running_mean,
+          state.running_var};
 }
 
 void expect_equal_to_float64(const Case& c, at::ScalarType type, double tolerance) {
@@ -64,7 +69,8 @@ void expect_equal_to_float64(const Case& c, at::ScalarType type, double toleranc
 }
 
 TEST(FusedBatchNorm, EqualsTheSeparateStepsInFloat64) {
-  for (const auto& shape : std::vector<std::vector<int64_t>>{{2, 16, 1, 1}, {3, 48, 5, 7}, {40, 16, 30, 30}, {9, 128}}) {
+  for (const auto& shape :
+       std::vector<std::vector<int64_t>>{{2, 16, 1, 1}, {3, 48, 5, 7}, {40, 16, 30, 30}, {9, 128}}) {
     for (const bool relu : {false, true}) {
       for (const bool residual : {false, true}) expect_equal_to_float64({shape, relu, residual}, at::kFloat, 2e-4);
     }
@@ -104,7 +110,8 @@ TEST(FusedBatchNorm, InEvaluationUsesTheRunningStatistics) {
   const auto input = channels_last(random({4, 32, 6, 6}, 1));
   const at::NoGradGuard no_grad;
   const auto mean = state.running_mean.clone();
-  const auto expected = at::batch_norm(input, state.weight, state.bias, mean, state.running_var, false, 0.1, 1e-5, false);
+  const auto expected =
+      at::batch_norm(input, state.weight, state.bias, mean, state.running_var, false, 0.1, 1e-5, false);
   const auto output = detail::fused_batch_norm(input, state, false, Activation::relu, {});
   EXPECT_TRUE(at::allclose(output, expected.relu(), 1e-5, 1e-5));
   EXPECT_TRUE(state.running_mean.equal(mean));

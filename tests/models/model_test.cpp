@@ -96,24 +96,31 @@ TEST(Model, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .channels = 0}); }),
             "the images' channels is 0, wanted 1..4096");
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .size = -3}); }), "data.size is -3, wanted 1..4096");
-  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .embedding = -1}); }),
-            "embedding is -1, wanted 0..65536");
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .embedding = -1}); }), "embedding is -1, wanted 0..65536");
 }
 
 TEST(Model, ImagesOfAnotherShapeAreRefused) {
   const auto model = make({.name = "resnet_glyph"});
-  EXPECT_EQ(text_of<c10::ValueError>([&] { model->forward(at::zeros({2, 3, 32, 32})); }),
+  EXPECT_EQ(text_of<c10::ValueError>([&] {
+              model->forward(at::zeros({2, 3, 32, 32}));
+            }),
             "images: shape is [2, 3, 32, 32], wanted [N, 1, H, W]: build the model with as many channels as the "
             "images have");
-  EXPECT_EQ(text_of<c10::ValueError>([&] { model->forward(at::zeros({2, 1, 32, 28})); }),
+  EXPECT_EQ(text_of<c10::ValueError>([&] {
+              model->forward(at::zeros({2, 1, 32, 28}));
+            }),
             "images: shape is [2, 1, 32, 28], wanted 32 x 32 pixels: build the model with the images' size");
-  EXPECT_EQ(text_of<c10::ValueError>([&] { model->forward(at::zeros({2, 1, 32, 32}, at::kByte)); }),
+  EXPECT_EQ(text_of<c10::ValueError>([&] {
+              model->forward(at::zeros({2, 1, 32, 32}, at::kByte));
+            }),
             "images: type is Byte, wanted a floating one: convert the pixels first");
   EXPECT_NE(text_of<c10::ValueError>([&] { make({.name = "mlp"})->forward(at::zeros({1024})); }), "nothing thrown");
 }
 
 TEST(Model, OneValueAChannelHasNoVariance) {
-  EXPECT_EQ(text_of<c10::ValueError>([] { make({.name = "resnet_glyph"})->forward(at::ones({1, 1, 32, 32})); }),
+  EXPECT_EQ(text_of<c10::ValueError>([] {
+              make({.name = "resnet_glyph"})->forward(at::ones({1, 1, 32, 32}));
+            }),
             "batch normalisation: input is [1, 128], wanted more than one value a channel in training: raise the "
             "batch of each rank");
 }

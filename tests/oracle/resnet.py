@@ -2,9 +2,10 @@
 
     resnet.py NAME,CHANNELS,SIZE,EMBEDDING ... FILE
 
-Keys of the saved dictionary, each behind the model's name and a slash: state.NAME (weights, float16 where floating: every value is exact in any type), images,
-train (output in training mode), grad.NAME (of sum(train * upstream), every k-th entry), upstream, eval (output in
-evaluation mode, with the running statistics of that one training step). Exits with 77 where torchvision is missing.
+Keys of the saved dictionary, each behind the model's name and a slash: state.NAME (weights, float16 where floating, so
+that every value is exact in any type), images, train (output in training mode), upstream, grad.NAME (of
+sum(train * upstream), every k-th entry), eval (output in evaluation mode, with the running statistics of that one step).
+Exits with 77 where torchvision is missing.
 """
 import sys
 
@@ -66,7 +67,8 @@ def build(name, channels, size, dim):
         trunk.fc = nn.Identity()
     first = trunk.conv1
     if first.in_channels != channels:
-        trunk.conv1 = nn.Conv2d(channels, first.out_channels, first.kernel_size, first.stride, first.padding, bias=False)
+        trunk.conv1 = nn.Conv2d(channels, first.out_channels, first.kernel_size, first.stride, first.padding,
+                                bias=False)
     return Embedded(trunk, features, dim)
 
 

@@ -29,11 +29,12 @@ struct Backward {
   Mask mask;
   const T* grad;  // of y
   const T* x;
-  const T* y;     // for Mask::output
+  const T* y;  // for Mask::output
   const float *scale, *offset, *mean;
 };
 
-/// With g = masked gradient: sum[c] = sum of g, product[c] = sum of g * (x - mean); g itself goes to `masked` if not null.
+/// With g = masked gradient: sum[c] = sum of g, product[c] = sum of g * (x - mean); g itself goes to `masked` if not
+/// null.
 void gradient_moments(const Backward<float>& in, int64_t rows, int64_t channels, float* sum, float* product,
                       float* masked);
 void gradient_moments(const Backward<uint16_t>& in, int64_t rows, int64_t channels, float* sum, float* product,

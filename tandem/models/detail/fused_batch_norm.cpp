@@ -203,20 +203,24 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "batch normalisation: its gradient has none of its own in ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(),
+                                "batch normalisation: its gradient has none of its own in ",
                                 "float32: for second derivatives convert the model to float64");
     const auto saved = context->get_saved_variables();
     const Tensor &input = saved[0], &output = saved[3];
     const bool relu = context->saved_data["relu"].toBool(), residual = context->saved_data["residual"].toBool();
-    const Tensor gradient = input.dim() == 2 ? gradients[0].contiguous()
-                                             : gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const Tensor gradient =
+        input.dim() == 2 ? gradients[0].contiguous() : gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
     const float* scale = saved[1].const_data_ptr<float>();
     Gradients made;
     dispatch(input, [&]<class T>(T) {
       const int64_t channels = input.size(1);
-      made = gradients_of<T>({!relu ? Mask::none : residual ? Mask::output : Mask::input, read<T>(gradient),
-                              read<T>(input), read<T>(output), scale, scale + channels, scale + 2 * channels},
-                             input, saved[2]);
+      made = gradients_of<T>(
+          {!relu      ? Mask::none
+           : residual ? Mask::output
+                      : Mask::input,
+           read<T>(gradient), read<T>(input), read<T>(output), scale, scale + channels, scale + 2 * channels},
+          input, saved[2]);
     });
     if (!residual) return {made.input, made.weight, made.bias, {}, {}, {}, {}};
     return {made.input, made.weight, made.bias, relu ? made.masked : gradient, {}, {}, {}};

@@ -10,8 +10,8 @@ struct BatchNormState {
   double momentum, epsilon;
 };
 
-/// Whether fused_batch_norm takes this input: on the CPU, float32 or bfloat16, [N, C] or [N, C, H, W] channels last, not
-/// empty, C a multiple of 16, parameters float32.
+/// Whether fused_batch_norm takes this input: on the CPU, float32 or bfloat16, [N, C] or [N, C, H, W] channels last,
+/// not empty, C a multiple of 16, parameters float32.
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state);
 
 /// activation(batch_norm(input) + residual) in one pass over memory after the one that counts, backward in two: the
