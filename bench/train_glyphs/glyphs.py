@@ -1,7 +1,7 @@
 """Characters drawn from the machine's CJK fonts with Pillow: one uint8 array of images, kept as a file.
 
-The same fonts, characters and order as Tandem's `data=glyphs`: GB 2312 level 1 in the standard's order, then the rest of
-U+4E00-9FA5. Pixels differ a little (Pillow hints the outlines), shapes and numbers do not.
+The same fonts, characters and order as Tandem's `data=glyphs`: GB 2312 level 1 in the standard's order, then the rest
+of U+4E00-9FA5. Pixels differ a little (Pillow hints the outlines), shapes and numbers do not.
 """
 import pathlib
 

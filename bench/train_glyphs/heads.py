@@ -84,6 +84,6 @@ class ShardedHead(nn.Module):
         all_labels = labels.new_empty(world * len(labels))
         waiting = dist.all_gather_into_tensor(all_labels, labels, async_op=True)
         rows = _Gather.apply(F.normalize(embedding.float()))
-        logits = F.linear(self.scale * rows, F.normalize(self.weight))
+        logits = F.linear(self.scale * rows, F.normalize(self.weight)).float()  # under autocast bfloat16 until here
         waiting.wait()
         return _ShardedCosFace.apply(logits, all_labels, self.first, self.scale, self.margin)

@@ -40,7 +40,7 @@ def arguments():
     add("--scale", type=float, default=24.0)
     add("--augment", choices=("affine", "none"), default="affine")
     add("--compile", action="store_true", help="torch.compile the backbone")
-    add("--malloc", choices=("default", "keep"), default="default", help="keep: glibc gives no memory back to the system")
+    add("--malloc", choices=("default", "keep"), default="default", help="keep: glibc gives no memory back")
     add("--cache", default=os.path.join(tempfile.gettempdir(), "train_glyphs"), help="folder for the drawn characters")
     add("--seed", type=int, default=1)
     add("--json", metavar="FILE", help="result; - for stdout")
@@ -112,7 +112,8 @@ def build(options):
     def distributed(module):
         if options.ranks == 1:
             return module
-        return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True)
+        return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True,
+                                       static_graph=True)
 
     job = Job(distributed(net), head) if options.head == "sharded" else distributed(Job(net, head))
     return job, backbone, head
@@ -155,14 +156,15 @@ def train(rank, options, address):
     steps = options.warmup + options.steps
     if options.epochs:
         steps = int(options.epochs * (len(images) // options.batch))
-    optimizer = torch.optim.SGD(job.parameters(), lr=options.lr, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True)
+    optimizer = torch.optim.SGD(
+        job.parameters(), options.lr, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, total_steps=steps)
-    cast = (lambda: torch.autocast("cpu", dtype=torch.bfloat16)) if options.precision == "bf16" else contextlib.nullcontext
+    bf16 = options.precision == "bf16"
     batches = iter(Batches(images, labels, options, rank))
     ends = [time.perf_counter()]
     for _ in range(steps):
         part, targets = next(batches)
-        with cast():
+        with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
             loss = job(part, targets)
         loss.backward()
         optimizer.step()
@@ -172,8 +174,8 @@ def train(rank, options, address):
     times = [b - a for a, b in zip(ends, ends[1:])][options.warmup:]
     result = {
         "images_per_second": options.batch / statistics.median(times), "step_ms": 1e3 * statistics.median(times),
-        "steps": steps, "seconds": ends[-1] - ends[0], "loss": loss.item(), "ranks": options.ranks, "head": options.head,
-        "classes": options.classes, "batch": options.batch, "threads": torch.get_num_threads(),
+        "steps": steps, "seconds": ends[-1] - ends[0], "loss": loss.item(), "ranks": options.ranks,
+        "head": options.head, "classes": options.classes, "batch": options.batch, "threads": torch.get_num_threads(),
         "precision": options.precision, "compile": options.compile, "malloc": options.malloc,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "torch": torch.__version__,
     }

@@ -13,7 +13,9 @@ void initialize(torch::nn::Module& model, uint64_t seed) {
 }
 
 Conv2d::Conv2d(const Options& options) : Layer("Conv2d"), options_(options) {
-  weight_ = register_parameter("weight", at::empty({options.out, options.in, options.kernel, options.kernel}));
+  // In memory as oneDNN's channels-last gradient comes: no reordering in a step.
+  weight_ = register_parameter("weight", at::empty({options.out, options.in, options.kernel, options.kernel},
+                                                   at::TensorOptions(), at::MemoryFormat::ChannelsLast));
   if (options.bias) bias_ = register_parameter("bias", at::empty({options.out}));
 }
 
@@ -24,7 +26,9 @@ Tensor Conv2d::forward(const Tensor& input) const {
 void Conv2d::initialize(uint64_t seed, const std::string& name) {
   const at::NoGradGuard no_grad;
   const auto fan_out = static_cast<double>(options_.out * options_.kernel * options_.kernel);
-  fill_normal_(weight_, options_.gain * std::sqrt(2.0 / fan_out), seed, stream_of(name + ".weight"));
+  const auto values = at::empty(weight_.sizes(), weight_.options());  // drawn by index, whatever the layout
+  fill_normal_(values, options_.gain * std::sqrt(2.0 / fan_out), seed, stream_of(name + ".weight"));
+  weight_.copy_(values);
   if (bias_.defined()) bias_.zero_();
 }
 
