@@ -123,7 +123,8 @@ class TrainRun {
     const double rate = outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
     nlohmann::json result = {{"top1", outcome.scores.top1}, {"top5", outcome.scores.top5}, {"loss", outcome.loss},
                              {"test_loss", outcome.scores.loss}, {"test_images", outcome.scores.samples},
-                             {"images_per_second", rate}, {"seconds", outcome.seconds}, {"steps", outcome.steps},
+                             {"images_per_second", rate}, {"seconds", outcome.seconds},
+                             {"step_seconds", outcome.step_seconds}, {"steps", outcome.steps},
                              {"classes", data_.train->num_classes()}, {"ranks", group_.size()},
                              {"memory", memory_json(facts)}, {"wire", wire_json(facts)},
                              {"checkpoint", outcome.checkpoint.string()}, {"run", folder_.string()},

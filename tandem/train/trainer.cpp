@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
@@ -37,6 +38,13 @@ std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
   return tensors;
 }
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -61,32 +69,35 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
 
 Outcome Trainer::run() {
   Outcome outcome;
-  const int64_t per_epoch = training_.batches_per_epoch();
   task_.set_training(true);
-  while (step_ < options_.steps && !outcome.stopped) {
-    const int64_t epoch = step_ / per_epoch;
-    start_epoch(training_, epoch, step_ % per_epoch);
-    data::Batch batch;
-    while (step_ < options_.steps && !outcome.stopped) {
-      const auto start = Clock::now();
-      if (!next_batch(training_, batch)) break;
-      const double loss = train_step(batch);
-      ++step_;
-      outcome.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-      outcome.images += batch.global_size;
-      const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
-      if (read) outcome.loss = loss;
-      observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
-                        read ? std::optional(loss) : std::nullopt);
-      outcome.stopped = all_agree_to_stop();
-      if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome);
-      if (is_due(step_, options_.checkpoint_every)) save(outcome);
-    }
-  }
+  while (step_ < options_.steps && !outcome.stopped) run_epoch(outcome);
   if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome);
   if (saved_step_ != step_) save(outcome);
   outcome.steps = step_;
+  outcome.seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+  outcome.step_seconds = median(step_seconds_);
   return outcome;
+}
+
+/// From where step_ stands in its epoch to the epoch's end, the run's, or a stop.
+void Trainer::run_epoch(Outcome& outcome) {
+  const int64_t per_epoch = training_.batches_per_epoch(), epoch = step_ / per_epoch;
+  start_epoch(training_, epoch, step_ % per_epoch);
+  data::Batch batch;
+  while (step_ < options_.steps && !outcome.stopped) {
+    const auto start = Clock::now();
+    if (!next_batch(training_, batch)) return;
+    const double loss = train_step(batch);
+    ++step_;
+    outcome.images += batch.global_size;
+    const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
+    if (read) outcome.loss = loss;
+    observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? std::optional(loss) : std::nullopt);
+    outcome.stopped = all_agree_to_stop();
+    step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome);
+    if (is_due(step_, options_.checkpoint_every)) save(outcome);
+  }
 }
 
 double Trainer::train_step(const data::Batch& batch) {

@@ -43,6 +43,7 @@ struct Outcome {
   double loss = 0;          // the last training loss that was read
   Scores scores;            // of the last evaluation
   double seconds = 0;       // of training steps alone
+  double step_seconds = 0;  // of the median step
   int64_t images = 0;       // in them
   std::filesystem::path checkpoint;  // newest; empty when none was saved
 };
@@ -68,6 +69,7 @@ class Trainer {
 
  private:
   double train_step(const data::Batch& batch);
+  void run_epoch(Outcome& outcome);
   bool all_agree_to_stop();
   void check_finite(double loss) const;
   void evaluate_now(Outcome& outcome);
@@ -84,6 +86,7 @@ class Trainer {
   std::vector<Parameter> parameters_;
   Optimizer optimizer_;
   parallel::DataParallel replicas_;
+  std::vector<double> step_seconds_;
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
 };
 
