@@ -27,7 +27,8 @@ void fill_each(const Tensor& tensor, int64_t first, uint64_t seed, uint64_t stre
     for (int64_t i = 0; i < tensor.numel(); ++i) {
       const auto index = static_cast<uint64_t>(first + i);
       const auto words = philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                                 static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}, key);
+                                 static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+                                key);
       values[i] = static_cast<scalar_t>(draw(words));
     }
   });
@@ -85,9 +86,9 @@ uint64_t Permutation::mix(uint64_t value) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
   uint64_t left = value >> half_bits_, right = value & mask;
   for (uint32_t round = 0; round < kFeistelRounds; ++round) {
-    const auto words = philox({static_cast<uint32_t>(right), round, static_cast<uint32_t>(epoch_),
-                               static_cast<uint32_t>(epoch_ >> 32)},
-                              {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+    const auto words = philox(
+        {static_cast<uint32_t>(right), round, static_cast<uint32_t>(epoch_), static_cast<uint32_t>(epoch_ >> 32)},
+        {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
     const uint64_t next = (left ^ words[0]) & mask;
     left = right;
     right = next;

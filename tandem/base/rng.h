@@ -18,9 +18,9 @@ class CounterRng {
   CounterRng(uint64_t seed, uint64_t stream, uint64_t index = 0);
 
   uint32_t next();
-  double uniform();                          // [0, 1), 53 random bits
-  double uniform(double low, double high);   // [low, high)
-  double normal();                           // mean 0, deviation 1
+  double uniform();                         // [0, 1), 53 random bits
+  double uniform(double low, double high);  // [low, high)
+  double normal();                          // mean 0, deviation 1
 
  private:
   std::array<uint32_t, 2> key_;
@@ -47,8 +47,8 @@ class Permutation {
   uint64_t seed_, epoch_;
 };
 
-/// Fills a contiguous CPU tensor with normal(0, deviation); element i is drawn from (seed, stream, first + i), so that a
-/// shard gets the values that the whole tensor would have there.
+/// Fills a contiguous CPU tensor with normal(0, deviation); element i is drawn from (seed, stream, first + i), so that
+/// a shard gets the values that the whole tensor would have there.
 void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first = 0);
 
 /// The same with values uniform in [-bound, bound).

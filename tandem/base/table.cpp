@@ -7,7 +7,8 @@ namespace tandem {
 Table::Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
 
 void Table::add_row(std::vector<std::string> cells) {
-  TORCH_CHECK_VALUE(cells.size() == rows_[0].size(), "table: row has ", cells.size(), " cells, wanted ", rows_[0].size());
+  TORCH_CHECK_VALUE(cells.size() == rows_[0].size(), "table: row has ", cells.size(), " cells, wanted ",
+                    rows_[0].size());
   rows_.push_back(std::move(cells));
 }
 

@@ -45,7 +45,8 @@ Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<cons
   const auto [values, places] = scores.topk(own, 0);
   // Each rank may bring fewer than k; the parts go along dim 0.
   std::vector<int64_t> counts;
-  for (const int64_t classes : comm::split_sizes(options_.classes, group_.size())) counts.push_back(std::min(k, classes));
+  for (const int64_t classes : comm::split_sizes(options_.classes, group_.size()))
+    counts.push_back(std::min(k, classes));
   const auto all_values = comm::all_gather(values, group_, 0, counts);
   const auto all_ids = comm::all_gather(places + first_, group_, 0, counts);
   const auto best = std::get<1>(all_values.topk(k, 0));

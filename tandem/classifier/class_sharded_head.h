@@ -18,9 +18,9 @@ struct HeadOptions {
 
 /// A classifier whose classes are split over the ranks: rank r holds split_sizes(classes, size)[r] rows of the weight.
 ///
-/// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes, and
-/// the gradient of a rank's features comes back to it by reduce_scatter.
-/// Memory a rank: C_local * D elements of weight, the same of gradient; [C_local, N] scores during a step.
+/// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes,
+/// and the gradient of a rank's features comes back to it by reduce_scatter. Memory a rank: C_local * D elements of
+/// weight, the same of gradient; [C_local, N] scores during a step.
 class ClassShardedHead {
  public:
   /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks.

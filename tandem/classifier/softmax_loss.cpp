@@ -51,9 +51,9 @@ struct RowStatistics {
   Tensor owned;                 // [N] bool: some rank has the target
 };
 
-/// Three numbers a row travel: this rank's maximum, its sum of exp(score - maximum), and the target's score, or where the
-/// target is another rank's the lowest number there is.
-/// Leaves exp(score - own maximum) in `scores`; returns this rank's maximum beside the global numbers.
+/// Three numbers a row travel: this rank's maximum, its sum of exp(score - maximum), and the target's score, or where
+/// the target is another rank's the lowest number there is. Leaves exp(score - own maximum) in `scores`; returns this
+/// rank's maximum beside the global numbers.
 std::pair<RowStatistics, Tensor> merge_statistics(Tensor& scores, const LocalTargets& targets,
                                                   comm::ProcessGroup& group) {
   const auto rows = scores.size(1);
@@ -110,7 +110,10 @@ Saved load(AutogradContext* context) {
   TORCH_CHECK(context->saved_data.count("scores") > 0,
               "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
   Saved saved{{context->saved_data["scores"].toTensor(), tensors[0], tensors[1], tensors[2]},
-              tensors[3], tensors[4], tensors[5], tensors[6],
+              tensors[3],
+              tensors[4],
+              tensors[5],
+              tensors[6],
               {context->saved_data["normalised"].toBool(), context->saved_data["scale"].toDouble(), 0.0}};
   context->saved_data.erase("scores");
   return saved;
@@ -169,8 +172,8 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
 
  private:
   static std::vector<int64_t> class_counts(int64_t own, comm::ProcessGroup& group) {
-    const auto counts = comm::all_gather(at::full({1}, own, at::kLong), group, 0,
-                                         std::vector<int64_t>(group.size(), 1));
+    const auto counts =
+        comm::all_gather(at::full({1}, own, at::kLong), group, 0, std::vector<int64_t>(group.size(), 1));
     return {counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + group.size()};
   }
 

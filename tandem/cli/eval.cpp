@@ -38,7 +38,8 @@ std::string result_text(const train::Scores& scores, double rate, const std::vec
 
 void evaluate_rank(const Arguments& arguments, const Settings& settings, const data::Split& data,
                    comm::ProcessGroup& group) {
-  if (data.test->size() == 0) throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts");
+  if (data.test->size() == 0)
+    throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts");
   const auto task = make_task(settings, *data.train, head_form(settings), group);
   const auto loader = evaluation_loader(settings, *data.test, group);
   const auto place = train::locate_checkpoints(checkpoint_source(settings));
@@ -66,11 +67,12 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   const auto facts = gather_facts(own, group);
   if (group.rank() != 0) return;
   const double rate = static_cast<double>(scores.samples) / seconds;
-  const nlohmann::json result = {{"top1", scores.top1}, {"top5", scores.top5}, {"loss", scores.loss},
-                                 {"test_images", scores.samples}, {"images_per_second", rate}, {"seconds", seconds},
-                                 {"steps", restored->step}, {"classes", data.train->num_classes()},
-                                 {"ranks", group.size()}, {"memory", memory_json(facts)}, {"wire", wire_json(facts)},
-                                 {"checkpoint", store.path(restored->step).string()}};
+  const nlohmann::json result = {{"top1", scores.top1},       {"top5", scores.top5},
+                                 {"loss", scores.loss},       {"test_images", scores.samples},
+                                 {"images_per_second", rate}, {"seconds", seconds},
+                                 {"steps", restored->step},   {"classes", data.train->num_classes()},
+                                 {"ranks", group.size()},     {"memory", memory_json(facts)},
+                                 {"wire", wire_json(facts)},  {"checkpoint", store.path(restored->step).string()}};
   write_result(arguments, result_text(scores, rate, facts), result);
 }
 

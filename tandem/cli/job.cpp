@@ -37,8 +37,8 @@ data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup&
 
 train::OptimizerOptions optimizer_options(const Settings& settings) {
   train::OptimizerOptions options;
-  options.kind = settings.get_string("train.optimizer") == "adamw" ? train::OptimizerKind::adamw
-                                                                   : train::OptimizerKind::sgd;
+  options.kind =
+      settings.get_string("train.optimizer") == "adamw" ? train::OptimizerKind::adamw : train::OptimizerKind::sgd;
   options.momentum = settings.get_float("train.momentum");
   options.nesterov = settings.get_bool("train.nesterov");
   options.weight_decay = settings.get_float("train.weight_decay");
@@ -90,8 +90,8 @@ int world_size(const Settings& settings) {
   const auto launch = comm::detect_launch();
   if (!launch || launch->size == 1) return static_cast<int>(ranks);
   if (settings.given("ranks") && ranks != launch->size) {
-    throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) +
-                            " as " + launch->launcher + " has started",
+    throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) + " as " +
+                            launch->launcher + " has started",
                         "leave ranks out");
   }
   return launch->size;

@@ -13,7 +13,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array kOperations = {"all_gather", "all_reduce", "barrier", "broadcast",
+constexpr std::array kOperations = {"all_gather", "all_reduce",     "barrier", "broadcast",
                                     "gather",     "reduce_scatter", "scatter"};
 constexpr int64_t kNumbers = memory::kNumCategories + 1 + 2 * static_cast<int64_t>(kOperations.size());
 
@@ -51,7 +51,8 @@ std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& gr
   const auto numbers = at::tensor(pack(own), at::kLong).unsqueeze(0);
   const auto all = comm::all_gather(numbers, group, 0, std::vector<int64_t>(group.size(), 1));
   std::vector<RankFacts> ranks;
-  for (int rank = 0; rank < group.size(); ++rank) ranks.push_back(unpack(all.const_data_ptr<int64_t>() + rank * kNumbers));
+  for (int rank = 0; rank < group.size(); ++rank)
+    ranks.push_back(unpack(all.const_data_ptr<int64_t>() + rank * kNumbers));
   return ranks;
 }
 
@@ -59,7 +60,8 @@ nlohmann::json memory_json(const std::vector<RankFacts>& ranks) {
   auto list = nlohmann::json::array();
   for (const auto& facts : ranks) {
     nlohmann::json categories;
-    for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = facts.at_peak[i];
+    for (int i = 0; i < memory::kNumCategories; ++i)
+      categories[std::string(memory::kCategoryNames[i])] = facts.at_peak[i];
     list.push_back({{"peak_bytes", peak_of(facts)}, {"categories", categories}, {"head_bytes", facts.head_bytes}});
   }
   return {{"ranks", list}};

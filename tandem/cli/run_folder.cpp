@@ -23,7 +23,8 @@ std::string today() {
 /// a .. z, aa .. zz, ...
 std::string letters(int number) {
   std::string text;
-  for (++number; number > 0; number = (number - 1) / 26) text.insert(text.begin(), static_cast<char>('a' + (number - 1) % 26));
+  for (++number; number > 0; number = (number - 1) / 26)
+    text.insert(text.begin(), static_cast<char>('a' + (number - 1) % 26));
   return text;
 }
 

@@ -40,9 +40,10 @@ void RunObserver::show_epoch(int64_t epoch, int64_t step) {
   if (progress_) progress_->finish();
   epoch_ = epoch;
   const int64_t begin = epoch * steps_per_epoch_;
-  progress_ = std::make_unique<train::Progress>(train::ProgressOptions{
-      .title = "epoch " + std::to_string(epoch + 1), .total = std::min(steps_per_epoch_, steps_ - begin),
-      .first = step - 1 - begin});
+  progress_ =
+      std::make_unique<train::Progress>(train::ProgressOptions{.title = "epoch " + std::to_string(epoch + 1),
+                                                               .total = std::min(steps_per_epoch_, steps_ - begin),
+                                                               .first = step - 1 - begin});
 }
 
 void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
@@ -61,7 +62,8 @@ void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<
 void RunObserver::on_evaluation(int64_t done, int64_t total) {
   if (!evaluation_) {
     if (progress_) progress_->finish();
-    evaluation_ = std::make_unique<train::Progress>(train::ProgressOptions{.title = "test", .total = total, .unit = "batch"});
+    evaluation_ =
+        std::make_unique<train::Progress>(train::ProgressOptions{.title = "test", .total = total, .unit = "batch"});
   }
   evaluation_->update(done);
 }
@@ -70,8 +72,12 @@ void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
   if (evaluation_) evaluation_->finish();
   evaluation_.reset();
   log::info("step " + std::to_string(step) + ": top-1 " + percent(scores.top1) + "  top-5 " + percent(scores.top5));
-  log_.write({{"event", std::string("test")}, {"ts", now_seconds()}, {"step", step}, {"top1", scores.top1},
-              {"top5", scores.top5}, {"loss", scores.loss}});
+  log_.write({{"event", std::string("test")},
+              {"ts", now_seconds()},
+              {"step", step},
+              {"top1", scores.top1},
+              {"top5", scores.top5},
+              {"loss", scores.loss}});
   events_.scalar("test/top1", step, scores.top1);
   events_.scalar("test/top5", step, scores.top5);
   events_.scalar("test/loss", step, scores.loss);

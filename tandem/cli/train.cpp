@@ -121,15 +121,24 @@ class TrainRun {
 
   void tell_result(const train::Outcome& outcome, const std::vector<RankFacts>& facts, const RunObserver& observer) {
     const double rate = outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
-    nlohmann::json result = {{"top1", outcome.scores.top1}, {"top5", outcome.scores.top5}, {"loss", outcome.loss},
-                             {"test_loss", outcome.scores.loss}, {"test_images", outcome.scores.samples},
-                             {"images_per_second", rate}, {"seconds", outcome.seconds},
-                             {"step_seconds", outcome.step_seconds}, {"steps", outcome.steps},
-                             {"classes", data_.train->num_classes()}, {"ranks", group_.size()},
-                             {"memory", memory_json(facts)}, {"wire", wire_json(facts)},
-                             {"checkpoint", outcome.checkpoint.string()}, {"run", folder_.string()},
+    nlohmann::json result = {{"top1", outcome.scores.top1},
+                             {"top5", outcome.scores.top5},
+                             {"loss", outcome.loss},
+                             {"test_loss", outcome.scores.loss},
+                             {"test_images", outcome.scores.samples},
+                             {"images_per_second", rate},
+                             {"seconds", outcome.seconds},
+                             {"step_seconds", outcome.step_seconds},
+                             {"steps", outcome.steps},
+                             {"classes", data_.train->num_classes()},
+                             {"ranks", group_.size()},
+                             {"memory", memory_json(facts)},
+                             {"wire", wire_json(facts)},
+                             {"checkpoint", outcome.checkpoint.string()},
+                             {"run", folder_.string()},
                              {"stopped", outcome.stopped}};
-    for (const auto& probe : probes_) result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
+    for (const auto& probe : probes_)
+      result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
     const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
     write_result(arguments_, result_text(outcome, rate, facts, report), result);
@@ -143,7 +152,8 @@ class TrainRun {
                   format_count(static_cast<int64_t>(rate)).c_str());
     std::string text = outcome.scores.samples > 0 ? line : "";
     text += memory_text(facts) + wire_text(facts);
-    if (outcome.stopped) text += "stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on\n";
+    if (outcome.stopped)
+      text += "stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on\n";
     text += "report   " + report.string() + "\n";
     return text;
   }

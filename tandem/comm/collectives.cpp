@@ -25,10 +25,14 @@ void remember(AutogradContext* context, ProcessGroup& group) {
 
 c10d::ReduceOp to_c10d(Reduce op) {
   switch (op) {
-    case Reduce::mean: return c10d::ReduceOp::AVG;
-    case Reduce::max: return c10d::ReduceOp::MAX;
-    case Reduce::min: return c10d::ReduceOp::MIN;
-    default: return c10d::ReduceOp::SUM;
+    case Reduce::mean:
+      return c10d::ReduceOp::AVG;
+    case Reduce::max:
+      return c10d::ReduceOp::MAX;
+    case Reduce::min:
+      return c10d::ReduceOp::MIN;
+    default:
+      return c10d::ReduceOp::SUM;
   }
 }
 
@@ -200,8 +204,8 @@ Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<c
 Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes) {
   TORCH_CHECK_VALUE(x.dim() > 0, "reduce_scatter: tensor has no dims, wanted 1 or more");
   dim = at::maybe_wrap_dim(dim, x.dim());
-  const auto parts = sizes.empty() ? split_sizes(x.size(dim), group.size())
-                                   : checked_sizes(sizes, group, "reduce_scatter");
+  const auto parts =
+      sizes.empty() ? split_sizes(x.size(dim), group.size()) : checked_sizes(sizes, group, "reduce_scatter");
   const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
   TORCH_CHECK_VALUE(sum == x.size(dim), "reduce_scatter: size of dim ", dim, " is ", x.size(dim),
                     ", wanted the sum of sizes, ", sum);

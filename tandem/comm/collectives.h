@@ -10,8 +10,8 @@ enum class Reduce { sum, mean, max, min };
 
 // All functions here are collective: every rank of the group calls them, in the same order, with the same types.
 // In a group of one each is the identity. The gradients follow one convention: the scalar that is differentiated is the
-// SUM over the ranks of each rank's loss. Errors: c10::ValueError for wrong arguments, c10::DistBackendError when a rank
-// does not take part.
+// SUM over the ranks of each rank's loss. Errors: c10::ValueError for wrong arguments, c10::DistBackendError when a
+// rank does not take part.
 
 /// Reduction over the ranks, the same on all. Gradient (sum, mean): the same reduction of the gradients; max and min
 /// have none here. x: any shape, equal on all ranks.

@@ -158,18 +158,18 @@ c10::intrusive_ptr<c10d::Work> LocalBackend::alltoall_base(at::Tensor& output, a
   };
   std::vector<int64_t> sent_bytes(getSize());
   for (int rank = 0; rank < getSize(); ++rank) sent_bytes[rank] = sent[rank] * row_bytes(input);
-  const LocalCall call = {"all_to_all", static_cast<uint64_t>(input.scalar_type()), input.data_ptr(),
-                          output.data_ptr(), sent_bytes.data()};
+  const LocalCall call = {"all_to_all", static_cast<uint64_t>(input.scalar_type()), input.data_ptr(), output.data_ptr(),
+                          sent_bytes.data()};
   return run(call, c10d::OpType::ALLTOALL_BASE, {output}, [&] {
     auto* target = static_cast<char*>(output.data_ptr());
     for (int rank = 0; rank < getSize(); ++rank) {
       const auto& from = exchange_->call(rank);
       const int64_t bytes = received[rank] * row_bytes(output);
       if (from.counts[getRank()] != bytes) {
-        throw LocalExchange::Failure{LocalExchange::Fault::mismatch,
-                                     "rank " + std::to_string(rank) + " sends " +
-                                         std::to_string(from.counts[getRank()]) + " bytes, rank " +
-                                         std::to_string(getRank()) + " awaits " + std::to_string(bytes)};
+        throw LocalExchange::Failure{LocalExchange::Fault::mismatch, "rank " + std::to_string(rank) + " sends " +
+                                                                         std::to_string(from.counts[getRank()]) +
+                                                                         " bytes, rank " + std::to_string(getRank()) +
+                                                                         " awaits " + std::to_string(bytes)};
       }
       const int64_t offset = std::accumulate(from.counts, from.counts + getRank(), int64_t{0});
       if (bytes > 0) std::memcpy(target, static_cast<const char*>(from.input) + offset, bytes);

@@ -57,11 +57,11 @@ void LocalExchange::check_agreement() const {
   for (int rank = 1; rank < size(); ++rank) {
     const auto &first = calls_[0], &other = calls_[rank];
     if (std::strcmp(first.operation, other.operation) == 0 && first.signature == other.signature) continue;
-    throw Failure{Fault::mismatch, std::string("rank 0 calls ") + first.operation + " and rank " +
-                                       std::to_string(rank) + " calls " + other.operation +
-                                       (std::strcmp(first.operation, other.operation) == 0
-                                            ? " with another size, type, root or reduction"
-                                            : "")};
+    throw Failure{
+        Fault::mismatch,
+        std::string("rank 0 calls ") + first.operation + " and rank " + std::to_string(rank) + " calls " +
+            other.operation +
+            (std::strcmp(first.operation, other.operation) == 0 ? " with another size, type, root or reduction" : "")};
   }
 }
 

@@ -13,10 +13,10 @@ namespace tandem::comm {
 /// meet() and part().
 struct LocalCall {
   const char* operation = "";
-  uint64_t signature = 0;            // equal on all ranks of a right call: kind of reduction, type, sizes, root
+  uint64_t signature = 0;  // equal on all ranks of a right call: kind of reduction, type, sizes, root
   const void* input = nullptr;
   void* output = nullptr;
-  const int64_t* counts = nullptr;   // all_to_all: elements for each rank, in rank order
+  const int64_t* counts = nullptr;  // all_to_all: elements for each rank, in rank order
 };
 
 /// The meeting place of N threads: each publishes a call, all see all calls, all leave together. No torch in it.

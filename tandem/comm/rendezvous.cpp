@@ -20,7 +20,8 @@ class Variables {
 
   int number(const char* name) const {
     const auto value = environment_(name);
-    if (!value) throw SettingsError(std::string("environment variable ") + name + " is not set", "the launcher sets it");
+    if (!value)
+      throw SettingsError(std::string("environment variable ") + name + " is not set", "the launcher sets it");
     int result = 0;
     const auto [end, fault] = std::from_chars(value->data(), value->data() + value->size(), result);
     if (fault != std::errc() || end != value->data() + value->size()) {
@@ -67,7 +68,8 @@ Launch from_slurm(const Variables& variables) {
   launch.size = variables.number(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
   launch.local_rank = variables.number_or("SLURM_LOCALID", 0);
   launch.local_size = launch.size;
-  const auto nodes = variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
+  const auto nodes =
+      variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
   const auto job = variables.text("SLURM_JOB_ID").value_or("0") + "." + variables.text("SLURM_STEP_ID").value_or("0");
   set_address(launch, variables, nodes ? first_host(*nodes) : "", "slurm" + job);
   return launch;

@@ -94,8 +94,8 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   store_options.waitWorkers = false;
   store_options.timeout = options.init_timeout;
   const auto store = c10::make_intrusive<c10d::TCPStore>(launch->address, store_options);
-  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", launch->rank,
-                                              launch->size, std::make_shared<WireMeter>());
+  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", launch->rank, launch->size,
+                                              std::make_shared<WireMeter>());
   barrier(*group);
   group->meter().reset();
   return group;

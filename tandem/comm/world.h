@@ -22,9 +22,9 @@ struct WorldOptions {
 /// here with its rank in the text (rethrow_with_rank). Throws c10::ValueError when n < 1.
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
 
-/// The group of all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), on Gloo; a group of one
-/// when there is no launcher. Collective over the processes.
-/// Throws SettingsError (variables), c10::DistError (a process does not come within init_timeout).
+/// The group of all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), on Gloo; a group of
+/// one when there is no launcher. Collective over the processes. Throws SettingsError (variables), c10::DistError (a
+/// process does not come within init_timeout).
 std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options = {});
 
 }  // namespace tandem::comm

@@ -15,12 +15,12 @@ struct Account {
   int64_t peak_bytes() const;
 };
 
-/// Puts the metering allocator in the place of c10's CPU allocator, for the rest of the process. Call it before the first
-/// tensor: memory allocated earlier is not in the books. A second call changes nothing.
+/// Puts the metering allocator in the place of c10's CPU allocator, for the rest of the process. Call it before the
+/// first tensor: memory allocated earlier is not in the books. A second call changes nothing.
 ///
-/// Exact for everything that goes through c10 (tensors, oneDNN's scratch). Outside: graph nodes, mmap'ed files, LAPACK's
-/// work space. Freed blocks stay with the process for the next step (no page faults each step), so the resident size
-/// can be above the peak. Cost: 64 bytes and about 50 ns a tensor.
+/// Exact for everything that goes through c10 (tensors, oneDNN's scratch). Outside: graph nodes, mmap'ed files,
+/// LAPACK's work space. Freed blocks stay with the process for the next step (no page faults each step), so the
+/// resident size can be above the peak. Cost: 64 bytes and about 50 ns a tensor.
 void install_meter();
 bool meter_is_installed();
 

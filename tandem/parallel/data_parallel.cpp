@@ -1,8 +1,8 @@
 #include "tandem/parallel/data_parallel.h"
 
+#include <torch/nn/module.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/nn/module.h>
 
 #include <map>
 

@@ -22,12 +22,12 @@ struct DataParallelOptions {
 ///   forward ─ prepare_backward(loss) ─ backward:  grad, grad, [bucket full: all_reduce] grad, grad, [all_reduce]
 ///
 /// The gradient is the SUM over ranks, not the mean: a loss that each rank divides by the global batch gives the
-/// gradient of one device, also when the ranks hold unequal parts of the batch. After the first step each .grad is a view
-/// into its bucket: no second copy. Setting .grad to nothing between steps is right, detaching it is not.
+/// gradient of one device, also when the ranks hold unequal parts of the batch. After the first step each .grad is a
+/// view into its bucket: no second copy. Setting .grad to nothing between steps is right, detaching it is not.
 ///
-/// Each parameter must get a gradient in each backward; when one does not, the next prepare_backward throws and names it.
-/// Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes. With one rank it does nothing.
-/// Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
+/// Each parameter must get a gradient in each backward; when one does not, the next prepare_backward throws and names
+/// it. Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes. With one rank it does
+/// nothing. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
 class DataParallel {
  public:
   /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.

@@ -76,17 +76,24 @@ void read_into(const SafetensorsFile& file, const Parameter& tensor, const std::
 }  // namespace
 
 bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& state, comm::ProcessGroup& group) {
-  auto failure = first_failure(failure_of([&] { if (group.rank() == 0) store.begin(step); }), group);
+  auto failure = first_failure(failure_of([&] {
+                                 if (group.rank() == 0) store.begin(step);
+                               }),
+                               group);
   if (failure.empty()) {
     failure = first_failure(failure_of([&] { write_own(store, step, state, group.rank()); }), group);
   }
   if (failure.empty()) {
     failure = first_failure(failure_of([&] {
-                if (group.rank() == 0) {
-                  store.commit({.step = step, .world = group.size(), .job = with_ranks(state, group),
-                                .trainer = state.trainer, .files = {}});
-                }
-              }), group);
+                              if (group.rank() == 0) {
+                                store.commit({.step = step,
+                                              .world = group.size(),
+                                              .job = with_ranks(state, group),
+                                              .trainer = state.trainer,
+                                              .files = {}});
+                              }
+                            }),
+                            group);
   }
   if (failure.empty()) return true;
   if (group.rank() == 0) {
@@ -109,12 +116,14 @@ std::optional<Restored> load_checkpoint(const CheckpointStore& store, const Trai
   comm::broadcast_(step, 0, group);
   if (step.item<int64_t>() < 0) return std::nullopt;
   Restored restored{step.item<int64_t>(), store.manifest(step.item<int64_t>()).trainer};
-  const auto failure = first_failure(failure_of([&] {
-    const auto shared = store.open_rank(restored.step, 0), own = store.open_rank(restored.step, group.rank());
-    for (const auto& tensor : state.tensors) {
-      read_into(tensor.rows ? own : shared, tensor, stored_name(tensor, group.rank()));
-    }
-  }), group);
+  const auto failure = first_failure(
+      failure_of([&] {
+        const auto shared = store.open_rank(restored.step, 0), own = store.open_rank(restored.step, group.rank());
+        for (const auto& tensor : state.tensors) {
+          read_into(tensor.rows ? own : shared, tensor, stored_name(tensor, group.rank()));
+        }
+      }),
+      group);
   if (!failure.empty()) throw DataError("checkpoint " + store.path(restored.step).string() + ": " + failure);
   return restored;
 }

@@ -18,8 +18,8 @@ struct TrainingState {
   Fields trainer;
 };
 
-/// Saves on all ranks, or on none: when one rank cannot write, the step is abandoned everywhere, the reason is told once
-/// as a warning, and the result is false. Older checkpoints stay then. Collective.
+/// Saves on all ranks, or on none: when one rank cannot write, the step is abandoned everywhere, the reason is told
+/// once as a warning, and the result is false. Older checkpoints stay then. Collective.
 bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& state, comm::ProcessGroup& group);
 
 struct Restored {

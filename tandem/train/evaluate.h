@@ -17,8 +17,8 @@ struct Scores {
 void start_epoch(data::Loader& loader, int64_t epoch, int64_t first_batch = 0);
 bool next_batch(data::Loader& loader, data::Batch& batch);
 
-/// Scores of a task on all of a loader's samples (epoch 0), equal on all ranks. With fewer than five classes top5 counts
-/// all of them. Collective. `tick(done, total)` is called after each batch.
+/// Scores of a task on all of a loader's samples (epoch 0), equal on all ranks. With fewer than five classes top5
+/// counts all of them. Collective. `tick(done, total)` is called after each batch.
 Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& group,
                 const std::function<void(int64_t, int64_t)>& tick = {});
 

@@ -14,8 +14,8 @@ void check(bool right, const std::string& fault) {
 }
 
 void check_options(const OptimizerOptions& options) {
-  check(options.momentum >= 0 && options.momentum < 1, "train.momentum is " + std::to_string(options.momentum) +
-                                                           ", wanted 0 or more and less than 1");
+  check(options.momentum >= 0 && options.momentum < 1,
+        "train.momentum is " + std::to_string(options.momentum) + ", wanted 0 or more and less than 1");
   check(options.kind != OptimizerKind::sgd || !options.nesterov || options.momentum > 0,
         "train.nesterov is true with train.momentum 0, wanted a momentum above 0");
   check(options.weight_decay >= 0, "train.weight_decay is negative, wanted 0 or more");
@@ -73,8 +73,8 @@ std::vector<Parameter> Optimizer::state() const {
   const auto add = [&](const char* kind, const std::vector<Tensor>& tensors, bool split) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto& owner = parameters_[i];
-      state.push_back({std::string("optimizer.") + kind + "." + owner.name, tensors[i],
-                       split ? owner.rows : std::nullopt});
+      state.push_back(
+          {std::string("optimizer.") + kind + "." + owner.name, tensors[i], split ? owner.rows : std::nullopt});
     }
   };
   const bool adam = options_.kind == OptimizerKind::adamw;

@@ -10,9 +10,9 @@ enum class OptimizerKind { sgd, adamw };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
-  double momentum = 0.9;       // sgd
-  bool nesterov = true;        // sgd
-  double weight_decay = 5e-4;  // sgd: added to the gradient; adamw: decoupled
+  double momentum = 0.9;                              // sgd
+  bool nesterov = true;                               // sgd
+  double weight_decay = 5e-4;                         // sgd: added to the gradient; adamw: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adamw
 };
 
@@ -29,7 +29,8 @@ class Optimizer {
   void step(double learning_rate);
   void zero_grad();  // to undefined, which frees or reuses the memory
 
-  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the real ones.
+  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the real
+  /// ones.
   std::vector<Parameter> state() const;
 
  private:

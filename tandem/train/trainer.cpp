@@ -92,7 +92,8 @@ void Trainer::run_epoch(Outcome& outcome) {
     outcome.images += batch.global_size;
     const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
     if (read) outcome.loss = loss;
-    observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? std::optional(loss) : std::nullopt);
+    observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
+                      read ? std::optional(loss) : std::nullopt);
     outcome.stopped = all_agree_to_stop();
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome);
@@ -116,9 +117,9 @@ double Trainer::train_step(const data::Batch& batch) {
 // The loss is equal on all ranks, so that all throw or none.
 void Trainer::check_finite(double loss) const {
   if (std::isfinite(loss)) return;
-  throw NonFiniteError("loss of step " + std::to_string(step_ + 1) + " is " + std::to_string(loss) +
-                           ", wanted a finite number",
-                       "lower train.lr or set train.clip; the last checkpoint is from before");
+  throw NonFiniteError(
+      "loss of step " + std::to_string(step_ + 1) + " is " + std::to_string(loss) + ", wanted a finite number",
+      "lower train.lr or set train.clip; the last checkpoint is from before");
 }
 
 bool Trainer::all_agree_to_stop() {

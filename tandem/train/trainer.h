@@ -29,29 +29,29 @@ struct TrainerOptions {
   int64_t steps = 0;  // of the whole run, those before a resume included
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  double clip = 0;            // largest norm of the gradients; 0: none
-  int64_t log_every = 20;     // steps between reads of the loss
-  int64_t evaluate_every = 0;    // steps; 0: at the end only
-  int64_t checkpoint_every = 0;  // steps; 0: none but the last
-  Job job;                       // settings that a checkpoint must share
+  double clip = 0;                       // largest norm of the gradients; 0: none
+  int64_t log_every = 20;                // steps between reads of the loss
+  int64_t evaluate_every = 0;            // steps; 0: at the end only
+  int64_t checkpoint_every = 0;          // steps; 0: none but the last
+  Job job;                               // settings that a checkpoint must share
   std::function<bool()> stop_requested;  // looked at after each step; one rank's yes stops all
 };
 
 struct Outcome {
-  int64_t steps = 0;        // done in all
-  bool stopped = false;     // by request, and saved
-  double loss = 0;          // the last training loss that was read
-  Scores scores;            // of the last evaluation
-  double seconds = 0;       // of training steps alone
-  double step_seconds = 0;  // of the median step
-  int64_t images = 0;       // in them
+  int64_t steps = 0;                 // done in all
+  bool stopped = false;              // by request, and saved
+  double loss = 0;                   // the last training loss that was read
+  Scores scores;                     // of the last evaluation
+  double seconds = 0;                // of training steps alone
+  double step_seconds = 0;           // of the median step
+  int64_t images = 0;                // in them
   std::filesystem::path checkpoint;  // newest; empty when none was saved
 };
 
 /// The loop of one rank: batch, loss, backward with gradients summed over the ranks, step.
 ///
-/// All ranks hold the same job; whatever they decide (stop, save, fail on a loss that is not finite) they decide together.
-/// Continuing from a checkpoint with the same number of ranks gives the same bits as not having stopped.
+/// All ranks hold the same job; whatever they decide (stop, save, fail on a loss that is not finite) they decide
+/// together. Continuing from a checkpoint with the same number of ranks gives the same bits as not having stopped.
 class Trainer {
  public:
   /// `checkpoints` null: nothing is saved. All references must outlive the trainer. Collective.

@@ -20,10 +20,15 @@ Tensor features_of_all() {
   fill_normal_(features, 1.0, 3, 1);
   return features;
 }
-Tensor targets_of_all() { return at::tensor(std::vector<int64_t>{0, 10, 3, -1, 7, 3, 5}, at::kLong); }  // first, last, left out, twice
+Tensor targets_of_all() {
+  return at::tensor(std::vector<int64_t>{0, 10, 3, -1, 7, 3, 5}, at::kLong);
+}  // first, last, left out, twice
 
 Tensor whole_weight() {
-  comm::ProcessGroup& one = *[] { static auto group = comm::make_single_group(); return group.get(); }();
+  comm::ProcessGroup& one = *[] {
+    static auto group = comm::make_single_group();
+    return group.get();
+  }();
   return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one).weight().detach().clone();
 }
 
@@ -99,7 +104,8 @@ TEST(Head, OneSmallCollectiveForTheLoss) {
     const auto weight = at::ones({5, kDim}, at::kFloat).requires_grad_();
     auto features = at::ones({kRows, kDim}, at::kFloat).requires_grad_();
     group.meter().reset();
-    const auto loss = sharded_softmax_loss(features, weight, at::zeros({kRows}, at::kLong), 5 * group.rank(), {}, group);
+    const auto loss =
+        sharded_softmax_loss(features, weight, at::zeros({kRows}, at::kLong), 5 * group.rank(), {}, group);
     loss.backward();
     const auto counts = group.meter().counts();
     EXPECT_EQ(counts.size(), 1u);
@@ -123,7 +129,7 @@ TEST(Head, TheNaiveFormFillsRankZero) {
       head.loss(at::ones({32, 8}).requires_grad_(), at::zeros({32}, at::kLong), sizes).backward();
       peaks[naive] = memory::account(10 + group.rank()).peak_bytes() - before;
     }
-    EXPECT_LT(peaks[0], 2 * rows * classes / 2 * 4);           // one buffer [C_local, N] and small things
+    EXPECT_LT(peaks[0], 2 * rows * classes / 2 * 4);  // one buffer [C_local, N] and small things
     if (group.rank() == 0) {
       EXPECT_GT(peaks[1], 2 * rows * classes * 4);  // at least scores and gradient, whole
     }
@@ -145,12 +151,21 @@ TEST(Head, FaultsAreNamed) {
   ClassShardedHead head({.classes = 3, .dim = 2}, *group);
   const std::vector<int64_t> sizes = {2};
   const auto features = at::ones({2, 2});
-  const auto out_of_range = "softmax loss: targets[1] is 3, which no rank's classes hold: write -1 to leave a row out, "
-                            "or raise classes";
-  EXPECT_EQ(text_of([&] { head.loss(features, at::tensor(std::vector<int64_t>{0, 3}, at::kLong), sizes); }), out_of_range);
+  const auto out_of_range =
+      "softmax loss: targets[1] is 3, which no rank's classes hold: write -1 to leave a row out, "
+      "or raise classes";
+  EXPECT_EQ(text_of([&] {
+              head.loss(features, at::tensor(std::vector<int64_t>{0, 3}, at::kLong), sizes);
+            }),
+            out_of_range);
   ClassShardedHead naive({.classes = 3, .dim = 2, .naive = true}, *group);
-  EXPECT_EQ(text_of([&] { naive.loss(features, at::tensor(std::vector<int64_t>{0, 3}, at::kLong), sizes); }), out_of_range);
-  EXPECT_EQ(text_of([&] { head.loss(at::ones({2, 5}), at::tensor(std::vector<int64_t>{0, 1}, at::kLong), sizes); }),
+  EXPECT_EQ(text_of([&] {
+              naive.loss(features, at::tensor(std::vector<int64_t>{0, 3}, at::kLong), sizes);
+            }),
+            out_of_range);
+  EXPECT_EQ(text_of([&] {
+              head.loss(at::ones({2, 5}), at::tensor(std::vector<int64_t>{0, 1}, at::kLong), sizes);
+            }),
             "softmax loss: features are [2, 5] and weight [3, 2], wanted [N, D] and [C_local, D]");
   EXPECT_EQ(text_of([&] { head.loss(features, at::ones({2}), sizes); }),
             "softmax loss: targets are Float, wanted int64");

@@ -65,32 +65,36 @@ Trained run(const Settings& settings, const Plan& plan) {
   Patterns patterns;
   Trained trained;
   std::mutex mutex;
-  comm::run_ranks(plan.ranks, [&](comm::ProcessGroup& group) {
-    const auto loader = training_loader(settings, patterns, group);
-    const auto test = evaluation_loader(settings, patterns, group);
-    const auto task = make_task(settings, patterns, head_form(settings), group);
-    auto options = trainer_options(settings, patterns, loader->batches_per_epoch());
-    options.steps = plan.steps;
-    options.schedule.steps = 20;
-    options.checkpoint_every = 0;
-    LossRecorder recorder;
-    options.stop_requested = [&] {
-      return plan.stop_after > 0 && group.rank() == 0 && static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
-    };
-    train::Trainer trainer(*task, *loader, test.get(), kClasses, options, plan.store, recorder, group);
-    if (plan.resume) {
-      EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
-    }
-    const auto outcome = trainer.run();
-    const std::lock_guard lock(mutex);
-    const auto keep = [&](const std::string& name, const Tensor& tensor, bool own) {
-      if (own || group.rank() == 0) trained.tensors[own ? name + std::to_string(group.rank()) : name] = tensor.detach().clone();
-    };
-    for (const auto& p : task->parameters()) keep(p.name, p.tensor, p.rows.has_value());
-    for (const auto& b : task->buffers()) keep(b.name, b.tensor, false);
-    for (const auto& s : trainer.optimizer().state()) keep(s.name, s.tensor, s.rows.has_value());
-    if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
-  }, {.threads = 1});
+  comm::run_ranks(plan.ranks,
+                  [&](comm::ProcessGroup& group) {
+                    const auto loader = training_loader(settings, patterns, group);
+                    const auto test = evaluation_loader(settings, patterns, group);
+                    const auto task = make_task(settings, patterns, head_form(settings), group);
+                    auto options = trainer_options(settings, patterns, loader->batches_per_epoch());
+                    options.steps = plan.steps;
+                    options.schedule.steps = 20;
+                    options.checkpoint_every = 0;
+                    LossRecorder recorder;
+                    options.stop_requested = [&] {
+                      return plan.stop_after > 0 && group.rank() == 0 &&
+                             static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
+                    };
+                    train::Trainer trainer(*task, *loader, test.get(), kClasses, options, plan.store, recorder, group);
+                    if (plan.resume) {
+                      EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
+                    }
+                    const auto outcome = trainer.run();
+                    const std::lock_guard lock(mutex);
+                    const auto keep = [&](const std::string& name, const Tensor& tensor, bool own) {
+                      if (own || group.rank() == 0)
+                        trained.tensors[own ? name + std::to_string(group.rank()) : name] = tensor.detach().clone();
+                    };
+                    for (const auto& p : task->parameters()) keep(p.name, p.tensor, p.rows.has_value());
+                    for (const auto& b : task->buffers()) keep(b.name, b.tensor, false);
+                    for (const auto& s : trainer.optimizer().state()) keep(s.name, s.tensor, s.rows.has_value());
+                    if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
+                  },
+                  {.threads = 1});
   return trained;
 }
 
@@ -114,7 +118,8 @@ TEST(Training, TwentyStepsHaveTheLossesOfOneDevice) {
       const auto several = run(settings, {.ranks = ranks});
       ASSERT_EQ(several.losses.size(), 20u);
       for (int step = 0; step < 20; ++step) {
-        EXPECT_NEAR(several.losses[step], one.losses[step], 1e-10) << words[0] << " ranks " << ranks << " step " << step;
+        EXPECT_NEAR(several.losses[step], one.losses[step], 1e-10)
+            << words[0] << " ranks " << ranks << " step " << step;
       }
       EXPECT_DOUBLE_EQ(several.outcome.scores.top1, one.outcome.scores.top1);
     }
@@ -165,7 +170,8 @@ TEST(Training, AnotherJobsCheckpointIsPassedOver) {
     const auto loader = training_loader(settings, patterns, group);
     const auto task = make_task(settings, patterns, HeadForm::sharded, group);
     train::Observer nobody;
-    train::Trainer trainer(*task, *loader, nullptr, kClasses, trainer_options(settings, patterns, 10), nullptr, nobody, group);
+    train::Trainer trainer(*task, *loader, nullptr, kClasses, trainer_options(settings, patterns, 10), nullptr, nobody,
+                           group);
     testing::internal::CaptureStderr();
     EXPECT_FALSE(trainer.resume(store, std::nullopt));
     EXPECT_EQ(testing::internal::GetCapturedStderr(),

@@ -24,9 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, Collectives, testing::Bool(),
                          [](const auto& info) { return info.param ? "gloo" : "local"; });
 
 /// What rank `rank` holds: n rows of three, each number unlike all others.
-Tensor rows_of(int rank, int64_t n) {
-  return at::arange(n * 3, at::kDouble).reshape({n, 3}) + 100.0 * rank;
-}
+Tensor rows_of(int rank, int64_t n) { return at::arange(n * 3, at::kDouble).reshape({n, 3}) + 100.0 * rank; }
 
 /// <A x, y> summed over ranks equals <x, A' y> summed over ranks: the gradient is the adjoint.
 double adjoint_gap(const Tensor& x, const std::function<Tensor(const Tensor&)>& op, ProcessGroup& group) {
@@ -97,12 +95,24 @@ TEST_P(Collectives, GradientsAreAdjoints) {
     on_ranks(n, [&](ProcessGroup& group) {
       const auto x = rows_of(group.rank(), 7);
       const auto part = rows_of(group.rank(), split_sizes(7, n)[group.rank()]);
-      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return all_reduce(t, group); }, group), 1e-13);
-      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return all_reduce(t, group, Reduce::mean); }, group), 1e-13);
-      EXPECT_LT(adjoint_gap(part, [&](const Tensor& t) { return all_gather(t, group); }, group), 1e-13);
-      EXPECT_LT(adjoint_gap(part.t(), [&](const Tensor& t) { return all_gather(t, group, 1); }, group), 1e-13);
-      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return reduce_scatter(t, group); }, group), 1e-13);
-      EXPECT_LT(adjoint_gap(x, [&](const Tensor& t) { return broadcast(t, n - 1, group); }, group), 1e-13);
+      EXPECT_LT(adjoint_gap(
+                    x, [&](const Tensor& t) { return all_reduce(t, group); }, group),
+                1e-13);
+      EXPECT_LT(adjoint_gap(
+                    x, [&](const Tensor& t) { return all_reduce(t, group, Reduce::mean); }, group),
+                1e-13);
+      EXPECT_LT(adjoint_gap(
+                    part, [&](const Tensor& t) { return all_gather(t, group); }, group),
+                1e-13);
+      EXPECT_LT(adjoint_gap(
+                    part.t(), [&](const Tensor& t) { return all_gather(t, group, 1); }, group),
+                1e-13);
+      EXPECT_LT(adjoint_gap(
+                    x, [&](const Tensor& t) { return reduce_scatter(t, group); }, group),
+                1e-13);
+      EXPECT_LT(adjoint_gap(
+                    x, [&](const Tensor& t) { return broadcast(t, n - 1, group); }, group),
+                1e-13);
     });
   }
 }
@@ -167,7 +177,9 @@ TEST(Errors, WrongArgumentsNameWhatIsWanted) {
       return "";
     };
     const std::vector<int64_t> sizes = {1, 1};
-    EXPECT_EQ(text_of([&] { all_gather(at::zeros({3, 2}), group, 0, sizes); }),
+    EXPECT_EQ(text_of([&] {
+                all_gather(at::zeros({3, 2}), group, 0, sizes);
+              }),
               "all_gather: size of dim 0 is 3, wanted 1 as told for rank " + std::to_string(group.rank()));
     EXPECT_EQ(text_of([&] { reduce_scatter(at::zeros({3}), group, 0, sizes); }),
               "reduce_scatter: size of dim 0 is 3, wanted the sum of sizes, 2");

@@ -30,8 +30,13 @@ std::string error_of(const Variables& variables) {
 TEST(Rendezvous, NothingWithoutALauncher) { EXPECT_FALSE(detect({{"PATH", "/bin"}})); }
 
 TEST(Rendezvous, Torchrun) {
-  const auto launch = detect({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-                              {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29400"}, {"TORCHELASTIC_RUN_ID", "none"},
+  const auto launch = detect({{"RANK", "3"},
+                              {"WORLD_SIZE", "4"},
+                              {"LOCAL_RANK", "1"},
+                              {"LOCAL_WORLD_SIZE", "2"},
+                              {"MASTER_ADDR", "host"},
+                              {"MASTER_PORT", "29400"},
+                              {"TORCHELASTIC_RUN_ID", "none"},
                               {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->launcher, "torchrun");
@@ -45,15 +50,22 @@ TEST(Rendezvous, Torchrun) {
 }
 
 TEST(Rendezvous, TorchrunGoesBeforeSlurm) {
-  const auto launch = detect({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"},
-                              {"SLURM_PROCID", "7"}, {"SLURM_NTASKS", "8"}});
+  const auto launch = detect({{"RANK", "0"},
+                              {"WORLD_SIZE", "2"},
+                              {"MASTER_ADDR", "a"},
+                              {"MASTER_PORT", "1"},
+                              {"SLURM_PROCID", "7"},
+                              {"SLURM_NTASKS", "8"}});
   EXPECT_EQ(launch->launcher, "environment");
   EXPECT_FALSE(launch->agent_serves_store);
 }
 
 TEST(Rendezvous, SlurmTakesTheFirstHost) {
-  const Variables variables = {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"},
-                               {"SLURM_STEP_NODELIST", "gpu[07-08]"}, {"SLURM_JOB_ID", "42"}};
+  const Variables variables = {{"SLURM_PROCID", "5"},
+                               {"SLURM_NTASKS", "8"},
+                               {"SLURM_LOCALID", "1"},
+                               {"SLURM_STEP_NODELIST", "gpu[07-08]"},
+                               {"SLURM_JOB_ID", "42"}};
   const auto launch = detect(variables);
   EXPECT_EQ(launch->launcher, "slurm");
   EXPECT_EQ(launch->rank, 5);
@@ -67,8 +79,10 @@ TEST(Rendezvous, AnInteractiveSlurmShellIsNoLauncher) {
 }
 
 TEST(Rendezvous, OpenMpiOnOneHostNeedsNoAddress) {
-  const auto launch = detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  const auto launch = detect({{"OMPI_COMM_WORLD_RANK", "1"},
+                              {"OMPI_COMM_WORLD_SIZE", "2"},
+                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   EXPECT_EQ(launch->launcher, "openmpi");
   EXPECT_EQ(launch->address, "127.0.0.1");
 }
@@ -84,9 +98,9 @@ TEST(Rendezvous, FaultsAreNamed) {
             "environment variable RANK is 'x', wanted a whole number");
   EXPECT_EQ(error_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}),
             "rank is 2 of 2 by environment's variables, wanted 0..1");
-  EXPECT_EQ(error_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
-            "environment variable MASTER_ADDR is not set: with ranks on several hosts, set it to the host of rank 0");
+  EXPECT_EQ(
+      error_of({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+      "environment variable MASTER_ADDR is not set: with ranks on several hosts, set it to the host of rank 0");
 }
 
 TEST(Rendezvous, NodeLists) {

@@ -29,11 +29,14 @@ TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
     options.timeout = std::chrono::seconds(30);
     const auto start = std::chrono::steady_clock::now();
     const auto text = text_of([&] {
-      run_ranks(3, [](ProcessGroup& group) {
-        all_reduce(at::ones({4}), group);
-        if (group.rank() == 1) throw DataError("image 'a.png' is not an image", "remove it");
-        all_reduce(at::ones({4}), group);
-      }, options);
+      run_ranks(
+          3,
+          [](ProcessGroup& group) {
+            all_reduce(at::ones({4}), group);
+            if (group.rank() == 1) throw DataError("image 'a.png' is not an image", "remove it");
+            all_reduce(at::ones({4}), group);
+          },
+          options);
     });
     const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_EQ(text, "image 'a.png' is not an image (rank 1 of 3): remove it");
@@ -42,10 +45,12 @@ TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
 }
 
 TEST(World, TheTypeOfTheExceptionIsKept) {
-  EXPECT_THROW(run_ranks(2, [](ProcessGroup& group) {
-    if (group.rank() == 0) throw IoError("disk is full");
-    barrier(group);
-  }), IoError);
+  EXPECT_THROW(run_ranks(2,
+                         [](ProcessGroup& group) {
+                           if (group.rank() == 0) throw IoError("disk is full");
+                           barrier(group);
+                         }),
+               IoError);
 }
 
 TEST(World, DifferentOperationsAreToldApart) {
@@ -59,9 +64,8 @@ TEST(World, DifferentOperationsAreToldApart) {
 }
 
 TEST(World, DifferentSizesAreToldApart) {
-  const auto text = text_of([] {
-    run_ranks(2, [](ProcessGroup& group) { all_reduce(at::ones({4 + group.rank()}), group); });
-  });
+  const auto text =
+      text_of([] { run_ranks(2, [](ProcessGroup& group) { all_reduce(at::ones({4 + group.rank()}), group); }); });
   EXPECT_NE(text.find("rank 0 calls all_reduce and rank 1 calls all_reduce with another size"), std::string::npos)
       << text;
 }
@@ -70,9 +74,12 @@ TEST(World, AMissingRankIsNamedAfterTheTimeout) {
   WorldOptions options;
   options.timeout = std::chrono::milliseconds(200);
   const auto text = text_of([&] {
-    run_ranks(3, [](ProcessGroup& group) {
-      if (group.rank() != 2) barrier(group);
-    }, options);
+    run_ranks(
+        3,
+        [](ProcessGroup& group) {
+          if (group.rank() != 2) barrier(group);
+        },
+        options);
   });
   EXPECT_NE(text.find("rank 2 did not come within 200 ms"), std::string::npos) << text;
 }
@@ -81,7 +88,8 @@ TEST(World, ThreadsAreShared) {
   run_ranks(4, [](ProcessGroup&) { EXPECT_GE(at::get_num_threads(), 1); });
   WorldOptions options;
   options.threads = 3;
-  run_ranks(2, [](ProcessGroup&) { EXPECT_EQ(at::get_num_threads(), 3); }, options);
+  run_ranks(
+      2, [](ProcessGroup&) { EXPECT_EQ(at::get_num_threads(), 3); }, options);
 }
 
 TEST(World, RejectsNoRanks) {

@@ -106,9 +106,7 @@ TEST_F(Meter, BooksCloseAfterConvolutions) {  // oneDNN's scratch goes through t
   EXPECT_GT(account(9).peak_bytes(), 0);
 }
 
-TEST_F(Meter, TooMuchIsOutOfMemory) {
-  EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error);
-}
+TEST_F(Meter, TooMuchIsOutOfMemory) { EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error); }
 
 TEST(MemoryTable, OneLineARank) {
   const std::array<CategoryBytes, 2> ranks = {{{1024, 0, 0, 2048, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 512}}};

@@ -5,6 +5,7 @@
 Keys of the saved dictionary, each behind the model's name and a slash: state.NAME (weights, float16 where floating, so
 that every value is exact in any type), images, train (output in training mode), upstream, grad.NAME (of the sum of
 train * upstream, every k-th entry), eval (output in evaluation mode, with the statistics of that one step).
+Exits with 77 where torchvision is missing.
 """
 import sys
 

@@ -34,20 +34,24 @@ TEST(DataParallel, GradientsEqualOneDevice) {
     for (const bool gloo : {false, true}) {
       comm::WorldOptions options;
       options.gloo = gloo;
-      comm::run_ranks(world, [&](comm::ProcessGroup& group) {
-        TwoLayers model;
-        DataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group, {.first_bucket_bytes = 64});
-        const auto [begin, end] = comm::split_range(7, world, group.rank());
-        for (int step = 0; step < 3; ++step) {  // the buckets are rebuilt after the first
-          model.first.mutable_grad() = Tensor();
-          model.second.mutable_grad() = Tensor();
-          const auto loss = model.loss(x.slice(0, begin, end), 7);
-          replicas.prepare_backward(loss);
-          loss.backward();
-          EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
-          EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
-        }
-      }, options);
+      comm::run_ranks(
+          world,
+          [&](comm::ProcessGroup& group) {
+            TwoLayers model;
+            DataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group,
+                                  {.first_bucket_bytes = 64});
+            const auto [begin, end] = comm::split_range(7, world, group.rank());
+            for (int step = 0; step < 3; ++step) {  // the buckets are rebuilt after the first
+              model.first.mutable_grad() = Tensor();
+              model.second.mutable_grad() = Tensor();
+              const auto loss = model.loss(x.slice(0, begin, end), 7);
+              replicas.prepare_backward(loss);
+              loss.backward();
+              EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
+              EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
+            }
+          },
+          options);
     }
   }
 }

@@ -113,8 +113,8 @@ TEST(Schedule, OtherShapes) {
   EXPECT_DOUBLE_EQ(learning_rate(cosine, 9), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(cosine, 55), 0.5);
   EXPECT_NEAR(learning_rate(cosine, 99), 0.0, 1e-3);
-  const ScheduleOptions step = {.kind = ScheduleKind::step, .lr = 1.0, .steps = 100, .warmup = 0, .milestones = {30, 60},
-                                .gamma = 0.1};
+  const ScheduleOptions step = {
+      .kind = ScheduleKind::step, .lr = 1.0, .steps = 100, .warmup = 0, .milestones = {30, 60}, .gamma = 0.1};
   EXPECT_DOUBLE_EQ(learning_rate(step, 29), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(step, 30), 0.1);
   EXPECT_NEAR(learning_rate(step, 99), 0.01, 1e-15);
@@ -128,8 +128,9 @@ TEST(Optimizer, ClipsTheNormOverAllRanks) {
   for (const int world : {1, 2, 3}) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
       const auto [begin, end] = comm::split_range(7, world, group.rank());
-      std::vector<Parameter> parameters = {{"shared", at::zeros({4}, at::kDouble), {}},
-                                           {"split", at::zeros({end - begin, 3}, at::kDouble), RowRange{begin, end - begin, 7}}};
+      std::vector<Parameter> parameters = {
+          {"shared", at::zeros({4}, at::kDouble), {}},
+          {"split", at::zeros({end - begin, 3}, at::kDouble), RowRange{begin, end - begin, 7}}};
       parameters[0].tensor.mutable_grad() = shared.clone();
       parameters[1].tensor.mutable_grad() = whole.slice(0, begin, end).clone();
       EXPECT_NEAR(clip_grad_norm(parameters, norm / 2, group), norm, 1e-12);

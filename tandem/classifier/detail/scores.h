@@ -7,8 +7,8 @@ namespace tandem::classifier::detail {
 
 /// What the scores' gradient needs again. Norms are inverted, [N, 1] and [C_local, 1]; undefined when not normalised.
 struct ScoreParts {
-  Tensor scores;          // [C_local, N]
-  Tensor features;        // [N, D] of length 1 when normalised
+  Tensor scores;    // [C_local, N]
+  Tensor features;  // [N, D] of length 1 when normalised
   Tensor inverse_feature_norms, inverse_weight_norms;
 };
 
