@@ -36,7 +36,8 @@ function(tandem_compile target)
   endif()
 endfunction()
 
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tandem_pch.cpp CONTENT "// Holds the precompiled header that all targets share.\n")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tandem_pch.cpp
+  CONTENT "// Holds the precompiled header that all targets share.\n")
 add_library(tandem_pch OBJECT ${PROJECT_BINARY_DIR}/tandem_pch.cpp)
 tandem_compile(tandem_pch)
 target_precompile_headers(tandem_pch PRIVATE

@@ -65,7 +65,8 @@ def main():
             own, peak = ours(options, folder)
             other = peer(options, folder)
         counted = "" if number else "  (not counted)"
-        print(f"ours {own:8.0f} images/s   peer {other:8.0f} images/s   ratio {own / other:.2f}{counted}", file=sys.stderr)
+        line = f"ours {own:8.0f} images/s   peer {other:8.0f} images/s   ratio {own / other:.2f}{counted}"
+        print(line, file=sys.stderr)
         if number:
             pairs.append((own, other, own / other))
     result = {"ranks": options.ranks, "classes": options.classes, "batch": options.batch, "peer_head": options.head,
