@@ -6,7 +6,8 @@ class CheckHeaders(tree.TreeTest):
     def setUp(self):
         super().setUp()
         self.write("tandem/base/a.cpp", "\n")
-        command = (f"cmake -E env CCACHE_SLOPPINESS=pch_defines ccache /usr/bin/c++ -I{self.root} -O3 -DWIDTH=4 -std=gnu++20 "
+        command = (f"cmake -E env CCACHE_SLOPPINESS=pch_defines ccache /usr/bin/c++ -I{self.root} -O3 -DWIDTH=4 "
+                   "-std=gnu++20 "
                    "-Winvalid-pch -include /nowhere/cmake_pch.hxx -o a.o -c tandem/base/a.cpp")
         entry = {"directory": str(self.root), "command": command, "file": str(self.root / "tandem/base/a.cpp")}
         self.write("build/compile_commands.json", json.dumps([entry]))

@@ -12,7 +12,8 @@ class CheckLayers(tree.TreeTest):
         self.write("tandem/comm/a.cpp", '#include "tandem/comm/detail/b.h"\n#include "tandem/base/a.h"\n')
         self.write("tandem/cli/a.cpp", '#include "tandem/tandem.h"\n#include "tandem/train/a.h"\n')
         self.write("tandem/tandem.h", '#include "tandem/comm/a.h"\n')
-        self.write("tandem/comm/CMakeLists.txt", "tandem_library(comm HEADERS a.h SOURCES a.cpp USES base LINKS memory)\n")
+        self.write("tandem/comm/CMakeLists.txt",
+                   "tandem_library(comm HEADERS a.h SOURCES a.cpp USES base LINKS memory)\n")
         self.assertEqual(self.faults(), [])
 
     def test_an_edge_up_is_named_with_file_and_line(self):
@@ -64,7 +65,8 @@ class CheckLayers(tree.TreeTest):
             "tandem/utils/a.h:1: tandem/utils is no folder of the ladder: add it to tools/check_layers"])
 
     def test_targets_are_held_to_the_same_ladder(self):
-        self.write("tandem/data/CMakeLists.txt", "tandem_library(data\n  SOURCES a.cpp\n  USES base comm\n  LINKS png)\n")
+        self.write("tandem/data/CMakeLists.txt",
+                   "tandem_library(data\n  SOURCES a.cpp\n  USES base comm\n  LINKS png)\n")
         self.assertEqual(self.faults(), ["tandem/data/CMakeLists.txt:3: data may not use comm (USES); it may use base"])
 
     def test_no_tandem_folder_is_a_usage_error(self):

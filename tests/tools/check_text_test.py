@@ -16,8 +16,8 @@ class CheckText(tree.TreeTest):
         self.assertEqual(self.faults(), [])
 
     def test_long_lines(self):
-        self.write("tandem/base/a.cpp", "\n" + "x" * 121 + "\n")
-        self.assertEqual(self.faults(), ["tandem/base/a.cpp:2: line has 121 columns, wanted 120 or less"])
+        self.write("cmake/a.cmake", "\n" + "x" * 121 + "\n")
+        self.assertEqual(self.faults(), ["cmake/a.cmake:2: line has 121 columns, wanted 120 or less"])
 
     def test_columns_are_characters_not_bytes(self):
         self.write("tandem/base/a.cpp", "·" * 120 + "\n")

@@ -193,7 +193,8 @@ class Dev(tree.TreeTest):
         self.with_torch()
         self.program("cmake", f"echo {self.root}/.venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so "
                               ">build/build.ninja\necho called >>cmake.calls\n")
-        self.program("ninja", 'case "$*" in *-n*) [ ! -e built ] || echo "ninja: no work to do." ;; *) : >built ;; esac\n')
+        self.program("ninja",
+                     'case "$*" in *-n*) [ ! -e built ] || echo "ninja: no work to do." ;; *) : >built ;; esac\n')
         self.assertEqual(self.dev("build")[0], 0)
         status, _, error = self.dev("build")
         self.assertEqual(status, 0)

@@ -22,5 +22,6 @@ class TreeTest(unittest.TestCase):
 
     def run_tool(self, name, *arguments):
         """(status, lines of stdout, stderr)"""
-        run = subprocess.run([ROOT / "tools" / name, self.root, *arguments], capture_output=True, text=True, check=False)
+        run = subprocess.run([ROOT / "tools" / name, self.root, *arguments],
+                             capture_output=True, text=True, check=False)
         return run.returncode, run.stdout.splitlines(), run.stderr

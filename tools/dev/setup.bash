@@ -52,7 +52,8 @@ apt_line() { echo "apt-get install --no-install-recommends $*"; }
 install_packages() {
   local root=() known name
   if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || stop 69 "$# Debian packages are missing, and neither root nor sudo is here to install them" \
+    command -v sudo >/dev/null ||
+      stop 69 "$# Debian packages are missing, and neither root nor sudo is here to install them" \
       "Ask an administrator to run:" "$(apt_line "$@")"
     if ! sudo -n true 2>/dev/null && { [ ! -t 0 ] || ! sudo -v; }; then
       stop 69 "$# Debian packages are missing, and sudo does not let this user install them" \
@@ -63,7 +64,8 @@ install_packages() {
   local apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
   # A third party's list that fails to load does not matter; what is then not to be had is told below.
   phase lists "package lists read" "${apt[@]}" update || phase_line lists "not all could be read: see $log"
-  known=" $(LC_ALL=C apt-cache policy "$@" 2>/dev/null | awk '/^[^ ].*:$/ {name = $1} /Candidate:/ && $2 != "(none)" {print name}' | tr -d ':' | tr '\n' ' ')"
+  known=" $(LC_ALL=C apt-cache policy "$@" 2>/dev/null |
+    awk '/^[^ ].*:$/ {name = $1} /Candidate:/ && $2 != "(none)" {print name}' | tr -d ':' | tr '\n' ' ')"
   local had=() lacking=()
   for name in "$@"; do
     case $known$optional_packages in
