@@ -4,7 +4,7 @@ import subprocess
 
 import tree
 
-SYSTEM = "awk bash cat cut dirname env flock grep kill mkdir nproc realpath rm sed sleep stty tail tr wc".split()
+SYSTEM = "awk bash cat cut dirname env flock grep head kill mkdir nproc realpath rm sed sleep stty tail tr wc".split()
 PRESENT = 'shift 3; for p in "$@"; do printf "%s=installed " "$p"; done\n'  # dpkg-query -W -f FORMAT NAME...
 POLICY = 'shift; for p in "$@"; do printf "%s:\\n  Candidate: 1.0\\n" "$p"; done\n'  # apt-cache policy NAME...
 PIP = """[ "$1" = -m ] || exit 0
@@ -184,10 +184,11 @@ class Dev(tree.TreeTest):
     def test_a_build_that_fails_shows_its_words(self):
         self.with_torch()
         self.program("cmake", "exit 0\n")
-        self.program("ninja", "echo \"fatal error: x.h\"; exit 1\n")
+        self.program("ninja", "echo '[1/9] Building a.o'; echo 'FAILED: a.o'; echo 'fatal error: x.h'; exit 1\n")
         status, _, error = self.dev("build", "base")
         self.assertEqual(status, 70)
-        self.assertIn("fatal error: x.h\n---\nerror: the build failed", error)
+        self.assertIn("\nFAILED: a.o\nfatal error: x.h\n---\nerror: the build failed", error)
+        self.assertNotIn("[1/9]", error)
 
     def test_a_second_call_installs_and_builds_nothing(self):
         self.with_torch()

@@ -33,6 +33,6 @@ build() {
     return
   fi
   phase build "$* with $jobs jobs" ninja -C build -j "$jobs" "$@" && return
-  show_log 60
+  show_log
   stop 70 "the build failed (the compiler's words are above; all of them: $log)"
 }

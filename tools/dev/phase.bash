@@ -71,9 +71,14 @@ phase() {
   return "$status"
 }
 
-# The end of the last phase's log, for a failure.
+# What the last phase's log says of a failure: ninja's failed steps, else the last lines.
 show_log() {
-  say "--- the last lines of $log"
-  tail -n "${1:-30}" "$log" >&2
+  if grep -q '^FAILED: ' "$log"; then
+    say "--- from $log"
+    sed -n '/^FAILED: /,$p' "$log" | grep -v '^\[[0-9]*/[0-9]*\] ' | head -n 60 >&2 || true
+  else
+    say "--- the last lines of $log"
+    tail -n 30 "$log" >&2
+  fi
   say "---"
 }
