@@ -28,6 +28,20 @@ std::string checkpoint_source(const Settings& settings) {
                       "add resume=FOLDER, a run's folder or one of its checkpoints");
 }
 
+/// Defaults, then those that the run was trained with unless a file is named, then the words.
+Settings evaluation_settings(const Arguments& arguments) {
+  const auto settings = read_settings(arguments);
+  const auto source = checkpoint_source(settings);
+  if (arguments.flag("--config")) return settings;
+  const auto saved = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
+  if (!std::filesystem::exists(saved)) return settings;
+  Settings run;
+  run.load_file(saved);
+  run.set("resume", "none");
+  run.apply(arguments.words);
+  return run;
+}
+
 std::string result_text(const train::Scores& scores, double rate, const std::vector<RankFacts>& facts) {
   char line[200];
   std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  loss %.4f  (%s images)      %s images/s\n",
@@ -50,9 +64,9 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   state.job = trainer_options(settings, *data.train, 1).job;
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {
-    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job with " +
-                        std::to_string(group.size()) + " ranks",
-                    "give the settings of the training run");
+    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job, wanted one that " +
+                        std::to_string(group.size()) + (group.size() == 1 ? " rank has" : " ranks have") + " written",
+                    "see the warnings above");
   }
   group.meter().reset();
   const auto start = Clock::now();
@@ -80,9 +94,8 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
 
 int run_eval(const Arguments& arguments) {
   memory::install_meter();
-  const auto settings = read_settings(arguments);
+  const auto settings = evaluation_settings(arguments);
   world_size(settings);
-  checkpoint_source(settings);
   if (prints_for_the_job()) check_result_file(arguments);
   const auto data = open_data(settings);
   if (prints_for_the_job()) log::info(data.summary);

@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/cli/stop_signals.h"
+#include "tandem/cli/value.h"
 #include "tandem/comm/world.h"
 #include "tandem/data/glyphs.h"
 #include "tandem/data/image_folder.h"
@@ -69,14 +70,9 @@ train::ScheduleOptions schedule_options(const Settings& settings, int64_t steps,
 /// What a checkpoint must share with the job that continues it.
 train::Job identity(const Settings& settings, const data::Dataset& dataset) {
   train::Job job;
-  for (const auto* key : {"data", "data.size", "model", "embedding", "head", "head.margin", "head.scale", "train.batch",
-                          "train.optimizer", "train.precision", "seed"}) {
-    const auto& value = settings.get(key);
-    std::string text;
-    if (const auto* number = std::get_if<int64_t>(&value)) text = std::to_string(*number);
-    if (const auto* number = std::get_if<double>(&value)) text = std::to_string(*number);
-    if (const auto* name = std::get_if<std::string>(&value)) text = *name;
-    job.emplace_back(key, text);
+  for (const auto* key : {"data", "data.classes", "data.train_fonts", "data.size", "model", "embedding", "head",
+                          "head.margin", "head.scale", "train.batch", "train.optimizer", "train.precision", "seed"}) {
+    job.emplace_back(key, format_value(settings.get(key)));
   }
   job.emplace_back("classes", std::to_string(dataset.num_classes()));
   job.emplace_back("images", std::to_string(dataset.size()));

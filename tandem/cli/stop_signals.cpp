@@ -9,7 +9,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
 std::array<struct sigaction, kSignals.size()> before;
 std::atomic<bool> stop{false};
 static_assert(std::atomic<bool>::is_always_lock_free);

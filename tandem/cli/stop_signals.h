@@ -2,8 +2,8 @@
 
 namespace tandem::cli {
 
-/// While it lives, the first SIGINT, SIGTERM or SIGUSR1 asks the job to save and stop; a second SIGINT or SIGTERM ends
-/// the program at once.
+/// While it lives, the first SIGINT, SIGTERM, SIGHUP, SIGQUIT or SIGUSR1 asks the job to save and stop; a second one
+/// other than SIGUSR1 ends the program at once.
 class StopSignals {
  public:
   StopSignals();

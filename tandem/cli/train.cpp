@@ -35,11 +35,20 @@ class TrainRun {
     tell_plan();
     if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
     folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
+    check_folder_is_new();
     if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
     return train_and_report();
   }
 
  private:
+  /// A second run beside an older one's checkpoints would continue from the wrong ones later.
+  void check_folder_is_new() const {
+    if (settings_.get_string("resume") != "none" || train::CheckpointStore(folder_ / "checkpoints").list().empty())
+      return;
+    throw SettingsError("out is '" + folder_.string() + "', which holds checkpoints of a run, wanted a new folder",
+                        "add resume=auto to go on with that run, or name another folder");
+  }
+
   ExitCode train_and_report() {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
@@ -125,6 +134,7 @@ class TrainRun {
                              {"top5", outcome.scores.top5},
                              {"loss", outcome.loss},
                              {"test_loss", outcome.scores.loss},
+                             {"test_step", outcome.scored_step},
                              {"test_images", outcome.scores.samples},
                              {"images_per_second", rate},
                              {"seconds", outcome.seconds},
@@ -139,6 +149,11 @@ class TrainRun {
                              {"stopped", outcome.stopped}};
     for (const auto& probe : probes_)
       result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
+    if (outcome.images == 0) {  // the run was complete: its files stay
+      result["loss"] = result["images_per_second"] = nullptr;
+      log::info("nothing was left to train");
+      return write_result(arguments_, "", result);
+    }
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
     const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
     write_result(arguments_, result_text(outcome, rate, facts, report), result);
@@ -172,8 +187,8 @@ class TrainRun {
 
 int run_train(const Arguments& arguments) {
   memory::install_meter();
-  const auto settings = read_settings(arguments);
-  world_size(settings);  // contradictions first
+  auto settings = read_settings(arguments);
+  settings.set("ranks", std::to_string(world_size(settings)));  // what is saved with the run is what ran
   if (prints_for_the_job()) check_result_file(arguments);
   const StopSignals signals;
   const auto data = open_data(settings);

@@ -134,7 +134,7 @@ void Trainer::evaluate_now(Outcome& outcome) {
   replicas_.sync_buffers();
   outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
                             [&](int64_t done, int64_t total) { observer_.on_evaluation(done, total); });
-  evaluated_step_ = step_;
+  evaluated_step_ = outcome.scored_step = step_;
   observer_.on_scores(step_, outcome.scores);
 }
 

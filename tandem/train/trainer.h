@@ -41,6 +41,7 @@ struct Outcome {
   int64_t steps = 0;                 // done in all
   bool stopped = false;              // by request, and saved
   double loss = 0;                   // the last training loss that was read
+  int64_t scored_step = -1;          // when the last evaluation was; -1: never
   Scores scores;                     // of the last evaluation
   double seconds = 0;                // of training steps alone
   double step_seconds = 0;           // of the median step

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_command.h"
+
+// The program as a user runs it: small jobs on characters from the machine's fonts.
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_tandem;
+using Words = std::vector<std::string>;
+
+class Run : public testing::Test {
+ protected:
+  Run() : folder_(fs::temp_directory_path() / ("tandem_run_" + std::to_string(getpid()))) {
+    fs::create_directory(folder_);
+  }
+  ~Run() override { fs::remove_all(folder_); }
+
+  std::string out(const std::string& name) const { return "out=" + (folder_ / name).string(); }
+
+  Words job(const Words& more) const {
+    Words words = {"train",          "data.classes=20", "train.batch=16",       "model=mlp",
+                   "train.steps=12", "threads=1",       "report.compare=false", "checkpoint.every=5"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  nlohmann::json result(const std::string& name) const {
+    std::ifstream file(folder_ / name / "result.json");
+    return nlohmann::json::parse(file);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
+  ASSERT_EQ(run_tandem(job({"ranks=2", out("threads")})).status, 0);
+  auto words = job({out("processes")});
+  words.insert(words.begin(), {"launch", "-n", "2", "--"});
+  const auto ended = run_tandem(words);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto threads = result("threads"), processes = result("processes");
+  EXPECT_EQ(threads["ranks"], 2);
+  EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
+  EXPECT_EQ(threads["wire"]["ranks"][0]["reduce_scatter"], processes["wire"]["ranks"][0]["reduce_scatter"]);
+  for (const auto& rank : threads["memory"]["ranks"]) {
+    int64_t sum = 0;
+    for (const auto& [name, bytes] : rank["categories"].items()) sum += bytes.get<int64_t>();
+    EXPECT_EQ(sum, rank["peak_bytes"]);
+    EXPECT_EQ(rank["head_bytes"], 3 * 10 * 128 * 4);  // weight, gradient, momentum of 10 classes
+  }
+}
+
+TEST_F(Run, EvalTakesTheRunsOwnSettings) {
+  ASSERT_EQ(run_tandem(job({"ranks=3", out("run")})).status, 0);
+  const auto ended = run_tandem({"eval", "resume=" + (folder_ / "run").string(), "--json", "-"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto evaluated = nlohmann::json::parse(ended.out), trained = result("run");
+  EXPECT_EQ(evaluated["top1"], trained["top1"]);
+  EXPECT_EQ(evaluated["ranks"], 3);
+  EXPECT_EQ(evaluated["steps"], 12);
+}
+
+TEST_F(Run, AUsedFolderIsNotBegunAgain) {
+  ASSERT_EQ(run_tandem(job({out("run")})).status, 0);
+  const auto again = run_tandem(job({out("run")}));
+  EXPECT_EQ(again.status, 78);
+  EXPECT_EQ(again.err.substr(again.err.find("error: ")),
+            "error: out is '" + (folder_ / "run").string() +
+                "', which holds checkpoints of a run, wanted a new folder (rank 0 of 1): add resume=auto to go on with "
+                "that run, or name another folder\n");
+  const auto complete = run_tandem(job({out("run"), "resume=auto", "--json", "-"}));
+  EXPECT_EQ(complete.status, 0);
+  EXPECT_TRUE(nlohmann::json::parse(complete.out)["loss"].is_null());
+  EXPECT_TRUE(result("run")["loss"].is_number());  // the finished run's result stays
+}
+
+TEST_F(Run, OtherFontsAreAnotherJob) {
+  ASSERT_EQ(run_tandem(job({out("run"), "data.train_fonts=uming", "data.test_fonts=zenhei"})).status, 0);
+  const auto other = run_tandem(job({out("run"), "data.train_fonts=gkai", "data.test_fonts=zenhei", "resume=auto"}));
+  EXPECT_EQ(other.status, 0);
+  EXPECT_NE(other.err.find("is of another job: data.train_fonts is "), std::string::npos) << other.err;
+}
+
+TEST_F(Run, SignalsSaveAndGive75) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto name = "run" + std::to_string(signal);
+    test::Running running(job({"ranks=2", "train.steps=100000", "eval.every=0", out(name)}));
+    const auto first = folder_ / name / "checkpoints" / "step_00000005";
+    for (int i = 0; i < 2000 && !fs::exists(first); ++i) usleep(10'000);
+    running.signal(signal);
+    const auto ended = running.wait();
+    EXPECT_EQ(ended.status, 75) << ended.err;
+    const auto steps = result(name)["steps"].get<int64_t>();
+    EXPECT_TRUE(fs::exists(result(name)["checkpoint"].get<std::string>()));
+    EXPECT_GE(steps, 5);
+  }
+}
+
+TEST_F(Run, ACutCheckpointFallsBackAndSaysSo) {
+  ASSERT_EQ(run_tandem(job({out("run")})).status, 0);
+  const auto file = folder_ / "run" / "checkpoints" / "step_00000012" / "rank_0000.safetensors";
+  fs::resize_file(file, 1000);
+  const auto ended = run_tandem(job({out("run"), "resume=auto"}));
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(
+      ended.err.find("warning: checkpoint step_00000012 is cut short: rank_0000.safetensors has 1000 bytes, wanted "),
+      std::string::npos)
+      << ended.err;
+  EXPECT_NE(ended.err.find("resume   goes on after step 10"), std::string::npos) << ended.err;
+}
+
+TEST_F(Run, FaultsAreOneLine) {
+  const auto last_line = [](const std::string& text) {
+    const auto end = text.find_last_not_of('\n');
+    const auto begin = text.rfind('\n', end);
+    return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? -1 : begin));
+  };
+  const auto batch = run_tandem(job({"ranks=4", "train.batch=3", out("a")}));
+  EXPECT_EQ(batch.status, 78);
+  EXPECT_NE(last_line(batch.err).find("error: train.batch is 3, wanted at least the number of ranks, 4 (rank "),
+            std::string::npos)
+      << batch.err;
+  const auto misspelt = run_tandem({"train", "trian.lr=1"});
+  EXPECT_EQ(misspelt.status, 78);
+  EXPECT_NE(misspelt.err.find("did you mean train.lr?"), std::string::npos);
+  const auto image = folder_ / "images" / "class";
+  fs::create_directories(image);
+  std::ofstream(image / "x.png") << "no image";
+  const auto folder = run_tandem({"train", "data=images:" + (folder_ / "images").string()});
+  EXPECT_EQ(folder.status, 65);
+  EXPECT_EQ(folder.err, "error: image '" + (image / "x.png").string() + "' is neither JPEG nor PNG\n");
+}
+
+}  // namespace
+}  // namespace tandem::cli
