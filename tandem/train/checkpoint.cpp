@@ -43,19 +43,24 @@ std::string failure_of(Action action) {
   return "";
 }
 
+/// The root's text on all ranks. Collective.
+std::string text_of_rank(const std::string& own, int root, comm::ProcessGroup& group) {
+  auto length = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
+  comm::broadcast_(length, root, group);
+  auto bytes = at::zeros({length.item<int64_t>()}, at::kByte);
+  if (group.rank() == root) std::memcpy(bytes.data_ptr(), own.data(), own.size());
+  comm::broadcast_(bytes, root, group);
+  return std::string(static_cast<const char*>(bytes.data_ptr()), bytes.numel());
+}
+
 /// The failure of the first rank that has one, on all ranks. Collective.
 std::string first_failure(const std::string& own, comm::ProcessGroup& group) {
   auto rank = at::full({1}, own.empty() ? group.size() : group.rank(), at::kLong);
   comm::all_reduce_(rank, group, comm::Reduce::min);
   const auto culprit = rank.item<int64_t>();
   if (culprit == group.size()) return "";
-  auto length = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
-  comm::broadcast_(length, static_cast<int>(culprit), group);
-  auto bytes = at::zeros({length.item<int64_t>()}, at::kByte);
-  if (group.rank() == culprit) std::memcpy(bytes.data_ptr(), own.data(), own.size());
-  comm::broadcast_(bytes, static_cast<int>(culprit), group);
-  return std::string(static_cast<const char*>(bytes.data_ptr()), bytes.numel()) + " (rank " + std::to_string(culprit) +
-         " of " + std::to_string(group.size()) + ")";
+  return text_of_rank(own, static_cast<int>(culprit), group) + " (rank " + std::to_string(culprit) + " of " +
+         std::to_string(group.size()) + ")";
 }
 
 Job with_ranks(const TrainingState& state, comm::ProcessGroup& group) {
@@ -129,13 +134,7 @@ std::optional<Restored> load_checkpoint(const CheckpointStore& store, const Trai
 }
 
 std::string broadcast_text(std::string text, comm::ProcessGroup& group) {
-  if (group.size() == 1) return text;
-  auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  comm::broadcast_(length, 0, group);
-  auto bytes = at::zeros({length.item<int64_t>()}, at::kByte);
-  if (group.rank() == 0) std::memcpy(bytes.data_ptr(), text.data(), text.size());
-  comm::broadcast_(bytes, 0, group);
-  return std::string(static_cast<const char*>(bytes.data_ptr()), bytes.numel());
+  return group.size() == 1 ? text : text_of_rank(text, 0, group);
 }
 
 }  // namespace tandem::train
