@@ -36,15 +36,9 @@ c10d::ReduceOp to_c10d(Reduce op) {
   }
 }
 
-int64_t own_part_bytes(const Tensor& x, ProcessGroup& group) {
-  const auto [begin, end] = split_range(x.numel(), group.size(), group.rank());
-  return (end - begin) * x.element_size();
-}
-
 void reduce_in_place(Tensor x, ProcessGroup& group, Reduce op) {
   if (group.size() == 1) return;
-  const int64_t own = own_part_bytes(x, group);
-  group.meter().add("all_reduce", static_cast<int64_t>(x.nbytes()) - own + (group.size() - 1) * own);
+  group.meter().add("all_reduce", all_reduce_bytes(x, group));
   // Gloo knows no mean.
   const bool divide = op == Reduce::mean;
   std::vector<Tensor> tensors = {x};
@@ -182,6 +176,12 @@ void check_root(int root, ProcessGroup& group, const char* operation) {
 Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op) {
   if (group.size() == 1) return x;
   return AllReduce::apply(x, &group, op);
+}
+
+int64_t all_reduce_bytes(const Tensor& x, ProcessGroup& group) {
+  const auto [begin, end] = split_range(x.numel(), group.size(), group.rank());
+  const int64_t own = (end - begin) * x.element_size();
+  return static_cast<int64_t>(x.nbytes()) - own + (group.size() - 1) * own;
 }
 
 void all_reduce_(Tensor x, ProcessGroup& group, Reduce op) {

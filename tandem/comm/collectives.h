@@ -17,6 +17,9 @@ enum class Reduce { sum, mean, max, min };
 /// have none here. x: any shape, equal on all ranks.
 Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op = Reduce::sum);
 
+/// What one all_reduce of x counts for on this rank's wire meter; see wire_meter.h. Not collective.
+int64_t all_reduce_bytes(const Tensor& x, ProcessGroup& group);
+
 /// The same in place and without a gradient.
 void all_reduce_(Tensor x, ProcessGroup& group, Reduce op = Reduce::sum);
 

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::parallel {
@@ -20,10 +19,7 @@ class SumHook : public c10d::CommHookInterface {
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     std::vector<Tensor> tensors = {bucket.getBuffer()};
-    const auto& buffer = tensors[0];
-    const auto [begin, end] = comm::split_range(buffer.numel(), group_.size(), group_.rank());
-    const int64_t own = (end - begin) * buffer.element_size();
-    group_.meter().add("all_reduce", static_cast<int64_t>(buffer.nbytes()) - own + (group_.size() - 1) * own);
+    group_.meter().add("all_reduce", comm::all_reduce_bytes(tensors[0], group_));
     const auto sent = group_.handle()->allreduce(tensors)->getFuture();
     return sent->then(
         [this](c10::ivalue::Future& done) {
