@@ -14,6 +14,7 @@ Error::Error(ExitCode code, std::string fault, std::string remedy)
 void Error::set_rank(int rank, int size) {
   if (has_rank_) return;
   has_rank_ = true;
+  if (size == 1) return;  // who else
   fault_ += " (rank " + std::to_string(rank) + " of " + std::to_string(size) + ")";
   text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
 }

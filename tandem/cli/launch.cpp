@@ -4,6 +4,7 @@
 #include "tandem/cli/store_server.h"
 #include "tandem/cli/suggest.h"
 #include "tandem/cli/value.h"
+#include "tandem/comm/rendezvous.h"
 
 namespace tandem::cli {
 namespace {
@@ -63,7 +64,7 @@ int run_launch(const Arguments& arguments) {
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                          {"TORCHELASTIC_RESTART_COUNT", "0"},
                          {"TORCHELASTIC_MAX_RESTARTS", "0"},
-                         {"TORCHELASTIC_RUN_ID", "none"}};
+                         {"TORCHELASTIC_RUN_ID", comm::kOwnRunId}};
   return run_agent(options, inbox);
 }
 

@@ -25,9 +25,9 @@ FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadF
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;
   options.stop_requested = nullptr;
+  train::Trainer trainer(*task, *loader, nullptr, dataset.num_classes(), options, nullptr, group);
   train::Observer nobody;
-  train::Trainer trainer(*task, *loader, nullptr, dataset.num_classes(), options, nullptr, nobody, group);
-  trainer.run();
+  trainer.run(nobody);
   RankFacts facts;
   facts.at_peak = memory::account(group.rank()).at_peak;
   facts.head_bytes = head_bytes(*task, trainer.optimizer());

@@ -78,6 +78,9 @@ std::filesystem::path write_run_report(const std::filesystem::path& folder, cons
   report.summary = summary_of(result);
   report.curves = curves_of(observer);
   report.memory = memory_of(settings, forms, facts);
+  report.memory_note = forms.size() < 2 ? "Peak of the whole run, its tests included."
+                                        : "Peak of two training steps of each form; the run's own peak, its tests "
+                                          "included, is in result.json.";
   for (size_t rank = 0; rank < facts.size(); ++rank) {
     for (const auto& [operation, count] : facts[rank].wire) {
       report.wire.push_back({static_cast<int>(rank), operation, count.calls, count.bytes});

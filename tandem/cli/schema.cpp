@@ -11,6 +11,7 @@ namespace {
 constexpr Range kPositive{0, std::numeric_limits<double>::infinity(), true};
 constexpr Range kNotNegative{0};
 constexpr Range kFraction{0, 1};
+constexpr Range kDecay{0, 1, false, true};
 constexpr Range kCount{0, 1e12};
 const std::vector<std::string> kNoTexts;
 const std::vector<double> kNoNumbers;
@@ -50,11 +51,11 @@ const std::vector<Setting>& job_settings() {
        .doc = "characters to tell apart: a set by name, or the first so many",
        .choices = {"gb2312", "uro", "all"},
        .other = {"a whole number 10..93773", read_class_count}},
-      {"data.size", int64_t{32}, "side of an image in pixels", {8, 1024}},
+      {"data.size", int64_t{32}, "side of an image in pixels; glyphs: at most 256", {8, 1024}},
       {"data.train_fonts", kNoTexts,
        "fonts to learn from; empty: all standard ones that are installed and not held out"},
       {"data.test_fonts", kNoTexts, "fonts held out for the test; empty: ukai, zenhei and noto-serif where installed"},
-      {"data.affine", 0.08, "augmentation: standard deviation of the random affine map's entries", kFraction},
+      {"data.affine", 0.08, "augmentation: standard deviation of the random affine map's entries", {0, 0.3}},
       {"data.shift", 0.06, "augmentation: largest random shift, as a part of the image's side", kFraction},
       {"data.blur", 0.0, "augmentation: chance that an image is blurred", kFraction},
       {"data.noise", 0.0, "augmentation: standard deviation of the pixels' noise; white less black is 1", kFraction},
@@ -87,11 +88,11 @@ const std::vector<Setting>& job_settings() {
        .doc = "what turns gradients into steps",
        .choices = {"sgd", "adamw"}},
       {"train.lr", 0.3, "learning rate at its highest", kNotNegative},
-      {"train.momentum", 0.9, "SGD: momentum", kFraction},
-      {"train.nesterov", true, "SGD: Nesterov's momentum"},
+      {"train.momentum", 0.9, "SGD: momentum", kDecay},
+      {"train.nesterov", true, "SGD: Nesterov's momentum; wants a momentum above 0"},
       {"train.weight_decay", 5e-4, "pull of the weights towards 0", kNotNegative},
-      {"train.beta1", 0.9, "AdamW: decay of the mean", kFraction},
-      {"train.beta2", 0.999, "AdamW: decay of the mean square", kFraction},
+      {"train.beta1", 0.9, "AdamW: decay of the mean", kDecay},
+      {"train.beta2", 0.999, "AdamW: decay of the mean square", kDecay},
       {.key = "train.schedule",
        .default_value = text("onecycle"),
        .doc = "how the learning rate goes over the steps",

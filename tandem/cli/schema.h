@@ -19,6 +19,7 @@ struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool above_least = false;  // `least` itself is not in the range
+  bool below_most = false;   // `most` itself is not in the range
 };
 
 /// Texts that a setting takes beside its choices.

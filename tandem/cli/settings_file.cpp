@@ -57,11 +57,18 @@ const char* kind_name(const toml::node& node) {
   return node.is_number() ? "a number" : "a date or time";
 }
 
+/// As TOML writes it: a list stands in brackets there.
+std::string wanted_node(const Setting& setting) {
+  if (std::holds_alternative<std::vector<std::string>>(setting.default_value)) return "a list like [\"a\", \"b\"]";
+  if (std::holds_alternative<std::vector<double>>(setting.default_value)) return "a list like [1.0, 2.5]";
+  return wanted_kind(setting);
+}
+
 [[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
   const auto text = scalar_text(node);
   const bool is_short = text && text->size() <= 80 && is_plain_text(*text);
   throw SettingsError(std::string(setting.key) + " is " + (is_short ? "'" + *text + "'" : kind_name(node)) +
-                      ", wanted " + wanted_kind(setting));
+                      ", wanted " + wanted_node(setting));
 }
 
 Value read_node(const Setting& setting, const toml::node& node) {

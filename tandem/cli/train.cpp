@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/idle_settings.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/result.h"
@@ -56,35 +57,17 @@ class TrainRun {
     const auto task = make_task(settings_, *data_.train, head_form(settings_), group_);
     const auto options = trainer_options(settings_, *data_.train, per_epoch);
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
-    ObserverSlot slot;
-    train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, slot, group_);
+    train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, group_);
     resume(trainer, store);
     std::unique_ptr<RunObserver> observer;
     if (leads_) observer = std::make_unique<RunObserver>(folder_, per_epoch, options.steps, trainer.step());
-    slot.target = observer.get();
-    const auto outcome = trainer.run();
+    train::Observer nobody;
+    const auto outcome = trainer.run(observer ? *observer : nobody);
     if (observer) observer->finish();
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
     if (leads_) tell_result(outcome, facts, *observer);
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }
-
-  /// Passes events on, once there is somebody to hear them.
-  struct ObserverSlot : train::Observer {
-    train::Observer* target = nullptr;
-    void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) override {
-      if (target) target->on_step(step, epoch, lr, loss);
-    }
-    void on_scores(int64_t step, const train::Scores& scores) override {
-      if (target) target->on_scores(step, scores);
-    }
-    void on_evaluation(int64_t done, int64_t total) override {
-      if (target) target->on_evaluation(done, total);
-    }
-    void on_checkpoint(int64_t step, const fs::path& path) override {
-      if (target) target->on_checkpoint(step, path);
-    }
-  };
 
   void tell_plan() const {
     if (!leads_) return;
@@ -109,7 +92,11 @@ class TrainRun {
       return;
     }
     const auto place = train::locate_checkpoints(from);
-    if (!trainer.resume(train::CheckpointStore(place.folder), place.newest)) {
+    const train::CheckpointStore store(place.folder);
+    if (store.list().empty()) {
+      throw DataError("resume is '" + from + "', which holds no checkpoint", "resume=none begins anew");
+    }
+    if (!trainer.resume(store, place.newest)) {
       throw DataError("resume is '" + from + "', which holds no whole checkpoint of this job",
                       "see the warnings above; resume=none begins anew");
     }
@@ -157,6 +144,8 @@ class TrainRun {
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
     const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
     write_result(arguments_, result_text(outcome, rate, facts, report), result);
+    if (outcome.stopped)
+      log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
   }
 
   std::string result_text(const train::Outcome& outcome, double rate, const std::vector<RankFacts>& facts,
@@ -167,8 +156,6 @@ class TrainRun {
                   format_count(static_cast<int64_t>(rate)).c_str());
     std::string text = outcome.scores.samples > 0 ? line : "";
     text += memory_text(facts) + wire_text(facts);
-    if (outcome.stopped)
-      text += "stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on\n";
     text += "report   " + report.string() + "\n";
     return text;
   }
@@ -189,7 +176,10 @@ int run_train(const Arguments& arguments) {
   memory::install_meter();
   auto settings = read_settings(arguments);
   settings.set("ranks", std::to_string(world_size(settings)));  // what is saved with the run is what ran
-  if (prints_for_the_job()) check_result_file(arguments);
+  if (prints_for_the_job()) {
+    check_result_file(arguments);
+    for (const auto& line : idle_settings(settings)) log::warn(line);
+  }
   const StopSignals signals;
   const auto data = open_data(settings);
   std::atomic<ExitCode> code{ExitCode::done};

@@ -45,7 +45,8 @@ std::string shortest(Number number) {
 }
 
 bool is_in(const Range& range, double number) {
-  return (range.above_least ? number > range.least : number >= range.least) && number <= range.most;
+  return (range.above_least ? number > range.least : number >= range.least) &&
+         (range.below_most ? number < range.most : number <= range.most);
 }
 
 std::string bound(double number, bool is_whole) {
@@ -58,6 +59,7 @@ std::string wanted_range(const Range& range, bool is_whole) {
   const auto least = bound(range.least, is_whole);
   const auto from = range.above_least ? "more than " + least : least;
   if (std::isinf(range.most)) return range.above_least ? from : from + " or more";
+  if (range.below_most) return from + " or more, less than " + bound(range.most, is_whole);
   return range.above_least ? from + " up to " + bound(range.most, is_whole) : from + ".." + bound(range.most, is_whole);
 }
 

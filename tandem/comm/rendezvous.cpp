@@ -102,7 +102,8 @@ Launch from_mpich(const Variables& variables) {
 
 std::optional<Launch> detect(const Variables& variables) {
   if (variables.has("RANK") && variables.has("LOCAL_RANK") && variables.has("TORCHELASTIC_RUN_ID")) {
-    return from_torchrun(variables, "torchrun");
+    const bool is_own = variables.text("TORCHELASTIC_RUN_ID") == kOwnRunId;
+    return from_torchrun(variables, is_own ? "tandem launch" : "torchrun");
   }
   if (variables.has("RANK") && variables.has("WORLD_SIZE")) return from_torchrun(variables, "environment");
   // An interactive shell in an allocation has SLURM_PROCID too, but only one task.

@@ -8,12 +8,15 @@ namespace tandem::comm {
 
 /// Where this process stands among the processes that a launcher started.
 struct Launch {
-  std::string launcher;  // "torchrun", "slurm", "openmpi", "mpich" or "environment"
+  std::string launcher;  // "tandem launch", "torchrun", "slurm", "openmpi", "mpich" or "environment"
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::string address;
   int port = 0;
   bool agent_serves_store = false;  // torchrun and `tandem launch` serve it: every rank, 0 too, is a client
 };
+
+/// The run id that `tandem launch` gives, by which its ranks know it from torchrun.
+inline constexpr const char* kOwnRunId = "tandem-launch";
 
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 

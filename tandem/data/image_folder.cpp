@@ -61,6 +61,9 @@ std::vector<fs::path> list_images(const fs::path& folder) {
       entry.disable_recursion_pending();
     } else if (std::error_code ignored; entry->is_regular_file(ignored)) {
       files.push_back(entry->path());
+    } else if (entry->is_symlink(ignored) && !entry->exists(ignored)) {
+      throw DataError("image '" + entry->path().string() + "' is a symbolic link to nothing",
+                      "remove it, or put back what it names");
     }
   }
   if (fault) fail_unreadable(folder, fault);

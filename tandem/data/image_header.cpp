@@ -57,6 +57,11 @@ ImageHeader jpeg_header(Bytes file) {
       continue;
     }
     if (is_frame(marker)) {
+      const int64_t components = big_endian(file, at + 9, 1);
+      if (components != 1 && components != 3) {
+        throw DataError("is a JPEG of " + std::to_string(components) + " channels (CMYK has 4), wanted 1 or 3",
+                        "save it as grey or RGB");
+      }
       return checked(ImageFormat::jpeg, big_endian(file, at + 7, 2), big_endian(file, at + 5, 2));
     }
     if (marker == 0xD9 || marker == 0xDA) throw DataError("is a JPEG without a size");

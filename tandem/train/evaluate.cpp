@@ -26,6 +26,7 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   double right1 = 0, right5 = 0, loss = 0;
   int64_t samples = 0, done = 0;
   start_epoch(loader, 0);
+  if (tick) tick(0, loader.batches_per_epoch());
   data::Batch batch;
   while (next_batch(loader, batch)) {
     const auto sizes = comm::split_sizes(batch.global_size, group.size());

@@ -9,18 +9,23 @@
 namespace tandem::train {
 namespace {
 
-void check(bool right, const std::string& fault) {
-  if (!right) throw SettingsError(fault);
+void check(bool right, const std::string& fault, const std::string& remedy = "") {
+  if (!right) throw SettingsError(fault, remedy);
+}
+
+void check_decay(const char* name, double value) {
+  check(value >= 0 && value < 1,
+        std::string(name) + " is " + std::to_string(value) + ", wanted 0 or more and less than 1");
 }
 
 void check_options(const OptimizerOptions& options) {
-  check(options.momentum >= 0 && options.momentum < 1,
-        "train.momentum is " + std::to_string(options.momentum) + ", wanted 0 or more and less than 1");
+  check_decay("train.momentum", options.momentum);
   check(options.kind != OptimizerKind::sgd || !options.nesterov || options.momentum > 0,
-        "train.nesterov is true with train.momentum 0, wanted a momentum above 0");
+        "train.nesterov is true with train.momentum 0, wanted a momentum above 0",
+        "add train.nesterov=false for plain SGD");
   check(options.weight_decay >= 0, "train.weight_decay is negative, wanted 0 or more");
-  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1,
-        "train.beta1 or train.beta2 is not in 0..1, wanted 0 or more and less than 1");
+  check_decay("train.beta1", options.beta1);
+  check_decay("train.beta2", options.beta2);
 }
 
 }  // namespace

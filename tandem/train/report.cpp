@@ -108,6 +108,8 @@ std::string memory_part(const RunReport& report) {
   if (report.memory.empty()) return "";
   std::string out =
       "<h2>Memory</h2>\n<div class=\"panel wide\">" + memory_figure_svg(report.memory, false) + "</div>\n";
+  if (!report.memory_note.empty())
+    out.append("<p class=\"lead\">").append(escape_markup(report.memory_note)).append("</p>\n");
   for (const auto& bars : report.memory) out += memory_table(bars);
   return out;
 }

@@ -23,6 +23,7 @@ struct RunReport {
   std::vector<std::pair<std::string, std::string>> summary;  // {"top-1", "98.9 %"}: shown large
   std::vector<LineChart> curves;
   std::vector<MemoryBars> memory;  // side by side; the first is this run's
+  std::string memory_note;         // a line on how it was measured
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;
 };

@@ -50,14 +50,13 @@ bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0
 }  // namespace
 
 Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, int64_t num_classes,
-                 TrainerOptions options, CheckpointStore* checkpoints, Observer& observer, comm::ProcessGroup& group)
+                 TrainerOptions options, CheckpointStore* checkpoints, comm::ProcessGroup& group)
     : task_(task),
       training_(training),
       evaluation_(evaluation),
       num_classes_(num_classes),
       options_(std::move(options)),
       checkpoints_(checkpoints),
-      observer_(observer),
       group_(group),
       parameters_(task.parameters()),
       optimizer_(parameters_, options_.optimizer),
@@ -67,12 +66,12 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
   }
 }
 
-Outcome Trainer::run() {
+Outcome Trainer::run(Observer& observer) {
   Outcome outcome;
   task_.set_training(true);
-  while (step_ < options_.steps && !outcome.stopped) run_epoch(outcome);
-  if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome);
-  if (saved_step_ != step_) save(outcome);
+  while (step_ < options_.steps && !outcome.stopped) run_epoch(outcome, observer);
+  if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome, observer);
+  if (saved_step_ != step_) save(outcome, observer);
   outcome.steps = step_;
   outcome.seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
   outcome.step_seconds = median(step_seconds_);
@@ -80,7 +79,7 @@ Outcome Trainer::run() {
 }
 
 /// From where step_ stands in its epoch to the epoch's end, the run's, or a stop.
-void Trainer::run_epoch(Outcome& outcome) {
+void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   const int64_t per_epoch = training_.batches_per_epoch(), epoch = step_ / per_epoch;
   start_epoch(training_, epoch, step_ % per_epoch);
   data::Batch batch;
@@ -92,12 +91,12 @@ void Trainer::run_epoch(Outcome& outcome) {
     outcome.images += batch.global_size;
     const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
     if (read) outcome.loss = loss;
-    observer_.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
-                      read ? std::optional(loss) : std::nullopt);
+    observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
+                     read ? std::optional(loss) : std::nullopt);
     outcome.stopped = all_agree_to_stop();
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome);
-    if (is_due(step_, options_.checkpoint_every)) save(outcome);
+    if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome, observer);
+    if (is_due(step_, options_.checkpoint_every)) save(outcome, observer);
   }
 }
 
@@ -117,9 +116,11 @@ double Trainer::train_step(const data::Batch& batch) {
 // The loss is equal on all ranks, so that all throw or none.
 void Trainer::check_finite(double loss) const {
   if (std::isfinite(loss)) return;
+  const std::string number = std::isnan(loss) ? "not a number" : loss > 0 ? "infinite" : "minus infinite";
   throw NonFiniteError(
-      "loss of step " + std::to_string(step_ + 1) + " is " + std::to_string(loss) + ", wanted a finite number",
-      "lower train.lr or set train.clip; the last checkpoint is from before");
+      "loss of step " + std::to_string(step_ + 1) + " is " + number + ", wanted a finite number",
+      std::string("lower train.lr or set train.clip") +
+          (saved_step_ >= 0 ? "; the checkpoint of step " + std::to_string(saved_step_) + " is good" : ""));
 }
 
 bool Trainer::all_agree_to_stop() {
@@ -129,13 +130,13 @@ bool Trainer::all_agree_to_stop() {
   return flag.item<int>() != 0;
 }
 
-void Trainer::evaluate_now(Outcome& outcome) {
+void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   if (evaluation_ == nullptr) return;
   replicas_.sync_buffers();
   outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
-                            [&](int64_t done, int64_t total) { observer_.on_evaluation(done, total); });
+                            [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); });
   evaluated_step_ = outcome.scored_step = step_;
-  observer_.on_scores(step_, outcome.scores);
+  observer.on_scores(step_, outcome.scores);
 }
 
 TrainingState Trainer::state() const {
@@ -148,12 +149,12 @@ TrainingState Trainer::state() const {
   return state;
 }
 
-void Trainer::save(Outcome& outcome) {
+void Trainer::save(Outcome& outcome, Observer& observer) {
   if (checkpoints_ == nullptr) return;
   saved_step_ = step_;
   if (!save_checkpoint(*checkpoints_, step_, state(), group_)) return;
   outcome.checkpoint = checkpoints_->path(step_);
-  observer_.on_checkpoint(step_, outcome.checkpoint);
+  observer.on_checkpoint(step_, outcome.checkpoint);
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {

@@ -57,24 +57,24 @@ class Trainer {
  public:
   /// `checkpoints` null: nothing is saved. All references must outlive the trainer. Collective.
   Trainer(Task& task, data::Loader& training, data::Loader* evaluation, int64_t num_classes, TrainerOptions options,
-          CheckpointStore* checkpoints, Observer& observer, comm::ProcessGroup& group);
+          CheckpointStore* checkpoints, comm::ProcessGroup& group);
 
   /// Continues from the newest good checkpoint; false when there is none. Collective.
   bool resume(const CheckpointStore& from, std::optional<int64_t> newest);
 
-  /// Collective. Throws NonFiniteError, and whatever the task and the loader throw.
-  Outcome run();
+  /// Tells `observer` what happens. Collective. Throws NonFiniteError, and whatever the task and the loader throw.
+  Outcome run(Observer& observer);
 
   int64_t step() const { return step_; }
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
   double train_step(const data::Batch& batch);
-  void run_epoch(Outcome& outcome);
+  void run_epoch(Outcome& outcome, Observer& observer);
   bool all_agree_to_stop();
   void check_finite(double loss) const;
-  void evaluate_now(Outcome& outcome);
-  void save(Outcome& outcome);
+  void evaluate_now(Outcome& outcome, Observer& observer);
+  void save(Outcome& outcome, Observer& observer);
   TrainingState state() const;
 
   Task& task_;
@@ -82,7 +82,6 @@ class Trainer {
   int64_t num_classes_;
   TrainerOptions options_;
   CheckpointStore* checkpoints_;
-  Observer& observer_;
   comm::ProcessGroup& group_;
   std::vector<Parameter> parameters_;
   Optimizer optimizer_;

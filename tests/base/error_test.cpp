@@ -30,11 +30,11 @@ TEST(Error, TypeSurvivesTheRank) {
     try {
       throw SettingsError("ranks is 0, wanted 1 or more");
     } catch (...) {
-      rethrow_with_rank(0, 1);
+      rethrow_with_rank(0, 2);
     }
   } catch (const SettingsError& error) {
     EXPECT_EQ(error.code(), ExitCode::settings);
-    EXPECT_STREQ(error.what(), "ranks is 0, wanted 1 or more (rank 0 of 1)");
+    EXPECT_STREQ(error.what(), "ranks is 0, wanted 1 or more (rank 0 of 2)");
   }
   EXPECT_THROW(
       {

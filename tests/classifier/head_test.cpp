@@ -9,6 +9,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/memory/meter.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::classifier {
 namespace {
@@ -136,15 +137,7 @@ TEST(Head, TheNaiveFormFillsRankZero) {
   });
 }
 
-template <class Call>
-std::string text_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return message_of(error);
-  }
-  return "";
-}
+using test::text_of;
 
 TEST(Head, FaultsAreNamed) {
   const auto group = comm::make_single_group();

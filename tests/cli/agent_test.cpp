@@ -15,6 +15,7 @@ namespace {
 using test::run_here;
 using test::run_tandem;
 using test::Running;
+using test::tandem_command;
 
 std::vector<std::string> launch(int ranks, const std::string& script, std::vector<std::string> flags = {}) {
   std::vector<std::string> words = {"launch", "-n", std::to_string(ranks)};
@@ -44,7 +45,7 @@ TEST(Launch, TheStoreIsServed) {
 }
 
 TEST(Launch, RankZeroKeepsStdinAndOthersReadNothing) {
-  Running running({"launch", "-n", "2", "bash", "-c", "readlink /proc/self/fd/0"});
+  Running running(tandem_command({"launch", "-n", "2", "bash", "-c", "readlink /proc/self/fd/0"}));
   const auto ended = running.wait();
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_NE(ended.out.find("/dev/null\n"), std::string::npos) << ended.out;
@@ -87,7 +88,7 @@ std::string saving_with(const std::string& signal, const std::string& status) {
 
 TEST(Launch, SignalsArePassedOnAndPreemptedRanksGive75) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Running running(launch(2, saving_with(signal == SIGINT ? "INT" : "TERM", "75")));
+    Running running(tandem_command(launch(2, saving_with(signal == SIGINT ? "INT" : "TERM", "75"))));
     EXPECT_EQ(running.read_line(), "ready");
     EXPECT_EQ(running.read_line(), "ready");
     running.signal(signal);
@@ -113,7 +114,7 @@ TEST(Launch, OneRankThatIsPreemptedEndsAllWithoutHaste) {
 }
 
 TEST(Launch, ASecondSignalKills) {
-  Running running(launch(2, "trap 'echo heard' INT; echo ready; while :; do sleep 0.05; done"));
+  Running running(tandem_command(launch(2, "trap 'echo heard' INT; echo ready; while :; do sleep 0.05; done")));
   EXPECT_EQ(running.read_line(), "ready");
   EXPECT_EQ(running.read_line(), "ready");
   running.signal(SIGINT);
@@ -124,7 +125,7 @@ TEST(Launch, ASecondSignalKills) {
 }
 
 TEST(Launch, RanksThatDieOfThePassedSignalAreNoFault) {
-  Running running(launch(2, "echo ready; " + kForEver));
+  Running running(tandem_command(launch(2, "echo ready; " + kForEver)));
   EXPECT_EQ(running.read_line(), "ready");
   EXPECT_EQ(running.read_line(), "ready");
   running.signal(SIGTERM);
@@ -134,7 +135,8 @@ TEST(Launch, RanksThatDieOfThePassedSignalAreNoFault) {
 }
 
 TEST(Launch, UserSignalsReachTheRanksAndChangeNothing) {
-  Running running(launch(1, "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.05; done"));
+  Running running(
+      tandem_command(launch(1, "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.05; done")));
   EXPECT_EQ(running.read_line(), "ready");
   running.signal(SIGUSR1);
   const auto ended = running.wait();
@@ -143,7 +145,7 @@ TEST(Launch, UserSignalsReachTheRanksAndChangeNothing) {
 }
 
 TEST(Launch, NothingOutlivesAKilledLaunch) {
-  Running running(launch(1, "sleep 1000 & echo $$; echo $!; wait"));
+  Running running(tandem_command(launch(1, "sleep 1000 & echo $$; echo $!; wait")));
   const auto rank = std::stoi(running.read_line()), grandchild = std::stoi(running.read_line());
   running.signal(SIGKILL);
   EXPECT_EQ(running.wait().status, 128 + SIGKILL);
@@ -152,7 +154,7 @@ TEST(Launch, NothingOutlivesAKilledLaunch) {
 }
 
 TEST(Launch, NothingOutlivesARank) {
-  Running running(launch(1, "sleep 1000 & echo $!"));
+  Running running(tandem_command(launch(1, "sleep 1000 & echo $!")));
   const auto left_behind = std::stoi(running.read_line());
   EXPECT_EQ(running.wait().status, 0);
   EXPECT_TRUE(test::is_gone_soon(left_behind));

@@ -47,13 +47,17 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
-Running::Running(const std::vector<std::string>& words, const Environment& environment) {
-  const char* program = std::getenv("TANDEM_PROGRAM");
-  if (program == nullptr) throw std::runtime_error("TANDEM_PROGRAM is not set: run the tests with ctest");
-  std::vector<std::string> arguments = {program};
-  arguments.insert(arguments.end(), words.begin(), words.end());
+std::vector<std::string> tandem_command(const std::vector<std::string>& words) {
+  const char* path = std::getenv("TANDEM_PROGRAM");
+  if (path == nullptr) throw std::runtime_error("TANDEM_PROGRAM is not set: run the tests with ctest");
+  std::vector<std::string> command = {path};
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
+Running::Running(std::vector<std::string> command, const Environment& environment) {
   auto variables = environment_with(environment);
-  auto argument_pointers = pointers(arguments), variable_pointers = pointers(variables);
+  auto argument_pointers = pointers(command), variable_pointers = pointers(variables);
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   pid_ = fork();
@@ -61,7 +65,7 @@ Running::Running(const std::vector<std::string>& words, const Environment& envir
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves nothing behind
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
-    execve(program, argument_pointers.data(), variable_pointers.data());
+    execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
     _exit(127);
   }
   close(out[1]);
@@ -107,6 +111,10 @@ Ended Running::wait() {
 }
 
 Ended run_tandem(const std::vector<std::string>& words, const Environment& environment) {
+  return run_command(tandem_command(words), environment);
+}
+
+Ended run_command(const std::vector<std::string>& words, const Environment& environment) {
   return Running(words, environment).wait();
 }
 

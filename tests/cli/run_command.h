@@ -14,16 +14,22 @@ struct Ended {
 
 using Environment = std::map<std::string, std::string>;
 
+/// The command that runs build/tandem with these words.
+std::vector<std::string> tandem_command(const std::vector<std::string>& words);
+
 /// build/tandem with these words; launchers' variables of the caller are taken away, `environment` is added.
 Ended run_tandem(const std::vector<std::string>& words, const Environment& environment = {});
+
+/// Any program: words[0] is its path or its name on PATH.
+Ended run_command(const std::vector<std::string>& words, const Environment& environment = {});
 
 /// The program's code in this process: quicker, for words that start no other process.
 Ended run_here(const std::vector<std::string>& words);
 
-/// The same as run_tandem without waiting: its output goes into a pipe that the test reads.
+/// A program without waiting: its output goes into a pipe that the test reads.
 class Running {
  public:
-  explicit Running(const std::vector<std::string>& words, const Environment& environment = {});
+  explicit Running(std::vector<std::string> command, const Environment& environment = {});
   ~Running();  // kills what still runs
 
   pid_t pid() const { return pid_; }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_command.h"
+#include "tests/support/python.h"
 
 // The program as a user runs it: small jobs on characters from the machine's fonts.
 namespace tandem::cli {
@@ -58,6 +59,34 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
   }
 }
 
+/// The same two ranks, whoever starts them.
+TEST_F(Run, OtherLaunchersGiveTheSameResult) {
+  const std::map<std::string, Words> launchers = {
+      {"torchrun",
+       {test::python(), "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", "2"}},
+      {"mpirun", {"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"}}};
+  ASSERT_EQ(run_tandem(job({"ranks=2", out("threads")})).status, 0);
+  for (const auto& [name, launcher] : launchers) {
+    auto words = launcher;
+    for (const auto& word : test::tandem_command(job({out(name)}))) words.push_back(word);
+    const auto ended = test::run_command(words);
+    ASSERT_NE(ended.status, 127) << name << " is missing: ./dev test installs it";
+    ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+    const auto threads = result("threads"), processes = result(name);
+    EXPECT_EQ(processes["ranks"], 2);
+    EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
+    EXPECT_EQ(threads["wire"]["ranks"][1]["reduce_scatter"], processes["wire"]["ranks"][1]["reduce_scatter"]);
+  }
+}
+
+TEST_F(Run, IdleSettingsAreTold) {
+  const auto ended = run_tandem(job({"head=softmax", "head.margin=0.3", "train.milestones=1", out("run")}));
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_NE(ended.err.find("warning: head.margin has no effect with head=softmax\n"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("warning: train.milestones has no effect but with train.schedule=step\n"),
+            std::string::npos);
+}
+
 TEST_F(Run, EvalTakesTheRunsOwnSettings) {
   ASSERT_EQ(run_tandem(job({"ranks=3", out("run")})).status, 0);
   const auto ended = run_tandem({"eval", "resume=" + (folder_ / "run").string(), "--json", "-"});
@@ -74,7 +103,7 @@ TEST_F(Run, AUsedFolderIsNotBegunAgain) {
   EXPECT_EQ(again.status, 78);
   EXPECT_EQ(again.err.substr(again.err.find("error: ")),
             "error: out is '" + (folder_ / "run").string() +
-                "', which holds checkpoints of a run, wanted a new folder (rank 0 of 1): add resume=auto to go on with "
+                "', which holds checkpoints of a run, wanted a new folder: add resume=auto to go on with "
                 "that run, or name another folder\n");
   const auto complete = run_tandem(job({out("run"), "resume=auto", "--json", "-"}));
   EXPECT_EQ(complete.status, 0);
@@ -92,7 +121,7 @@ TEST_F(Run, OtherFontsAreAnotherJob) {
 TEST_F(Run, SignalsSaveAndGive75) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto name = "run" + std::to_string(signal);
-    test::Running running(job({"ranks=2", "train.steps=100000", "eval.every=0", out(name)}));
+    test::Running running(test::tandem_command(job({"ranks=2", "train.steps=100000", "eval.every=0", out(name)})));
     const auto first = folder_ / name / "checkpoints" / "step_00000005";
     for (int i = 0; i < 2000 && !fs::exists(first); ++i) usleep(10'000);
     running.signal(signal);

@@ -85,7 +85,7 @@ TEST(SettingsFile, WrongTypes) {
   EXPECT_EQ(fault_of("ranks = 2026-11-21"), "job.toml:1:9: ranks is a date or time, wanted a whole number");
   EXPECT_EQ(fault_of("ranks = inf"), "job.toml:1:9: ranks is 'inf', wanted a whole number");
   EXPECT_EQ(fault_of("data.train_fonts = [[1]]"),
-            "job.toml:1:20: data.train_fonts is a list, wanted names with a comma between them");
+            "job.toml:1:20: data.train_fonts is a list, wanted a list like [\"a\", \"b\"]");
   EXPECT_EQ(fault_of("[[train]]\nlr = 1").substr(0, 41), "job.toml:1:1: setting 'train' is unknown,");
 }
 

@@ -102,7 +102,9 @@ TEST(Settings, NumbersOutOfRange) {
   EXPECT_EQ(fault_of("ranks=0"), "ranks is 0, wanted 1..1024");
   EXPECT_EQ(fault_of("train.lr=-1"), "train.lr is -1, wanted 0 or more");
   EXPECT_EQ(fault_of("head.scale=0"), "head.scale is 0, wanted more than 0");
-  EXPECT_EQ(fault_of("train.momentum=1.5"), "train.momentum is 1.5, wanted 0..1");
+  EXPECT_EQ(fault_of("train.momentum=1.5"), "train.momentum is 1.5, wanted 0 or more, less than 1");
+  EXPECT_EQ(fault_of("train.beta1=1"), "train.beta1 is 1, wanted 0 or more, less than 1");
+  EXPECT_EQ(fault_of("data.affine=0.4"), "data.affine is 0.4, wanted 0..0.3");
   EXPECT_EQ(fault_of("train.milestones=1,-2"), "train.milestones is -2, wanted 0 or more");
 }
 

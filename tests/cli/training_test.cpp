@@ -79,11 +79,11 @@ Trained run(const Settings& settings, const Plan& plan) {
                       return plan.stop_after > 0 && group.rank() == 0 &&
                              static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
                     };
-                    train::Trainer trainer(*task, *loader, test.get(), kClasses, options, plan.store, recorder, group);
+                    train::Trainer trainer(*task, *loader, test.get(), kClasses, options, plan.store, group);
                     if (plan.resume) {
                       EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
                     }
-                    const auto outcome = trainer.run();
+                    const auto outcome = trainer.run(recorder);
                     const std::lock_guard lock(mutex);
                     const auto keep = [&](const std::string& name, const Tensor& tensor, bool own) {
                       if (own || group.rank() == 0)
@@ -169,9 +169,7 @@ TEST(Training, AnotherJobsCheckpointIsPassedOver) {
     const auto settings = settings_of({"model=mlp", "embedding=24"});
     const auto loader = training_loader(settings, patterns, group);
     const auto task = make_task(settings, patterns, HeadForm::sharded, group);
-    train::Observer nobody;
-    train::Trainer trainer(*task, *loader, nullptr, kClasses, trainer_options(settings, patterns, 10), nullptr, nobody,
-                           group);
+    train::Trainer trainer(*task, *loader, nullptr, kClasses, trainer_options(settings, patterns, 10), nullptr, group);
     testing::internal::CaptureStderr();
     EXPECT_FALSE(trainer.resume(store, std::nullopt));
     EXPECT_EQ(testing::internal::GetCapturedStderr(),

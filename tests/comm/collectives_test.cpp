@@ -6,9 +6,12 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::comm {
 namespace {
+
+using test::text_of;
 
 // Every test runs over shared memory and over Gloo.
 class Collectives : public testing::TestWithParam<bool> {
@@ -168,14 +171,6 @@ TEST_P(Collectives, HalfTypesSumInFloat) {
 
 TEST(Errors, WrongArgumentsNameWhatIsWanted) {
   run_ranks(2, [](ProcessGroup& group) {
-    const auto text_of = [](const std::function<void()>& call) -> std::string {
-      try {
-        call();
-      } catch (const std::exception& error) {
-        return message_of(error);
-      }
-      return "";
-    };
     const std::vector<int64_t> sizes = {1, 1};
     EXPECT_EQ(text_of([&] {
                 all_gather(at::zeros({3, 2}), group, 0, sizes);

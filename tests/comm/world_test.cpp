@@ -8,19 +8,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::comm {
 namespace {
 
-template <class Call>
-std::string text_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return message_of(error);
-  }
-  return "nothing thrown";
-}
+using test::text_of;
 
 TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
   for (const bool gloo : {false, true}) {

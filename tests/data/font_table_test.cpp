@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/data/support.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::data {
 namespace {

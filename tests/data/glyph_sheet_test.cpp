@@ -6,8 +6,9 @@
 
 #include <thread>
 
-#include "tests/data/support.h"
 #include "tests/data/tiny_font.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::data {
 namespace {

@@ -5,8 +5,9 @@
 #include <set>
 
 #include "tandem/data/font_table.h"
-#include "tests/data/support.h"
 #include "tests/data/tiny_font.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::data {
 namespace {

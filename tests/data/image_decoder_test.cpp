@@ -4,7 +4,8 @@
 
 #include "tandem/base/rng.h"
 #include "tests/data/image_files.h"
-#include "tests/data/support.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::data {
 namespace {

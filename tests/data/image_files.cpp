@@ -4,7 +4,7 @@
 #include <png.h>
 #include <turbojpeg.h>
 
-namespace tandem::data::test {
+namespace tandem::test {
 namespace {
 
 std::vector<uint8_t> flat(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
@@ -45,4 +45,4 @@ std::string png_of(int width, int height, uint8_t red, uint8_t green, uint8_t bl
   return png_of(width, height, 3, flat(width, height, red, green, blue));
 }
 
-}  // namespace tandem::data::test
+}  // namespace tandem::test

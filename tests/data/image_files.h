@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::data::test {
+namespace tandem::test {
 
 /// An image of one colour, as a file's bytes.
 std::string jpeg_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue);
@@ -12,4 +12,4 @@ std::string jpeg_of(int width, int height, uint8_t red, uint8_t green, uint8_t b
 std::string png_of(int width, int height, int channels, const std::vector<uint8_t>& pixels);
 std::string png_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue);
 
-}  // namespace tandem::data::test
+}  // namespace tandem::test

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/data/image_files.h"
-#include "tests/data/support.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::data {
 namespace {
@@ -112,6 +113,24 @@ TEST_F(ImageFolderTest, AFileCutShortIsNamedWhenRead) {
   std::filesystem::remove(folder_ / "a/1.jpg");
   EXPECT_EQ(text_of<IoError>([&] { split.train->read(0, pixels); }),
             "file '" + place("a/1.jpg") + "' cannot be read (No such file or directory)");
+}
+
+TEST_F(ImageFolderTest, ALinkToNothingIsTold) {
+  add("a/1.jpg");
+  std::filesystem::create_symlink("gone.jpg", folder_ / "a/2.jpg");
+  EXPECT_EQ(told(),
+            "image '" + place("a/2.jpg") + "' is a symbolic link to nothing: remove it, or put back what it names");
+}
+
+TEST_F(ImageFolderTest, CmykIsToldAtOnce) {
+  add("a/1.jpg");
+  auto bytes = test::slurp(folder_ / "a/1.jpg");
+  const auto frame = bytes.find("\xFF\xC0");  // the baseline frame's header; its number of channels comes 9 bytes on
+  ASSERT_NE(frame, bytes.npos);
+  bytes[frame + 9] = 4;
+  test::spill(folder_ / "a/1.jpg", bytes);
+  EXPECT_EQ(told(), "image '" + place("a/1.jpg") +
+                        "' is a JPEG of 4 channels (CMYK has 4), wanted 1 or 3: save it as grey or RGB");
 }
 
 TEST_F(ImageFolderTest, WrongSettingsAreTold) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace tandem::data::test {
+namespace tandem::test {
 namespace {
 
 void put(std::string& out, uint64_t value, int bytes) {
@@ -115,4 +115,4 @@ std::vector<TinyGlyph> boxes_from(char32_t first, int count) {
   return glyphs;
 }
 
-}  // namespace tandem::data::test
+}  // namespace tandem::test

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::data::test {
+namespace tandem::test {
 
 /// A filled rectangle in font units (1000 an em, y upwards).
 struct Box {
@@ -21,4 +21,4 @@ std::string tiny_font(const std::vector<TinyGlyph>& glyphs);
 /// One box for each of `count` characters from `first` on.
 std::vector<TinyGlyph> boxes_from(char32_t first, int count);
 
-}  // namespace tandem::data::test
+}  // namespace tandem::test

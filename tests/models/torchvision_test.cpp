@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/models/backbone.h"
-#include "tests/oracle/python.h"
+#include "tests/support/python.h"
 
 namespace tandem::models {
 namespace {

@@ -4,13 +4,17 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/checkpoint_sample.h"
-#include "tests/train/temporary_folder.h"
 
 // The promise of the commit protocol: whatever moment the machine stops at, the old or the new checkpoint is found
 // whole.
 namespace tandem::train {
 namespace {
+
+using test::TemporaryFolder;
+using test::text_of;
 
 namespace fs = std::filesystem;
 

@@ -4,12 +4,18 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/checkpoint_sample.h"
 #include "tests/train/disk_limit.h"
-#include "tests/train/temporary_folder.h"
 
 namespace tandem::train {
 namespace {
+
+using test::slurp;
+using test::spill;
+using test::TemporaryFolder;
+using test::text_of;
 
 namespace fs = std::filesystem;
 

@@ -6,11 +6,17 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/disk_limit.h"
-#include "tests/train/temporary_folder.h"
 
 namespace tandem::train {
 namespace {
+
+using test::slurp;
+using test::spill;
+using test::TemporaryFolder;
+using test::text_of;
 
 std::string hex(const std::string& bytes) {
   std::string text;

@@ -5,11 +5,17 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/disk_limit.h"
-#include "tests/train/temporary_folder.h"
 
 namespace tandem::train {
 namespace {
+
+using test::slurp;
+using test::spill;
+using test::TemporaryFolder;
+using test::text_of;
 
 TEST(JsonLog, OneObjectALineInTheGivenOrder) {
   EXPECT_EQ(json_line({{"event", "step"}, {"step", int64_t{3}}, {"loss", 0.5}, {"last", false}}),

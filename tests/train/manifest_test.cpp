@@ -8,10 +8,13 @@
 
 #include "tandem/base/error.h"
 #include "tandem/train/checksum.h"
-#include "tests/train/temporary_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::train {
 namespace {
+
+using test::text_of;
 
 Manifest sample() {
   Manifest manifest;

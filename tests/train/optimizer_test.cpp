@@ -9,10 +9,17 @@
 #include "tandem/comm/world.h"
 #include "tandem/train/lr_schedule.h"
 #include "tandem/train/safetensors.h"
-#include "tests/train/python.h"
+#include "tests/support/python.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::train {
 namespace {
+
+using test::python;
+using test::python_has_safetensors;
+using test::run_python;
+using test::TemporaryFolder;
+using test::text_of;
 
 constexpr int kSteps = 5;
 
@@ -159,7 +166,8 @@ TEST(Optimizer, FaultsAreNamed) {
     return "";
   };
   EXPECT_EQ(text_of({.momentum = 0.0, .nesterov = true}),
-            "train.nesterov is true with train.momentum 0, wanted a momentum above 0");
+            "train.nesterov is true with train.momentum 0, wanted a momentum above 0: add train.nesterov=false for "
+            "plain SGD");
   EXPECT_EQ(text_of({.momentum = 1.0}), "train.momentum is 1.000000, wanted 0 or more and less than 1");
 }
 

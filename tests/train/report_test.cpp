@@ -7,11 +7,16 @@
 #include <regex>
 
 #include "tandem/base/error.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/disk_limit.h"
-#include "tests/train/temporary_folder.h"
 
 namespace tandem::train {
 namespace {
+
+using test::slurp;
+using test::TemporaryFolder;
+using test::text_of;
 
 size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;

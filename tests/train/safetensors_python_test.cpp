@@ -5,11 +5,17 @@
 
 #include "tandem/base/error.h"
 #include "tandem/train/safetensors.h"
+#include "tests/support/python.h"
 #include "tests/train/header_mutation.h"
-#include "tests/train/python.h"
 
 namespace tandem::train {
 namespace {
+
+using test::python;
+using test::python_has_safetensors;
+using test::run_python;
+using test::spill;
+using test::TemporaryFolder;
 
 /// Against the format's own library, through Python's safetensors and torch.
 class SafetensorsPython : public testing::Test {

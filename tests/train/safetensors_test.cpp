@@ -7,12 +7,18 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 #include "tests/train/disk_limit.h"
 #include "tests/train/header_mutation.h"
-#include "tests/train/temporary_folder.h"
 
 namespace tandem::train {
 namespace {
+
+using test::slurp;
+using test::spill;
+using test::TemporaryFolder;
+using test::text_of;
 
 Tensor counting(at::IntArrayRef shape, at::ScalarType type) {
   return at::arange(c10::multiply_integers(shape), at::kFloat).reshape(shape).to(type);

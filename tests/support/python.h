@@ -4,8 +4,22 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
+#include "tests/support/files.h"
 
 namespace tandem::test {
+
+/// The interpreter that has torch: TANDEM_PYTHON, else that of .venv in the sources, else python3.
+std::string python();
+
+struct PythonResult {
+  int status;
+  std::string output;
+};
+
+/// Runs `script` in `folder`; output holds stdout and stderr.
+PythonResult run_python(const TemporaryFolder& folder, const std::string& script);
+
+bool python_has_safetensors();
 
 struct OracleAnswer {
   bool missing = false;                   // Python or a package of it is not there: skip, with `text`
@@ -14,7 +28,7 @@ struct OracleAnswer {
 };
 
 /// Runs tests/oracle/`script` with `arguments` and a file's path behind them, where it saves a dictionary of tensors.
-/// Python: TANDEM_PYTHON, else .venv of the sources, else python3. Throws std::runtime_error when the script fails.
+/// Throws std::runtime_error when the script fails.
 OracleAnswer ask_python(const std::string& script, const std::vector<std::string>& arguments);
 
 }  // namespace tandem::test

@@ -1,0 +1,57 @@
+#include "tandem/cli/idle_settings.h"
+
+#include <array>
+#include <string_view>
+
+namespace tandem::cli {
+namespace {
+
+/// `keys` change nothing while `without` holds.
+struct Rule {
+  std::vector<std::string_view> keys;
+  bool (*without)(const Settings&);
+  std::string_view why;
+};
+
+bool has_images(const Settings& settings) { return settings.get_string("data").starts_with("images:"); }
+bool has_glyphs(const Settings& settings) { return !has_images(settings); }
+bool is(const Settings& settings, std::string_view key, std::string_view value) {
+  return settings.get_string(key) == value;
+}
+
+const std::array<Rule, 7>& rules() {
+  static const std::array<Rule, 7> all = {{
+      {{"data.classes", "data.train_fonts", "data.test_fonts"}, has_images, "with a folder of images"},
+      {{"data.hold_out"}, has_glyphs, "with data=glyphs"},
+      {{"head.margin", "head.scale"}, [](const Settings& s) { return is(s, "head", "softmax"); }, "with head=softmax"},
+      {{"train.momentum", "train.nesterov"},
+       [](const Settings& s) { return is(s, "train.optimizer", "adamw"); },
+       "with train.optimizer=adamw"},
+      {{"train.beta1", "train.beta2"},
+       [](const Settings& s) { return is(s, "train.optimizer", "sgd"); },
+       "with train.optimizer=sgd"},
+      {{"train.milestones", "train.gamma"},
+       [](const Settings& s) { return !is(s, "train.schedule", "step"); },
+       "but with train.schedule=step"},
+      {{"train.epochs"}, [](const Settings& s) { return s.get_int("train.steps") > 0; }, "with train.steps"},
+  }};
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> idle_settings(const Settings& settings) {
+  std::vector<std::string> lines;
+  for (const auto& rule : rules()) {
+    if (!rule.without(settings)) continue;
+    for (const auto key : rule.keys) {
+      if (settings.given(key) && !settings.is_default(key))
+        lines.push_back(std::string(key) + " has no effect " + std::string(rule.why));
+    }
+  }
+  if (is(settings, "train.schedule", "step") && settings.get_numbers("train.milestones").empty())
+    lines.emplace_back("train.schedule is step without train.milestones: the learning rate never falls");
+  return lines;
+}
+
+}  // namespace tandem::cli

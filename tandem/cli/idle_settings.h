@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tandem/cli/settings.h"
+
+namespace tandem::cli {
+
+/// A line for each setting that was given and changes nothing in this job: "head.margin has no effect with
+/// head=softmax". One that holds its default is not named.
+std::vector<std::string> idle_settings(const Settings& settings);
+
+}  // namespace tandem::cli
