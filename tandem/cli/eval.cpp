@@ -94,7 +94,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
 
 int run_eval(const Arguments& arguments) {
   memory::install_meter();
-  const auto settings = evaluation_settings(arguments);
+  auto settings = evaluation_settings(arguments);
   world_size(settings);
   if (prints_for_the_job()) check_result_file(arguments);
   const auto data = open_data(settings);

@@ -114,7 +114,7 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
   }
 }
 
-data::Split open_data(const Settings& settings) {
+data::Split open_data(Settings& settings) {
   const auto& name = settings.get_string("data");
   if (name.starts_with(kImages)) {
     return data::image_folder({.folder = name.substr(kImages.size()),
@@ -126,6 +126,11 @@ data::Split open_data(const Settings& settings) {
   options.size = settings.get_int("data.size");
   options.train_fonts = settings.get_list("data.train_fonts");
   options.test_fonts = settings.get_list("data.test_fonts");
+  options = data::with_fonts(options);
+  for (const auto& [key, fonts] :
+       {std::pair("data.train_fonts", options.train_fonts), std::pair("data.test_fonts", options.test_fonts)}) {
+    if (settings.get_list(key).empty()) settings.set(key, format_value(fonts));
+  }
   return data::glyphs(options);
 }
 

@@ -18,7 +18,8 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
 int world_size(const Settings& settings);
 bool prints_for_the_job();
 
-data::Split open_data(const Settings& settings);
+/// Writes the fonts that it chose into `settings`: what is saved with a run is what ran.
+data::Split open_data(Settings& settings);
 std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,
                                               comm::ProcessGroup& group);
 std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const data::Dataset& dataset,

@@ -90,17 +90,21 @@ Names default_train_fonts(const Names& installed, const Names& held_out) {
   throw DataError("data.train_fonts is empty and no known font is installed beside those held out", install_hint());
 }
 
-Fonts choose_fonts(const GlyphOptions& options) {
+void fill_fonts(GlyphOptions& options, const FontCatalog& catalog) {
+  auto &train = options.train_fonts, &test = options.test_fonts;
+  if (!train.empty() && !test.empty()) return;
+  const auto installed = catalog.installed_standard();
+  if (installed.empty())
+    throw DataError("no known font is installed, wanted one to learn and one to test", install_hint());
+  if (test.empty()) test = default_test_fonts(installed, train);
+  if (train.empty()) train = default_train_fonts(installed, test);
+}
+
+Fonts choose_fonts(GlyphOptions options) {
   const FontCatalog catalog(options.font_folders);
-  Names train = options.train_fonts, test = options.test_fonts;
-  if (train.empty() || test.empty()) {
-    const auto installed = catalog.installed_standard();
-    if (installed.empty())
-      throw DataError("no known font is installed, wanted one to learn and one to test", install_hint());
-    if (test.empty()) test = default_test_fonts(installed, train);
-    if (train.empty()) train = default_train_fonts(installed, test);
-  }
-  Fonts fonts{resolve_all(catalog, train, "data.train_fonts"), resolve_all(catalog, test, "data.test_fonts")};
+  fill_fonts(options, catalog);
+  Fonts fonts{resolve_all(catalog, options.train_fonts, "data.train_fonts"),
+              resolve_all(catalog, options.test_fonts, "data.test_fonts")};
   check_apart(fonts);
   return fonts;
 }
@@ -207,6 +211,11 @@ std::string joined_names(const std::vector<Font>& fonts) {
 void append(Sheets& all, const Sheets& more) { all.insert(all.end(), more.begin(), more.end()); }
 
 }  // namespace
+
+GlyphOptions with_fonts(GlyphOptions options) {
+  fill_fonts(options, FontCatalog(options.font_folders));
+  return options;
+}
 
 Split glyphs(const GlyphOptions& options) {
   if (options.size < kSmallest || options.size > kLargest) {

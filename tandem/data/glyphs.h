@@ -21,6 +21,10 @@ struct GlyphOptions {
   std::filesystem::path cache_folder = {};               // for drawn glyphs; empty: see default_cache_folder()
 };
 
+/// The same options with the lists of fonts filled in where they are empty: what glyphs() would take on this machine.
+/// Throws DataError (no fonts).
+GlyphOptions with_fonts(GlyphOptions options);
+
 /// Draws what is not in the cache yet, with all cores, and opens the rest. Samples go by class, then by font.
 ///
 /// A class counts when a training font draws it; test fonts may lack some. Fewer classes than a name stands for is no

@@ -95,6 +95,10 @@ TEST_F(Run, EvalTakesTheRunsOwnSettings) {
   EXPECT_EQ(evaluated["top1"], trained["top1"]);
   EXPECT_EQ(evaluated["ranks"], 3);
   EXPECT_EQ(evaluated["steps"], 12);
+  const auto one_font =
+      run_tandem({"eval", "resume=" + (folder_ / "run").string(), "data.test_fonts=zenhei", "--json", "-"});
+  ASSERT_EQ(one_font.status, 0) << one_font.err;  // the fonts that were learned from stay the run's
+  EXPECT_LT(nlohmann::json::parse(one_font.out)["test_images"].get<int>(), trained["test_images"].get<int>());
 }
 
 TEST_F(Run, AUsedFolderIsNotBegunAgain) {
