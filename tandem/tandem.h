@@ -6,6 +6,8 @@
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/classifier/softmax_loss.h"
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/point_to_point.h"
+#include "tandem/comm/region.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/data/glyphs.h"

@@ -152,12 +152,12 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
     auto parts = detail::forward_scores(features, weight, scoring);
     subtract_margin(parts.scores, local, scoring);
     const auto sizes = class_counts(weight.size(0), *group);
-    const auto all = comm::gather(parts.scores, 0, *group, sizes);
+    const auto all = comm::gather(parts.scores, 0, *group, 0, sizes);
     auto loss = at::zeros({}, parts.scores.options());
     Tensor gradient = all;
     if (group->rank() == 0) std::tie(loss, gradient) = loss_on_root(all, targets, local.counted);
     comm::broadcast_(loss, 0, *group);
-    parts.scores = comm::scatter(gradient, 0, *group, sizes);
+    parts.scores = comm::scatter(gradient, 0, *group, 0, sizes);
     save(context, parts, weight, local, at::zeros({}, parts.scores.options()), scoring);
     return loss;
   }

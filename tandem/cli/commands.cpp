@@ -21,6 +21,11 @@ const std::vector<Command>& table() {
        run_launch,
        {{"-n", "N", "number of ranks"}, {"--grace", "SECONDS", "from SIGTERM to SIGKILL when a rank has failed (5)"}},
        true},
+      {"doctor",
+       "say from a failed run's flight records which rank did not do what the others waited for",
+       "DIR",
+       run_doctor,
+       {kJson}},
       {"info", "show versions, cores, memory and devices", "", run_info, {kJson}},
   };
   return table;

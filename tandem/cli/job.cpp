@@ -24,7 +24,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 comm::WorldOptions world_options(const Settings& settings) {
   return {.init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
           .timeout = milliseconds(settings.get_float("comm.timeout")),
-          .threads = static_cast<int>(settings.get_int("threads"))};
+          .threads = static_cast<int>(settings.get_int("threads")),
+          .check = settings.get_bool("comm.check")};
 }
 
 data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup& group) {
@@ -108,7 +109,7 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
   if (!launch || launch->size == 1) return comm::run_ranks(size, run, world_options(settings));
   try {
     const auto group = comm::join_world(launch, world_options(settings));
-    run(*group);
+    comm::run_recorded(*group, run);
   } catch (...) {
     rethrow_with_rank(launch->rank, launch->size);
   }

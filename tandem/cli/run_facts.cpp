@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -13,31 +14,49 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array kOperations = {"all_gather", "all_reduce",     "barrier", "broadcast",
-                                    "gather",     "reduce_scatter", "scatter"};
-constexpr int64_t kNumbers = memory::kNumCategories + 1 + 2 * static_cast<int64_t>(kOperations.size());
+nlohmann::json count_json(const comm::WireCount& count) { return {{"calls", count.calls}, {"bytes", count.bytes}}; }
 
-std::vector<int64_t> pack(const RankFacts& facts) {
-  std::vector<int64_t> numbers(facts.at_peak.begin(), facts.at_peak.end());
-  numbers.push_back(facts.head_bytes);
-  for (const auto* operation : kOperations) {
-    const auto found = facts.wire.find(operation);
-    const auto count = found == facts.wire.end() ? comm::WireCount{} : found->second;
-    numbers.push_back(count.calls);
-    numbers.push_back(count.bytes);
+nlohmann::json wire_json(const std::map<std::string, comm::OperationCount>& wire) {
+  auto operations = nlohmann::json::object();
+  for (const auto& [operation, count] : wire) {
+    auto entry = count_json(count);
+    for (size_t i = 0; i < count.phases.size(); ++i) {
+      if (count.phases[i].calls > 0) entry["phases"][std::string(comm::kPhaseNames[i])] = count_json(count.phases[i]);
+    }
+    entry["to_ranks"] = count.to_rank;
+    operations[operation] = entry;
   }
-  return numbers;
+  return operations;
 }
 
-RankFacts unpack(const int64_t* numbers) {
-  RankFacts facts;
-  std::copy_n(numbers, memory::kNumCategories, facts.at_peak.begin());
-  facts.head_bytes = numbers[memory::kNumCategories];
-  numbers += memory::kNumCategories + 1;
-  for (const auto* operation : kOperations) {
-    if (numbers[0] > 0) facts.wire[operation] = {numbers[0], numbers[1]};
-    numbers += 2;
+comm::WireCount count_of(const nlohmann::json& json) { return {json.at("calls"), json.at("bytes")}; }
+
+std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) {
+  std::map<std::string, comm::OperationCount> wire;
+  for (const auto& [operation, entry] : json.items()) {
+    auto& count = wire[operation];
+    static_cast<comm::WireCount&>(count) = count_of(entry);
+    for (size_t i = 0; i < count.phases.size(); ++i) {
+      const std::string phase(comm::kPhaseNames[i]);
+      if (entry.contains("phases") && entry["phases"].contains(phase))
+        count.phases[i] = count_of(entry["phases"][phase]);
+    }
+    count.to_rank = entry.at("to_ranks").get<std::vector<int64_t>>();
   }
+  return wire;
+}
+
+std::string pack(const RankFacts& facts) {
+  return nlohmann::json{{"at_peak", facts.at_peak}, {"head_bytes", facts.head_bytes}, {"wire", wire_json(facts.wire)}}
+      .dump();
+}
+
+RankFacts unpack(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  RankFacts facts;
+  json.at("at_peak").get_to(facts.at_peak);
+  json.at("head_bytes").get_to(facts.head_bytes);
+  facts.wire = wire_of(json.at("wire"));
   return facts;
 }
 
@@ -48,11 +67,18 @@ int64_t peak_of(const RankFacts& facts) {
 }  // namespace
 
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group) {
-  const auto numbers = at::tensor(pack(own), at::kLong).unsqueeze(0);
-  const auto all = comm::all_gather(numbers, group, 0, std::vector<int64_t>(group.size(), 1));
+  auto text = pack(own);
+  const auto bytes = at::from_blob(text.data(), {static_cast<int64_t>(text.size())}, at::kChar);
+  const auto length = at::full({1}, bytes.numel(), at::kLong);
+  const auto lengths = comm::all_gather(length, group, 0, std::vector<int64_t>(group.size(), 1));
+  const auto* length_of = lengths.const_data_ptr<int64_t>();
+  const auto all = comm::all_gather(bytes, group, 0, {length_of, static_cast<size_t>(group.size())});
+  const auto* next = reinterpret_cast<const char*>(all.const_data_ptr<int8_t>());
   std::vector<RankFacts> ranks;
-  for (int rank = 0; rank < group.size(); ++rank)
-    ranks.push_back(unpack(all.const_data_ptr<int64_t>() + rank * kNumbers));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    ranks.push_back(unpack({next, static_cast<size_t>(length_of[rank])}));
+    next += length_of[rank];
+  }
   return ranks;
 }
 
@@ -69,13 +95,7 @@ nlohmann::json memory_json(const std::vector<RankFacts>& ranks) {
 
 nlohmann::json wire_json(const std::vector<RankFacts>& ranks) {
   auto list = nlohmann::json::array();
-  for (const auto& facts : ranks) {
-    nlohmann::json operations = nlohmann::json::object();
-    for (const auto& [operation, count] : facts.wire) {
-      operations[operation] = {{"calls", count.calls}, {"bytes", count.bytes}};
-    }
-    list.push_back(operations);
-  }
+  for (const auto& facts : ranks) list.push_back(wire_json(facts.wire));
   return {{"ranks", list}};
 }
 
@@ -86,9 +106,13 @@ std::string memory_text(const std::vector<RankFacts>& ranks) {
 }
 
 std::string wire_text(const std::vector<RankFacts>& ranks) {
-  Table table({"sent by rank 0", "calls", "bytes"});
+  std::vector<std::string> head = {"sent by rank 0", "calls", "bytes"};
+  for (const auto phase : comm::kPhaseNames) head.emplace_back(phase);
+  Table table(head);
   for (const auto& [operation, count] : ranks.at(0).wire) {
-    table.add_row({operation, format_count(count.calls), format_bytes(count.bytes)});
+    std::vector<std::string> row = {operation, format_count(count.calls), format_bytes(count.bytes)};
+    for (const auto& phase : count.phases) row.push_back(format_bytes(phase.bytes));
+    table.add_row(row);
   }
   return ranks[0].wire.empty() ? "" : table.str();
 }

@@ -12,14 +12,14 @@ namespace tandem::cli {
 struct RankFacts {
   memory::CategoryBytes at_peak{};
   int64_t head_bytes = 0;
-  std::map<std::string, comm::WireCount> wire;
+  std::map<std::string, comm::OperationCount> wire;
 };
 
 /// Every rank's facts, on every rank. Collective; its own messages are not counted.
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group);
 
 nlohmann::json memory_json(const std::vector<RankFacts>& ranks);  // {"ranks": [{"peak_bytes", "categories", ...}]}
-nlohmann::json wire_json(const std::vector<RankFacts>& ranks);    // {"ranks": [{"all_reduce": {"calls", "bytes"}}]}
+nlohmann::json wire_json(const std::vector<RankFacts>& ranks);    // {"ranks": [{"all_reduce": {"calls", "bytes", ..}}]}
 
 std::string memory_text(const std::vector<RankFacts>& ranks);
 std::string wire_text(const std::vector<RankFacts>& ranks);

@@ -120,6 +120,7 @@ const std::vector<Setting>& job_settings() {
       {"checkpoint.keep", int64_t{2}, "newest checkpoints that stay", {1, 1e6}},
       {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kPositive},
       {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kPositive},
+      {"comm.check", false, "compare every collective call with the other ranks' before it is made; slow"},
       {"report.compare", true, "measure the other form of the head as well, for the report's memory figure"},
       {"threads", int64_t{0}, "threads a rank computes with; 0: cores / ranks", {0, 1024}},
   };

@@ -37,6 +37,7 @@ class TrainRun {
     if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
     folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
     check_folder_is_new();
+    group_.recorder().set_folder(folder_ / "flight");
     if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
     return train_and_report();
   }

@@ -1,264 +1,398 @@
 #include "tandem/comm/collectives.h"
 
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <numeric>
 
+#include "tandem/comm/detail/operator.h"
 #include "tandem/comm/split.h"
 
 namespace tandem::comm {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-using Sizes = std::vector<int64_t>;
+using detail::Caller;
+using detail::Plan;
+using detail::PlanPointer;
+using detail::Sizes;
+using Saved = std::vector<Tensor>;
 
-// The group must outlive the graph: it belongs to the caller, as the model does.
-ProcessGroup& group_of(AutogradContext* context) {
-  return *reinterpret_cast<ProcessGroup*>(context->saved_data["group"].toInt());
+/// x with its dim `dim` in front, in one piece.
+Tensor rows_of(const Tensor& x, int64_t dim) { return dim == 0 ? x.contiguous() : x.transpose(0, dim).contiguous(); }
+
+/// The way back, when the rows have come.
+Handle from_rows(Handle rows, int64_t dim) {
+  if (dim == 0) return rows;
+  return Handle(
+      [dim, rows = std::make_shared<Handle>(std::move(rows))] { return rows->wait().transpose(0, dim).contiguous(); });
 }
 
-void remember(AutogradContext* context, ProcessGroup& group) {
-  context->saved_data["group"] = reinterpret_cast<int64_t>(&group);
-}
+/// Zeros of the input's shape for a rank whose input counts for nothing. `hook`, an empty tensor, keeps it in the
+/// graph: the second backward pass is collective too.
+Tensor no_gradient(const Plan& plan, const Tensor& hook) { return at::zeros(plan.shape, hook.options()) + hook.sum(); }
 
-c10d::ReduceOp to_c10d(Reduce op) {
-  switch (op) {
-    case Reduce::mean:
-      return c10d::ReduceOp::AVG;
-    case Reduce::max:
-      return c10d::ReduceOp::MAX;
-    case Reduce::min:
-      return c10d::ReduceOp::MIN;
-    default:
-      return c10d::ReduceOp::SUM;
+struct NothingSaved {
+  static Saved save(const Tensor&, const Plan&, const Tensor&) { return {}; }
+};
+
+struct AllReduceOp {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return detail::start_all_reduce(x.contiguous().clone(), caller, plan.op);
   }
-}
-
-void reduce_in_place(Tensor x, ProcessGroup& group, Reduce op) {
-  if (group.size() == 1) return;
-  group.meter().add("all_reduce", all_reduce_bytes(x, group));
-  // Gloo knows no mean.
-  const bool divide = op == Reduce::mean;
-  std::vector<Tensor> tensors = {x};
-  group.wait(group.handle()->allreduce(tensors, {to_c10d(divide ? Reduce::sum : op)}), "all_reduce");
-  if (divide) x.div_(group.size());
-}
-
-Sizes exchange_sizes(int64_t own, ProcessGroup& group) {
-  auto mine = at::full({1}, own, at::kLong);
-  auto all = at::empty({group.size()}, at::kLong);
-  group.meter().add("all_gather", (group.size() - 1) * 8);
-  group.wait(group.handle()->_allgather_base(all, mine), "all_gather");
-  return Sizes(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + group.size());
-}
-
-/// Along dim 0, x contiguous. Uneven parts travel padded to the largest and are packed afterwards.
-Tensor gather_rows(const Tensor& x, ProcessGroup& group, const Sizes& sizes) {
-  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  const bool even = std::all_of(sizes.begin(), sizes.end(), [&](int64_t n) { return n == largest; });
-  auto shape = x.sizes().vec();
-  Tensor padded = x;
-  if (x.size(0) != largest) {
-    shape[0] = largest;
-    padded = at::zeros(shape, x.options());
-    padded.narrow(0, 0, x.size(0)).copy_(x);
+  static bool is_extremum(const Plan& plan) { return plan.op == Reduce::max || plan.op == Reduce::min; }
+  static Saved save(const Tensor& x, const Plan& plan, const Tensor& result) {
+    return is_extremum(plan) ? Saved{x.eq(result)} : Saved{};
   }
-  shape[0] = largest * group.size();
-  auto all = at::empty(shape, x.options());
-  group.meter().add("all_gather", (group.size() - 1) * static_cast<int64_t>(x.nbytes()));
-  group.wait(group.handle()->_allgather_base(all, padded), "all_gather");
-  if (even) return all;
-  std::vector<Tensor> parts;
-  for (int rank = 0; rank < group.size(); ++rank) parts.push_back(all.narrow(0, rank * largest, sizes[rank]));
-  return at::cat(parts, 0);
-}
-
-/// Sends rows of x by `sent`, receives by `received`; both count rows of dim 0.
-Tensor exchange_rows(const Tensor& x, ProcessGroup& group, Sizes sent, Sizes received, const char* name) {
-  auto shape = x.sizes().vec();
-  shape[0] = std::accumulate(received.begin(), received.end(), int64_t{0});
-  auto result = at::empty(shape, x.options());
-  auto input = x;
-  group.wait(group.handle()->alltoall_base(result, input, received, sent), name);
-  return result;
-}
-
-/// Gloo's own reduce_scatter moves twice the bytes: here all_to_all, then a sum in rank order.
-Tensor scatter_sum_rows(const Tensor& x, ProcessGroup& group, const Sizes& sizes) {
-  const int64_t own = sizes[group.rank()];
-  const int64_t row_bytes = x.size(0) == 0 ? 0 : static_cast<int64_t>(x.nbytes()) / x.size(0);
-  group.meter().add("reduce_scatter", static_cast<int64_t>(x.nbytes()) - own * row_bytes);
-  const auto parts = exchange_rows(x, group, sizes, Sizes(group.size(), own), "reduce_scatter");
-  auto sum = parts.narrow(0, 0, own).clone();
-  for (int rank = 1; rank < group.size(); ++rank) sum.add_(parts.narrow(0, rank * own, own));
-  return sum;
-}
-
-/// Runs a function on dim 0 for tensors whose parts lie along another dim.
-template <class OnRows>
-Tensor along(const Tensor& x, int64_t dim, OnRows on_rows) {
-  dim = at::maybe_wrap_dim(dim, x.dim());
-  if (dim == 0) return on_rows(x.contiguous());
-  return on_rows(x.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
-}
-
-struct AllReduce : torch::autograd::Function<AllReduce> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, ProcessGroup* group, Reduce op) {
-    remember(context, *group);
-    context->saved_data["op"] = static_cast<int64_t>(op);
-    auto result = x.contiguous().clone();
-    reduce_in_place(result, *group, op);
-    return result;
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto op = static_cast<Reduce>(context->saved_data["op"].toInt());
-    TORCH_CHECK_VALUE(op == Reduce::sum || op == Reduce::mean, "all_reduce: max and min have no gradient");
-    return {all_reduce(gradients[0], group_of(context), op), {}, {}};
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved& saved) {
+    if (!is_extremum(plan)) return all_reduce(g, plan.group, plan.op, plan.where);
+    const auto holds = saved[0].to(at::promote_types(g.scalar_type(), at::kFloat));
+    const auto count = all_reduce(holds, plan.group, Reduce::sum, plan.where);
+    const auto share = (holds / count).to(g.scalar_type());
+    return all_reduce(g, plan.group, Reduce::sum, plan.where) * share;
   }
 };
 
-struct AllGather : torch::autograd::Function<AllGather> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, ProcessGroup* group, int64_t dim, Sizes sizes) {
-    remember(context, *group);
-    context->saved_data["dim"] = dim;
-    context->saved_data["sizes"] = sizes;
-    return along(x, dim, [&](const Tensor& rows) { return gather_rows(rows, *group, sizes); });
+struct BroadcastOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return detail::start_broadcast(x.contiguous().clone(), caller, plan.root);
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto sizes = context->saved_data["sizes"].toIntVector();
-    return {reduce_scatter(gradients[0], group_of(context), context->saved_data["dim"].toInt(), sizes), {}, {}, {}};
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    const auto sum = reduce_sum(g, plan.root, plan.group, plan.where);
+    return plan.group.rank() == plan.root ? sum : no_gradient(plan, sum);
   }
 };
 
-struct ReduceScatter : torch::autograd::Function<ReduceScatter> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, ProcessGroup* group, int64_t dim, Sizes sizes) {
-    remember(context, *group);
-    context->saved_data["dim"] = dim;
-    context->saved_data["sizes"] = sizes;
-    return along(x, dim, [&](const Tensor& rows) { return scatter_sum_rows(rows, *group, sizes); });
+struct ReduceSumOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    auto sum = detail::start_reduce_sum(x.contiguous().clone(), caller, plan.root);
+    if (plan.group.rank() == plan.root) return sum;
+    return Handle([sum = std::make_shared<Handle>(std::move(sum))] { return at::empty({0}, sum->wait().options()); });
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto sizes = context->saved_data["sizes"].toIntVector();
-    return {all_gather(gradients[0], group_of(context), context->saved_data["dim"].toInt(), sizes), {}, {}, {}};
-  }
-};
-
-struct Broadcast : torch::autograd::Function<Broadcast> {
-  static Tensor forward(AutogradContext* context, const Tensor& x, int root, ProcessGroup* group) {
-    remember(context, *group);
-    context->saved_data["root"] = static_cast<int64_t>(root);
-    auto result = x.contiguous().clone();
-    broadcast_(result, root, *group);
-    return result;
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    auto& group = group_of(context);
-    auto sum = all_reduce(gradients[0], group);
-    const bool is_root = context->saved_data["root"].toInt() == group.rank();
-    return {is_root ? sum : at::zeros_like(sum), {}, {}};
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    const bool is_root = plan.group.rank() == plan.root;
+    return broadcast(is_root ? g : no_gradient(plan, g), plan.root, plan.group, plan.where);
   }
 };
 
-Sizes checked_sizes(std::span<const int64_t> sizes, ProcessGroup& group, const char* operation) {
+struct GatherOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return from_rows(detail::start_gather(rows_of(x, plan.dim), caller, plan.root, plan.sizes), plan.dim);
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    return scatter(g, plan.root, plan.group, plan.dim, plan.sizes, plan.where);
+  }
+};
+
+struct ScatterOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return from_rows(detail::start_scatter(rows_of(x, plan.dim), caller, plan.root, plan.sizes), plan.dim);
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    const auto whole = gather(g, plan.root, plan.group, plan.dim, plan.sizes, plan.where);
+    return plan.group.rank() == plan.root ? whole : no_gradient(plan, whole);
+  }
+};
+
+struct AllGatherOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return from_rows(detail::start_all_gather(rows_of(x, plan.dim), caller, plan.sizes), plan.dim);
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    return reduce_scatter(g, plan.group, plan.dim, plan.sizes, plan.where);
+  }
+};
+
+struct ReduceScatterOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return from_rows(detail::start_reduce_scatter(rows_of(x, plan.dim), caller, plan.sizes), plan.dim);
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    return all_gather(g, plan.group, plan.dim, plan.sizes, plan.where);
+  }
+};
+
+struct AllToAllOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    return from_rows(detail::start_all_to_all(rows_of(x, plan.dim), caller, plan.sizes, plan.received), plan.dim);
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    return all_to_all(g, plan.group, plan.dim, plan.received, plan.sizes, plan.where);
+  }
+};
+
+/// Blocks of two dims travel flat, each in one piece.
+struct TransposeOp : NothingSaved {
+  static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
+    std::vector<Tensor> flat;
+    Sizes sent, received;
+    for (const auto& block : x.split_with_sizes(plan.sizes, plan.dim)) {
+      flat.push_back(block.reshape({-1}));
+      sent.push_back(block.numel());
+    }
+    auto shape = plan.shape;
+    shape[plan.dim] = plan.sizes[plan.group.rank()];
+    std::vector<Sizes> shapes;
+    for (const auto size : plan.received) {
+      shape[plan.other_dim] = size;
+      shapes.push_back(shape);
+      received.push_back(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
+    }
+    auto moved = detail::start_all_to_all(at::cat(flat), caller, sent, received);
+    return Handle([shapes, received, dim = plan.other_dim, moved = std::make_shared<Handle>(std::move(moved))] {
+      auto blocks = moved->wait().split_with_sizes(received);
+      for (size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank] = blocks[rank].view(shapes[rank]);
+      return at::cat(blocks, dim);
+    });
+  }
+  static Tensor gradient(const Plan& plan, const Tensor& g, const Saved&) {
+    return all_to_all(g, plan.group, plan.other_dim, plan.dim, plan.received, plan.sizes, plan.where);
+  }
+};
+
+Handle finished(const Tensor& x) {
+  return Handle([x] { return x; });
+}
+
+void check_root(int root, const ProcessGroup& group, const char* operation) {
+  TORCH_CHECK_INDEX(root >= 0 && root < group.size(), operation, ": root is ", root, ", wanted 0..", group.size() - 1);
+}
+
+int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
+  TORCH_CHECK_VALUE(x.dim() > 0, operation, ": tensor has no dims, wanted 1 or more");
+  return at::maybe_wrap_dim(dim, x.dim());
+}
+
+Sizes checked_sizes(std::span<const int64_t> sizes, const ProcessGroup& group, const char* operation) {
   TORCH_CHECK_VALUE(static_cast<int>(sizes.size()) == group.size(), operation, ": sizes has ", sizes.size(),
                     " entries, wanted one a rank, ", group.size());
+  for (const auto size : sizes) {
+    TORCH_CHECK_VALUE(size >= 0, operation, ": sizes has ", size, ", wanted 0 or more");
+  }
   return Sizes(sizes.begin(), sizes.end());
 }
 
-void check_root(int root, ProcessGroup& group, const char* operation) {
-  TORCH_CHECK_INDEX(root >= 0 && root < group.size(), operation, ": root is ", root, ", wanted 0..", group.size() - 1);
+/// Sizes of what this rank cuts.
+Sizes cut_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, const ProcessGroup& group,
+                const char* operation) {
+  if (sizes.empty()) return split_sizes(x.size(dim), group.size());
+  auto parts = checked_sizes(sizes, group, operation);
+  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  TORCH_CHECK_VALUE(sum == x.size(dim), operation, ": size of dim ", dim, " is ", x.size(dim),
+                    ", wanted the sum of sizes, ", sum);
+  return parts;
+}
+
+/// Sizes of what the ranks bring.
+Sizes brought_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, ProcessGroup& group,
+                    const char* operation, Where where) {
+  if (sizes.empty()) return detail::exchange_sizes(x.size(dim), {group, where});
+  auto parts = checked_sizes(sizes, group, operation);
+  TORCH_CHECK_VALUE(parts[group.rank()] == x.size(dim), operation, ": size of dim ", dim, " is ", x.size(dim),
+                    ", wanted ", parts[group.rank()], " as told for rank ", group.rank());
+  return parts;
+}
+
+PlanPointer plan_of(const Tensor& x, ProcessGroup& group, Where where, int64_t dim = 0) {
+  auto plan = c10::make_intrusive<Plan>(group, where);
+  plan->shape = x.sizes().vec();
+  plan->dim = dim;
+  return plan;
+}
+
+Handle begin_broadcast(const Tensor& x, int root, ProcessGroup& group, Where where, bool later) {
+  check_root(root, group, "broadcast");
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where);
+  plan->root = root;
+  return detail::begin<BroadcastOp>(x, plan, later);
+}
+
+Handle begin_reduce_sum(const Tensor& x, int root, ProcessGroup& group, Where where, bool later) {
+  check_root(root, group, "reduce_sum");
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where);
+  plan->root = root;
+  return detail::begin<ReduceSumOp>(x, plan, later);
+}
+
+Handle begin_all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, Where where, bool later) {
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where);
+  plan->op = op;
+  return detail::begin<AllReduceOp>(x, plan, later);
+}
+
+Handle begin_gather(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                    Where where, bool later) {
+  check_root(root, group, "gather");
+  dim = checked_dim(x, dim, "gather");
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where, dim);
+  plan->root = root;
+  plan->sizes = brought_sizes(x, dim, sizes, group, "gather", where);
+  return detail::begin<GatherOp>(x, plan, later);
+}
+
+Handle begin_scatter(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                     Where where, bool later) {
+  check_root(root, group, "scatter");
+  dim = checked_dim(x, dim, "scatter");
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where, dim);
+  plan->root = root;
+  if (sizes.empty()) {
+    const auto size = at::full({1}, x.size(dim), at::kLong);
+    broadcast_(size, root, group, where);
+    plan->sizes = split_sizes(size.item<int64_t>(), group.size());
+  } else {
+    const bool is_root = group.rank() == root;
+    plan->sizes = is_root ? cut_sizes(x, dim, sizes, group, "scatter") : checked_sizes(sizes, group, "scatter");
+  }
+  return detail::begin<ScatterOp>(x, plan, later);
+}
+
+Handle begin_all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where,
+                        bool later) {
+  dim = checked_dim(x, dim, "all_gather");
+  if (group.size() == 1) return finished(x);
+  auto plan = plan_of(x, group, where, dim);
+  plan->sizes = brought_sizes(x, dim, sizes, group, "all_gather", where);
+  return detail::begin<AllGatherOp>(x, plan, later);
+}
+
+Handle begin_reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                            Where where, bool later) {
+  dim = checked_dim(x, dim, "reduce_scatter");
+  auto plan = plan_of(x, group, where, dim);
+  plan->sizes = cut_sizes(x, dim, sizes, group, "reduce_scatter");
+  if (group.size() == 1) return finished(x);
+  return detail::begin<ReduceScatterOp>(x, plan, later);
+}
+
+/// What each rank sends to this one: row `rank` of everybody's list.
+Sizes told_sizes(const Sizes& sent, ProcessGroup& group, Where where) {
+  const auto ones = Sizes(group.size(), 1);
+  const auto lists = at::tensor(sent, at::kLong);
+  const auto told = detail::start_all_to_all(lists, {group, where}, ones, ones).wait();
+  return Sizes(told.const_data_ptr<int64_t>(), told.const_data_ptr<int64_t>() + told.numel());
+}
+
+Handle begin_all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
+                        std::span<const int64_t> received, Where where, bool later) {
+  dim = checked_dim(x, dim, "all_to_all");
+  auto plan = plan_of(x, group, where, dim);
+  plan->sizes = cut_sizes(x, dim, sent, group, "all_to_all");
+  if (group.size() == 1) return finished(x);
+  plan->received =
+      received.empty() ? told_sizes(plan->sizes, group, where) : checked_sizes(received, group, "all_to_all");
+  return detail::begin<AllToAllOp>(x, plan, later);
 }
 
 }  // namespace
 
-Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op) {
+Tensor broadcast(const Tensor& x, int root, ProcessGroup& group, Where where) {
+  return begin_broadcast(x, root, group, where, false).wait();
+}
+Handle broadcast_async(const Tensor& x, int root, ProcessGroup& group, Where where) {
+  return begin_broadcast(x, root, group, where, true);
+}
+
+Tensor reduce_sum(const Tensor& x, int root, ProcessGroup& group, Where where) {
+  return begin_reduce_sum(x, root, group, where, false).wait();
+}
+Handle reduce_sum_async(const Tensor& x, int root, ProcessGroup& group, Where where) {
+  return begin_reduce_sum(x, root, group, where, true);
+}
+
+Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, Where where) {
+  return begin_all_reduce(x, group, op, where, false).wait();
+}
+Handle all_reduce_async(const Tensor& x, ProcessGroup& group, Reduce op, Where where) {
+  return begin_all_reduce(x, group, op, where, true);
+}
+
+Tensor gather(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+              Where where) {
+  return begin_gather(x, root, group, dim, sizes, where, false).wait();
+}
+Handle gather_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                    Where where) {
+  return begin_gather(x, root, group, dim, sizes, where, true);
+}
+
+Tensor scatter(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+               Where where) {
+  return begin_scatter(x, root, group, dim, sizes, where, false).wait();
+}
+Handle scatter_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                     Where where) {
+  return begin_scatter(x, root, group, dim, sizes, where, true);
+}
+
+Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where) {
+  return begin_all_gather(x, group, dim, sizes, where, false).wait();
+}
+Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                        Where where) {
+  return begin_all_gather(x, group, dim, sizes, where, true);
+}
+
+Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where) {
+  return begin_reduce_scatter(x, group, dim, sizes, where, false).wait();
+}
+Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                            Where where) {
+  return begin_reduce_scatter(x, group, dim, sizes, where, true);
+}
+
+Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
+                  std::span<const int64_t> received, Where where) {
+  return begin_all_to_all(x, group, dim, sent, received, where, false).wait();
+}
+Handle all_to_all_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
+                        std::span<const int64_t> received, Where where) {
+  return begin_all_to_all(x, group, dim, sent, received, where, true);
+}
+
+Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t split_dim, int64_t concat_dim,
+                  std::span<const int64_t> split_sizes, std::span<const int64_t> concat_sizes, Where where) {
+  split_dim = checked_dim(x, split_dim, "all_to_all");
+  concat_dim = checked_dim(x, concat_dim, "all_to_all");
+  TORCH_CHECK_VALUE(split_dim != concat_dim, "all_to_all: split_dim and concat_dim are both ", split_dim,
+                    ", wanted two dims");
+  auto plan = plan_of(x, group, where, split_dim);
+  plan->other_dim = concat_dim;
+  plan->sizes = cut_sizes(x, split_dim, split_sizes, group, "all_to_all");
   if (group.size() == 1) return x;
-  return AllReduce::apply(x, &group, op);
+  plan->received = brought_sizes(x, concat_dim, concat_sizes, group, "all_to_all", where);
+  return detail::begin<TransposeOp>(x, plan, false).wait();
 }
 
-int64_t all_reduce_bytes(const Tensor& x, ProcessGroup& group) {
-  const auto [begin, end] = split_range(x.numel(), group.size(), group.rank());
-  const int64_t own = (end - begin) * x.element_size();
-  return static_cast<int64_t>(x.nbytes()) - own + (group.size() - 1) * own;
-}
-
-void all_reduce_(Tensor x, ProcessGroup& group, Reduce op) {
+void all_reduce_(Tensor x, ProcessGroup& group, Reduce op, Where where) {
   TORCH_CHECK_VALUE(x.is_contiguous(), "all_reduce: tensor is not contiguous");
   const at::NoGradGuard no_grad;
-  reduce_in_place(std::move(x), group, op);
+  if (group.size() > 1) detail::start_all_reduce(std::move(x), {group, where}, op).wait();
 }
 
-Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes) {
-  TORCH_CHECK_VALUE(x.dim() > 0, "all_gather: tensor has no dims, wanted 1 or more");
-  dim = at::maybe_wrap_dim(dim, x.dim());
-  const auto known = sizes.empty() ? Sizes() : checked_sizes(sizes, group, "all_gather");
-  TORCH_CHECK_VALUE(known.empty() || known[group.rank()] == x.size(dim), "all_gather: size of dim ", dim, " is ",
-                    x.size(dim), ", wanted ", known.empty() ? 0 : known[group.rank()], " as told for rank ",
-                    group.rank());
-  if (group.size() == 1) return x;
-  return AllGather::apply(x, &group, dim, known.empty() ? exchange_sizes(x.size(dim), group) : known);
-}
-
-Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes) {
-  TORCH_CHECK_VALUE(x.dim() > 0, "reduce_scatter: tensor has no dims, wanted 1 or more");
-  dim = at::maybe_wrap_dim(dim, x.dim());
-  const auto parts =
-      sizes.empty() ? split_sizes(x.size(dim), group.size()) : checked_sizes(sizes, group, "reduce_scatter");
-  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  TORCH_CHECK_VALUE(sum == x.size(dim), "reduce_scatter: size of dim ", dim, " is ", x.size(dim),
-                    ", wanted the sum of sizes, ", sum);
-  if (group.size() == 1) return x;
-  return ReduceScatter::apply(x, &group, dim, parts);
-}
-
-Tensor broadcast(const Tensor& x, int root, ProcessGroup& group) {
-  check_root(root, group, "broadcast");
-  if (group.size() == 1) return x;
-  return Broadcast::apply(x, root, &group);
-}
-
-void broadcast_(Tensor x, int root, ProcessGroup& group) {
+void broadcast_(Tensor x, int root, ProcessGroup& group, Where where) {
   check_root(root, group, "broadcast");
   TORCH_CHECK_VALUE(x.is_contiguous(), "broadcast: tensor is not contiguous");
-  if (group.size() == 1) return;
   const at::NoGradGuard no_grad;
-  group.meter().add("broadcast", group.rank() == root ? static_cast<int64_t>(x.nbytes()) : 0);
-  std::vector<Tensor> tensors = {x};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  group.wait(group.handle()->broadcast(tensors, options), "broadcast");
+  if (group.size() > 1) detail::start_broadcast(std::move(x), {group, where}, root).wait();
 }
 
-Tensor gather(const Tensor& x, int root, ProcessGroup& group, std::span<const int64_t> sizes) {
-  check_root(root, group, "gather");
-  const auto parts = checked_sizes(sizes, group, "gather");
-  if (group.size() == 1) return x;
-  const bool is_root = group.rank() == root;
-  group.meter().add("gather", is_root ? 0 : static_cast<int64_t>(x.nbytes()));
-  Sizes sent(group.size(), 0);
-  sent[root] = x.size(0);
-  return exchange_rows(x.contiguous(), group, sent, is_root ? parts : Sizes(group.size(), 0), "gather");
+void barrier(ProcessGroup& group, Where where) {
+  if (group.size() > 1) detail::start_barrier({group, where}).wait();
 }
 
-Tensor scatter(const Tensor& x, int root, ProcessGroup& group, std::span<const int64_t> sizes) {
-  check_root(root, group, "scatter");
-  const auto parts = checked_sizes(sizes, group, "scatter");
-  if (group.size() == 1) return x;
-  const bool is_root = group.rank() == root;
-  Sizes received(group.size(), 0);
-  received[root] = parts[group.rank()];
-  const auto input = is_root ? x.contiguous() : x.narrow(0, 0, 0).contiguous();
-  const int64_t row_bytes = is_root && x.size(0) > 0 ? static_cast<int64_t>(x.nbytes()) / x.size(0) : 0;
-  group.meter().add("scatter", is_root ? static_cast<int64_t>(x.nbytes()) - parts[root] * row_bytes : 0);
-  return exchange_rows(input, group, is_root ? parts : Sizes(group.size(), 0), received, "scatter");
-}
-
-void barrier(ProcessGroup& group) {
-  if (group.size() == 1) return;
-  group.meter().add("barrier", 0);
-  group.wait(group.handle()->barrier(), "barrier");
+void backward_without_loss(const std::vector<Tensor>& outputs) {
+  std::vector<Tensor> reached, zeros;
+  for (const auto& output : outputs) {
+    if (!output.requires_grad()) continue;
+    reached.push_back(output);
+    zeros.push_back(at::zeros_like(output));
+  }
+  if (!reached.empty()) torch::autograd::backward(reached, zeros);
 }
 
 }  // namespace tandem::comm

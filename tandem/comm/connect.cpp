@@ -22,21 +22,21 @@ c10::intrusive_ptr<c10d::ProcessGroup> wrap(c10::intrusive_ptr<c10d::Backend> ba
 }  // namespace
 
 c10::intrusive_ptr<c10d::ProcessGroup> LocalWorld::connect(const std::string& name, int rank, int size) {
-  std::shared_ptr<LocalExchange> exchange;
+  std::shared_ptr<LocalHub> hub;
   {
     const std::lock_guard lock(mutex_);
-    auto& slot = exchanges_[name];
-    if (!slot) slot = std::make_shared<LocalExchange>(size, timeout_);
+    auto& slot = hubs_[name];
+    if (!slot) slot = std::make_shared<LocalHub>(size, timeout_);
     if (abort_reason_) slot->abort(*abort_reason_);
-    exchange = slot;
+    hub = slot;
   }
-  return wrap(c10::make_intrusive<LocalBackend>(exchange, rank), c10d::ProcessGroup::BackendType::CUSTOM, rank, size);
+  return wrap(c10::make_intrusive<LocalBackend>(hub, rank), c10d::ProcessGroup::BackendType::CUSTOM, rank, size);
 }
 
 void LocalWorld::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!abort_reason_) abort_reason_ = reason;
-  for (auto& [name, exchange] : exchanges_) exchange->abort(reason);
+  for (auto& [name, hub] : hubs_) hub->abort(reason);
 }
 
 ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "tandem/comm/local_backend.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::comm {
@@ -17,7 +18,7 @@ class LocalWorld {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<LocalExchange>> exchanges_;
+  std::map<std::string, std::shared_ptr<LocalHub>> hubs_;
   std::optional<std::string> abort_reason_;
   const std::chrono::milliseconds timeout_;
 };

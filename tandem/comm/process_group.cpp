@@ -1,18 +1,39 @@
 #include "tandem/comm/process_group.h"
 
+#include <ATen/ATen.h>
+
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/call_check.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
+#include "tandem/comm/local_backend.h"
 
 namespace tandem::comm {
+namespace {
 
-ProcessGroup::ProcessGroup(Connect connect, std::string name, int rank, int size, std::shared_ptr<WireMeter> meter)
-    : connect_(std::move(connect)), name_(std::move(name)), rank_(rank), size_(size), meter_(std::move(meter)) {
-  TORCH_CHECK_VALUE(size >= 1, "process group '", name_, "': size is ", size, ", wanted 1 or more");
-  TORCH_CHECK_INDEX(rank >= 0 && rank < size, "process group '", name_, "': rank is ", rank, ", wanted 0..", size - 1);
-  handle_ = connect_(name_, rank_, size_);
+/// Gloo begins its texts with the place in its own source.
+std::string without_source(std::string text) {
+  if (text.starts_with("[") && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
+  return text;
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(Connect connect, std::string name, std::vector<int> members, int rank,
+                           std::shared_ptr<Instruments> instruments)
+    : connect_(std::move(connect)),
+      name_(std::move(name)),
+      members_(std::move(members)),
+      rank_(rank),
+      instruments_(std::move(instruments)) {
+  TORCH_CHECK_VALUE(size() >= 1, "process group '", name_, "': size is ", size(), ", wanted 1 or more");
+  TORCH_CHECK_INDEX(rank >= 0 && rank < size(), "process group '", name_, "': rank is ", rank, ", wanted 0..",
+                    size() - 1);
+  handle_ = connect_(name_, rank_, size());
+  backend_ = handle_->getBackend(c10::DeviceType::CPU);
+  local_ = dynamic_cast<LocalBackend*>(backend_.get());
 }
 
 ProcessGroup::~ProcessGroup() = default;
@@ -22,39 +43,57 @@ c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::handle() const { return han
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour) {
   const auto colours = all_gather(at::full({1}, colour, at::kInt), *this);
   const int* values = colours.const_data_ptr<int>();
-  int rank = 0, size = 0;
-  for (int other = 0; other < size_; ++other) {
+  std::vector<int> members;
+  int rank = 0;
+  for (int other = 0; other < size(); ++other) {
     if (values[other] != colour) continue;
     if (other < rank_) ++rank;
-    ++size;
+    members.push_back(members_[other]);
   }
   const auto name = name_ + "/" + std::to_string(num_splits_++) + "." + std::to_string(colour);
-  return std::make_unique<ProcessGroup>(connect_, name, rank, size, meter_);
+  if (colour < 0) return nullptr;
+  auto group = std::make_unique<ProcessGroup>(connect_, name, std::move(members), rank, instruments_);
+  // A rank that ends before a first call would leave the others without a word from Gloo.
+  if (group->size() > 1) group->backend_->barrier()->wait();
+  return group;
 }
 
-void ProcessGroup::wait(const c10::intrusive_ptr<c10d::Work>& work, const char* operation) {
-  ++num_calls_;
+uint64_t ProcessGroup::begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message) {
+  const int64_t sequence = is_message ? ++num_messages_[{call.operation, call.peer}] : ++num_calls_;
+  meter().add(call.operation, bytes, members_);
+  const auto number = recorder().begin(name_, members_, sequence, call);
+  if (!instruments_->check || is_message) return number;
   try {
-    work->wait();
+    check_call(*backend_, call, sequence);
   } catch (const std::exception& error) {
-    fail(operation, error);
+    fail(number, call, error);
   }
+  return number;
 }
 
-void ProcessGroup::fail(const char* operation, const std::exception& error) const {
-  auto text = message_of(error);
-  // Gloo begins with the place in its own source.
-  if (text.starts_with("[") && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
-  TORCH_CHECK_WITH(DistBackendError, false, operation, " of group '", name_, "', after ", num_calls_,
-                   " calls, failed on rank ", rank_, " of ", size_, ": ", text,
-                   ": another rank has ended, is stuck or does not answer");
+void ProcessGroup::fail(uint64_t number, const CallInfo& call, const std::exception& error) {
+  recorder().end(number, FlightRecorder::State::failed);
+  const auto text = call.describe() + ", group '" + name_ + "', failed on rank " + std::to_string(members_[rank_]) +
+                    ": " + without_source(message_of(error));
+  recorder().write(text);
+  TORCH_CHECK_WITH(DistBackendError, false, text);
+}
+
+void ProcessGroup::finish_later(Handle handle) {
+  messages_.push([handle = std::make_shared<Handle>(std::move(handle))] {
+    try {
+      handle->wait();
+    } catch (const std::exception&) {
+      // fail() has written the record; whoever waits for an answer fails too and tells.
+    }
+  });
 }
 
 std::unique_ptr<ProcessGroup> make_single_group() {
   auto world = std::make_shared<LocalWorld>(std::chrono::minutes(1));
   return std::make_unique<ProcessGroup>(
-      [world](const std::string& name, int rank, int size) { return world->connect(name, rank, size); }, "world", 0, 1,
-      std::make_shared<WireMeter>());
+      [world](const std::string& name, int rank, int size) { return world->connect(name, rank, size); }, "world",
+      std::vector<int>{0}, 0, std::make_shared<Instruments>(0, 1));
 }
 
 }  // namespace tandem::comm

@@ -1,22 +1,24 @@
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "tandem/comm/wire_meter.h"
+#include "tandem/comm/handle.h"
+#include "tandem/comm/instruments.h"
+#include "tandem/comm/task_queue.h"
 
 namespace c10d {
+class Backend;
 class ProcessGroup;
-class Store;
-class Work;
 }  // namespace c10d
 
 namespace tandem::comm {
 
-class LocalExchange;
+class LocalBackend;
 
 /// The ranks that talk to each other, seen from one of them. Passed to whatever communicates; nothing is global.
 ///
@@ -26,37 +28,58 @@ class ProcessGroup {
   /// How a group of a given name, rank and size connects; kept for split().
   using Connect = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(const std::string& name, int rank, int size)>;
 
-  ProcessGroup(Connect connect, std::string name, int rank, int size, std::shared_ptr<WireMeter> meter);
+  /// `members`: the world ranks, in the group's order; `rank` is this one's place among them.
+  ProcessGroup(Connect connect, std::string name, std::vector<int> members, int rank,
+               std::shared_ptr<Instruments> instruments);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   int rank() const { return rank_; }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(members_.size()); }
   const std::string& name() const { return name_; }
+  const std::vector<int>& members() const { return members_; }
 
-  /// The ranks that give the same colour make a group; they keep their order. Collective over this group.
+  /// The ranks that give the same colour make a group; they keep their order. A negative colour: in none, null.
+  /// Collective over this group.
   std::unique_ptr<ProcessGroup> split(int colour);
 
   /// Counts what this rank sends through this group and those split from it.
-  WireMeter& meter() { return *meter_; }
+  WireMeter& meter() { return instruments_->meter; }
+
+  /// Its last calls, through this group and those split from it.
+  FlightRecorder& recorder() { return instruments_->recorder; }
+
+  /// Compare every collective call with the other ranks' before it is made; all ranks alike. Slow: for finding faults.
+  void set_check(bool check) { instruments_->check = check; }
 
   /// The c10d group below, for parts of libtorch that want one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
+  c10d::Backend& backend() const { return *backend_; }
+  LocalBackend* local() const { return local_; }  // null: the ranks are processes
 
-  /// Waits; a failure becomes c10::DistBackendError that names operation, count of this group's calls, and rank.
-  void wait(const c10::intrusive_ptr<c10d::Work>& work, const char* operation);
+  /// For the operators: a call begins (it is numbered, counted, recorded, and checked when that is on), ends, or fails.
+  /// `bytes`: what the meter counts, for each rank of the group. fail() writes the flight record and throws
+  /// c10::DistBackendError that names operation, number, place and rank.
+  uint64_t begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
+  void end(uint64_t number) { instruments_->recorder.end(number); }
+  [[noreturn]] void fail(uint64_t number, const CallInfo& call, const std::exception& error);
 
-  /// What wait() throws, for who waits in another way.
-  [[noreturn]] void fail(const char* operation, const std::exception& error) const;
+  /// Waits for a message on a thread of its own; the group's end waits for that thread. A fault is in the record.
+  void finish_later(Handle handle);
 
  private:
   Connect connect_;
   std::string name_;
-  int rank_, size_, num_splits_ = 0;
+  std::vector<int> members_;
+  int rank_, num_splits_ = 0;
   int64_t num_calls_ = 0;
-  std::shared_ptr<WireMeter> meter_;
+  std::map<std::pair<std::string, int>, int64_t> num_messages_;  // operation, peer
+  std::shared_ptr<Instruments> instruments_;
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  LocalBackend* local_ = nullptr;
+  TaskQueue messages_;  // last: ends first
 };
 
 /// A group of one: each collective is the identity.

@@ -1,15 +1,35 @@
 #include "tandem/comm/wire_meter.h"
 
-namespace tandem::comm {
+#include <algorithm>
+#include <numeric>
 
-void WireMeter::add(const std::string& operation, int64_t bytes) {
+namespace tandem::comm {
+namespace {
+
+thread_local Phase phase_of_thread = Phase::forward;
+
+}  // namespace
+
+Phase current_phase() { return phase_of_thread; }
+
+PhaseScope::PhaseScope(Phase phase) : before_(phase_of_thread) { phase_of_thread = phase; }
+
+PhaseScope::~PhaseScope() { phase_of_thread = before_; }
+
+void WireMeter::add(const std::string& operation, std::span<const int64_t> to_member, std::span<const int> members) {
+  const int64_t bytes = std::accumulate(to_member.begin(), to_member.end(), int64_t{0});
   const std::lock_guard lock(mutex_);
   auto& count = counts_[operation];
-  ++count.calls;
-  count.bytes += bytes;
+  for (auto* sum : {static_cast<WireCount*>(&count), &count.phases[static_cast<size_t>(current_phase())]}) {
+    ++sum->calls;
+    sum->bytes += bytes;
+  }
+  const auto last = *std::max_element(members.begin(), members.end());
+  if (count.to_rank.size() <= static_cast<size_t>(last)) count.to_rank.resize(last + 1);
+  for (size_t i = 0; i < members.size(); ++i) count.to_rank[members[i]] += to_member[i];
 }
 
-std::map<std::string, WireCount> WireMeter::counts() const {
+std::map<std::string, OperationCount> WireMeter::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }

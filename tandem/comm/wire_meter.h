@@ -1,36 +1,61 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tandem::comm {
 
-/// What one operation has sent so far.
+/// What the calling thread is about when it communicates.
+enum class Phase { forward, backward, optimizer };
+inline constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "optimizer"};
+
+Phase current_phase();
+
+/// Sets the calling thread's phase until its end. The operators' gradients set `backward` themselves.
+class PhaseScope {
+ public:
+  explicit PhaseScope(Phase phase);
+  ~PhaseScope();
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  Phase before_;
+};
+
 struct WireCount {
   int64_t calls = 0;
   int64_t bytes = 0;
+  bool operator==(const WireCount&) const = default;
 };
 
-/// Counts, for one rank, calls and payload bytes per operation.
+/// What one operation has sent so far.
+struct OperationCount : WireCount {
+  std::array<WireCount, 3> phases = {};  // by Phase; they add up to the whole
+  std::vector<int64_t> to_rank;          // bytes to each rank of the world; they add up to `bytes`
+};
+
+/// Counts, for one rank, calls and payload bytes per operation, phase and peer.
 ///
-/// Bytes are those that the rank must send in an optimal algorithm, whatever the backend does (S: bytes of the tensor,
-/// own: bytes of the rank's part of it, N ranks):
-///   broadcast       root (N > 1): S; others 0          all_gather   (N - 1) * own
-///   all_reduce      (S - own) + (N - 1) * own          gather       others: own; root 0
-///   reduce_scatter  S - own                            scatter      root: S - own; others 0
-///   barrier         0
-/// all_reduce and reduce_scatter split S as split_sizes() does. A group of one sends nothing.
-/// Safe to use from several threads.
+/// Bytes are those that the rank must send in an optimal algorithm (wire_bytes.h), whatever the backend does; sizes
+/// that are exchanged first and the heads of messages count as operations of their own or not at all. A group of one
+/// sends nothing and counts nothing. Safe to use from several threads.
 class WireMeter {
  public:
-  void add(const std::string& operation, int64_t bytes);
-  std::map<std::string, WireCount> counts() const;
+  /// One call. `to_member[i]`: bytes for world rank `members[i]`.
+  void add(const std::string& operation, std::span<const int64_t> to_member, std::span<const int> members);
+
+  std::map<std::string, OperationCount> counts() const;
   void reset();
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, WireCount> counts_;
+  std::map<std::string, OperationCount> counts_;
 };
 
 }  // namespace tandem::comm

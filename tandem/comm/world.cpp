@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <numeric>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -48,7 +49,29 @@ ProcessGroup::Connect thread_connect(std::shared_ptr<LocalWorld> local, const Wo
   return [local](const std::string& name, int rank, int size) { return local->connect(name, rank, size); };
 }
 
+std::vector<int> ranks_up_to(int n) {
+  std::vector<int> ranks(n);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int rank, int size) {
+  auto instruments = std::make_shared<Instruments>(rank, size);
+  instruments->check = options.check;
+  if (!options.flight_folder.empty()) instruments->recorder.set_folder(options.flight_folder);
+  return instruments;
+}
+
 }  // namespace
+
+void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    body(group);
+  } catch (const std::exception& error) {
+    group.recorder().write(message_of(error));
+    throw;
+  }
+}
 
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options) {
   TORCH_CHECK_VALUE(n >= 1, "run_ranks: number of ranks is ", n, ", wanted 1 or more");
@@ -71,8 +94,8 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   const auto run_one = [&](int rank) {
     guard(rank, [&] {
       at::set_num_threads(threads_of(options, n));
-      ProcessGroup group(connect, "world", rank, n, std::make_shared<WireMeter>());
-      guard(rank, [&] { body(group); });
+      ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments_of(options, rank, n));
+      guard(rank, [&] { run_recorded(group, body); });
     });
   };
   std::vector<std::thread> threads;
@@ -94,8 +117,8 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   store_options.waitWorkers = false;
   store_options.timeout = options.init_timeout;
   const auto store = c10::make_intrusive<c10d::TCPStore>(launch->address, store_options);
-  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", launch->rank, launch->size,
-                                              std::make_shared<WireMeter>());
+  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", ranks_up_to(launch->size),
+                                              launch->rank, instruments_of(options, launch->rank, launch->size));
   barrier(*group);
   group->meter().reset();
   return group;

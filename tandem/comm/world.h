@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,7 +15,12 @@ struct WorldOptions {
   std::chrono::milliseconds timeout{120'000};       // for one operation
   int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
   bool gloo = false;                                // thread-ranks only: sockets instead of shared memory
+  bool check = false;                               // see ProcessGroup::set_check
+  std::filesystem::path flight_folder = {};         // see FlightRecorder::set_folder; empty: not yet
 };
+
+/// Runs `body`; whatever it throws is written into the rank's flight record first. run_ranks() does this itself.
+void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>& body);
 
 /// Runs `body` on n thread-ranks of this process and returns when all have ended.
 ///

@@ -1,12 +1,14 @@
 #include "tandem/parallel/data_parallel.h"
 
 #include <torch/nn/module.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <map>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/wire_bytes.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::parallel {
@@ -18,15 +20,24 @@ class SumHook : public c10d::CommHookInterface {
   explicit SumHook(comm::ProcessGroup& group) : group_(group) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    const comm::PhaseScope phase(comm::Phase::backward);
     std::vector<Tensor> tensors = {bucket.getBuffer()};
-    group_.meter().add("all_reduce", comm::all_reduce_bytes(tensors[0], group_));
-    const auto sent = group_.handle()->allreduce(tensors)->getFuture();
+    comm::CallInfo call;
+    call.operation = "all_reduce";
+    call.shape = tensors[0].sizes().vec();
+    call.type = c10::toString(tensors[0].scalar_type());
+    call.detail = "gradients";
+    const comm::WireBytes wire{group_.rank(), group_.size()};
+    const auto number = group_.begin(call, wire.all_reduce(tensors[0].numel(), tensors[0].element_size()));
+    const auto sent = start(tensors, call, number);
     return sent->then(
-        [this](c10::ivalue::Future& done) {
+        [this, call, number](c10::ivalue::Future& done) {
           try {
-            return done.value();
+            auto value = done.value();
+            group_.end(number);
+            return value;
           } catch (const std::exception& error) {
-            group_.fail("all_reduce of gradients", error);
+            group_.fail(number, call, error);
           }
         },
         sent->elementType());
@@ -35,6 +46,16 @@ class SumHook : public c10d::CommHookInterface {
   Tensor parseHookResult(const c10::IValue& result) override { return c10d::detail::parseCppCommHookResult(result); }
 
  private:
+  c10::intrusive_ptr<c10::ivalue::Future> start(std::vector<Tensor>& tensors, const comm::CallInfo& call,
+                                                uint64_t number) {
+    try {
+      const comm::CallScope scope(&call);
+      return group_.backend().allreduce(tensors)->getFuture();
+    } catch (const std::exception& error) {
+      group_.fail(number, call, error);
+    }
+  }
+
   comm::ProcessGroup& group_;
 };
 

@@ -107,6 +107,7 @@ double Trainer::train_step(const data::Batch& batch) {
   check_finite(value);
   replicas_.prepare_backward(loss);
   loss.backward();
+  const comm::PhaseScope phase(comm::Phase::optimizer);
   if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, group_);
   optimizer_.step(learning_rate(options_.schedule, step_));
   optimizer_.zero_grad();

@@ -1,0 +1,24 @@
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/result.h"
+#include "tandem/comm/flight_analysis.h"
+
+namespace tandem::cli {
+
+int run_doctor(const Arguments& arguments) {
+  if (arguments.words.size() != 1) {
+    throw UsageError("doctor has " + std::to_string(arguments.words.size()) + " folders, wanted one",
+                     "tandem doctor RUN/flight");
+  }
+  check_result_file(arguments);
+  std::filesystem::path folder = arguments.words[0];
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder / "flight", ignored)) folder /= "flight";  // a run's folder
+  const auto sentence = comm::diagnose_flight(folder);
+  write_result(arguments, sentence + "\n", {{"diagnosis", sentence}});
+  return 0;
+}
+
+}  // namespace tandem::cli

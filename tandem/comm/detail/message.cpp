@@ -1,0 +1,115 @@
+#include "tandem/comm/detail/message.h"
+
+#include <ATen/ATen.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "tandem/comm/local_backend.h"
+#include "tandem/comm/wire_bytes.h"
+
+namespace tandem::comm::detail {
+namespace {
+
+constexpr int64_t kMostDims = 16, kMark = 0x74616e64656d;  // "tandem"
+
+// Numbers of the head.
+enum Place : int64_t { kMarkAt, kTypeAt, kRequiresGradAt, kDimsAt, kShapeAt, kHeadSize = kShapeAt + kMostDims };
+
+// Two tags of the backend for one of the caller.
+int head_tag(int tag) { return 2 * tag; }
+int body_tag(int tag) { return 2 * tag + 1; }
+
+CallInfo info_of(const char* operation, int peer, Where where) {
+  CallInfo call;
+  call.operation = operation;
+  call.peer = peer;
+  call.where = where;
+  return call;
+}
+
+Tensor head_of(const Message& message) {
+  TORCH_CHECK_VALUE(message.tensor.dim() <= kMostDims, "send: tensor has ", message.tensor.dim(), " dims, wanted ",
+                    kMostDims, " or fewer");
+  auto head = at::zeros({kHeadSize}, at::kLong);
+  auto* number = head.mutable_data_ptr<int64_t>();
+  number[kMarkAt] = kMark;
+  number[kTypeAt] = static_cast<int64_t>(message.tensor.scalar_type());
+  number[kRequiresGradAt] = message.requires_grad;
+  number[kDimsAt] = message.tensor.dim();
+  for (int64_t i = 0; i < message.tensor.dim(); ++i) number[kShapeAt + i] = message.tensor.size(i);
+  return head;
+}
+
+/// An empty tensor of the head's type and shape.
+Message message_of(const Tensor& head) {
+  const auto* number = head.const_data_ptr<int64_t>();
+  TORCH_CHECK_WITH(DistBackendError, number[kMarkAt] == kMark && number[kDimsAt] <= kMostDims,
+                   "the message has no head of ours: the ranks' sends and receives do not match");
+  const at::IntArrayRef shape(number + kShapeAt, static_cast<size_t>(number[kDimsAt]));
+  return {at::empty(shape, static_cast<at::ScalarType>(number[kTypeAt])), number[kRequiresGradAt] != 0};
+}
+
+void receive_into(Tensor tensor, int from, int tag, ProcessGroup& group) {
+  std::vector<Tensor> tensors = {std::move(tensor)};
+  group.backend().recv(tensors, from, tag)->wait();
+}
+
+c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, ProcessGroup& group) {
+  std::vector<Tensor> tensors = {tensor};
+  return group.backend().send(tensors, to, tag);
+}
+
+}  // namespace
+
+Handle start_send(const Message& message, int to, int tag, ProcessGroup& group, Where where) {
+  auto call = info_of("send", to, where);
+  const auto tensor = message.tensor.contiguous();
+  call.shape = tensor.sizes().vec();
+  call.type = c10::toString(tensor.scalar_type());
+  const auto bytes = WireBytes{group.rank(), group.size()}.send(to, static_cast<int64_t>(tensor.nbytes()));
+  const auto number = group.begin(call, bytes, true);
+  c10::intrusive_ptr<c10d::Work> head_work, body_work;
+  const auto head = head_of(message);
+  try {
+    if (group.local()) {
+      group.local()->hand_over(tensor, message.requires_grad, to, tag);
+    } else {
+      head_work = send_out(head, to, head_tag(tag), group);
+      if (tensor.numel() > 0) body_work = send_out(tensor, to, body_tag(tag), group);
+    }
+  } catch (const std::exception& error) {
+    group.fail(number, call, error);
+  }
+  return Handle([=, &group, keep = head] {
+    try {
+      if (head_work) head_work->wait();
+      if (body_work) body_work->wait();
+    } catch (const std::exception& error) {
+      group.fail(number, call, error);
+    }
+    group.end(number);
+    return Tensor();
+  });
+}
+
+Message receive(int from, int tag, ProcessGroup& group, Where where) {
+  const auto call = info_of("recv", from, where);
+  const auto number = group.begin(call, WireBytes{group.rank(), group.size()}.nothing(), true);
+  Message message;
+  try {
+    if (group.local()) {
+      std::tie(message.tensor, message.requires_grad) = group.local()->take_over(from, tag);
+    } else {
+      const auto head = at::zeros({kHeadSize}, at::kLong);
+      receive_into(head, from, head_tag(tag), group);
+      message = message_of(head);
+      if (message.tensor.numel() > 0) receive_into(message.tensor, from, body_tag(tag), group);
+    }
+  } catch (const std::exception& error) {
+    group.fail(number, call, error);
+  }
+  group.end(number);
+  return message;
+}
+
+}  // namespace tandem::comm::detail

@@ -1,0 +1,282 @@
+#include "tandem/comm/detail/transfer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "tandem/comm/local_backend.h"
+#include "tandem/comm/wire_bytes.h"
+
+namespace tandem::comm::detail {
+namespace {
+
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+WireBytes wire_of(const Caller& caller) { return {caller.group.rank(), caller.group.size()}; }
+
+c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
+  switch (op) {
+    case Reduce::mean:
+      return c10d::ReduceOp::AVG;
+    case Reduce::max:
+      return c10d::ReduceOp::MAX;
+    case Reduce::min:
+      return c10d::ReduceOp::MIN;
+    default:
+      return c10d::ReduceOp::SUM;
+  }
+}
+
+/// Counts, records and launches one call. `launch` may give no work: then nothing has to travel.
+template <class Launch, class Finish>
+Handle start(const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Launch launch, Finish finish) {
+  auto& group = caller.group;
+  const auto number = group.begin(call, bytes);
+  WorkPointer work;
+  try {
+    const CallScope scope(&call);
+    if (caller.later && group.local()) group.local()->run_later(true);
+    work = launch();
+    if (group.local()) group.local()->run_later(false);
+  } catch (const std::exception& error) {
+    if (group.local()) group.local()->run_later(false);
+    group.fail(number, call, error);
+  }
+  return Handle([&group, number, call = std::move(call), work, finish = std::move(finish)] {
+    try {
+      if (work) work->wait();
+    } catch (const std::exception& error) {
+      group.fail(number, call, error);
+    }
+    group.end(number);
+    return finish();
+  });
+}
+
+int64_t row_bytes_of(const Tensor& rows) {
+  return rows.size(0) == 0 ? 0 : static_cast<int64_t>(rows.nbytes()) / rows.size(0);
+}
+
+Sizes times(Sizes sizes, int64_t factor) {
+  for (auto& size : sizes) size *= factor;
+  return sizes;
+}
+
+Tensor empty_rows(const Tensor& like, int64_t count) {
+  auto shape = like.sizes().vec();
+  shape[0] = count;
+  return at::empty(shape, like.options());
+}
+
+std::vector<Tensor> cut(const Tensor& rows, const Sizes& sizes) {
+  std::vector<Tensor> parts;
+  int64_t at = 0;
+  for (const auto size : sizes) {
+    parts.push_back(rows.narrow(0, at, size));
+    at += size;
+  }
+  return parts;
+}
+
+int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
+
+/// Sends rows by `sent`, receives by `received`; both count rows of dim 0.
+WorkPointer exchange_rows(const Caller& caller, Tensor rows, Tensor result, Sizes sent, Sizes received) {
+  return caller.group.backend().alltoall_base(result, rows, received, sent);
+}
+
+/// Uneven parts travel padded to the largest and are packed afterwards: Gloo takes equal parts only.
+Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
+  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
+  auto padded = rows;
+  if (rows.size(0) != largest) {
+    padded = at::zeros_like(empty_rows(rows, largest));
+    padded.narrow(0, 0, rows.size(0)).copy_(rows);
+  }
+  auto all = empty_rows(rows, largest * caller.group.size());
+  const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
+  auto call = info_of("all_gather", rows, caller);
+  call.dim = 0;
+  return start(
+      caller, std::move(call), bytes, [&] { return caller.group.backend()._allgather_base(all, padded); },
+      [all, sizes, largest] {
+        std::vector<Tensor> parts;
+        for (size_t rank = 0; rank < sizes.size(); ++rank) {
+          parts.push_back(all.narrow(0, static_cast<int64_t>(rank) * largest, sizes[rank]));
+        }
+        const bool is_even = std::ranges::all_of(sizes, [&](int64_t n) { return n == largest; });
+        return is_even ? all : at::cat(parts, 0);
+      });
+}
+
+/// Gloo's own reduce_scatter moves twice the bytes: here all_to_all, then a sum in rank order.
+Handle start_reduce_scatter_by_exchange(Tensor rows, const Caller& caller, Sizes sizes, const Sizes& bytes) {
+  const int64_t own = sizes[caller.group.rank()];
+  const int ranks = caller.group.size();
+  auto parts = empty_rows(rows, own * ranks);
+  return start(
+      caller, info_of("reduce_scatter", rows, caller), bytes,
+      [&] { return exchange_rows(caller, rows, parts, sizes, Sizes(ranks, own)); },
+      [parts, own, ranks] {
+        auto sum = parts.narrow(0, 0, own).clone();
+        for (int rank = 1; rank < ranks; ++rank) sum.add_(parts.narrow(0, rank * own, own));
+        return sum;
+      });
+}
+
+}  // namespace
+
+const char* name_of(Reduce op) {
+  constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  return kNames[static_cast<int>(op)];
+}
+
+CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
+  CallInfo call;
+  call.operation = operation;
+  call.shape = x.sizes().vec();
+  call.type = c10::toString(x.scalar_type());
+  call.requires_grad = caller.requires_grad;
+  call.where = caller.where;
+  return call;
+}
+
+Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
+  auto call = info_of("all_reduce", x, caller);
+  call.detail = name_of(op);
+  const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo knows no mean
+  const auto bytes = wire_of(caller).all_reduce(x.numel(), x.element_size());
+  return start(
+      caller, std::move(call), bytes,
+      [&]() -> WorkPointer {
+        if (x.numel() == 0) return nullptr;
+        std::vector<Tensor> tensors = {x};
+        c10d::AllreduceOptions options;
+        options.reduceOp = to_c10d(divide ? Reduce::sum : op);
+        return caller.group.backend().allreduce(tensors, options);
+      },
+      [x, divide, size = caller.group.size()] { return divide ? x.div_(size) : x; });
+}
+
+Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
+  auto call = info_of("reduce_sum", x, caller);
+  call.peer = root;
+  const auto bytes = wire_of(caller).reduce_sum(root, static_cast<int64_t>(x.nbytes()));
+  return start(
+      caller, std::move(call), bytes,
+      [&]() -> WorkPointer {
+        if (x.numel() == 0) return nullptr;
+        std::vector<Tensor> tensors = {x};
+        c10d::ReduceOptions options;
+        options.rootRank = root;
+        return caller.group.backend().reduce(tensors, options);
+      },
+      [x] { return x; });
+}
+
+Handle start_broadcast(Tensor x, const Caller& caller, int root) {
+  auto call = info_of("broadcast", x, caller);
+  call.peer = root;
+  const auto bytes = wire_of(caller).broadcast(root, static_cast<int64_t>(x.nbytes()));
+  return start(
+      caller, std::move(call), bytes,
+      [&]() -> WorkPointer {
+        if (x.numel() == 0) return nullptr;
+        std::vector<Tensor> tensors = {x};
+        c10d::BroadcastOptions options;
+        options.rootRank = root;
+        return caller.group.backend().broadcast(tensors, options);
+      },
+      [x] { return x; });
+}
+
+Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
+  if (!caller.group.local()) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
+  auto call = info_of("all_gather", rows, caller);
+  call.dim = 0;
+  auto all = empty_rows(rows, sum_of(sizes));
+  const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
+  return start(
+      caller, std::move(call), bytes,
+      [&] {
+        std::vector<std::vector<Tensor>> outputs = {cut(all, sizes)};
+        std::vector<Tensor> inputs = {rows};
+        return caller.group.backend().allgather(outputs, inputs);
+      },
+      [all] { return all; });
+}
+
+Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
+  const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(rows)));
+  if (!caller.group.local()) return start_reduce_scatter_by_exchange(std::move(rows), caller, std::move(sizes), bytes);
+  auto own = empty_rows(rows, sizes[caller.group.rank()]);
+  return start(
+      caller, info_of("reduce_scatter", rows, caller), bytes,
+      [&] {
+        std::vector<Tensor> outputs = {own};
+        std::vector<std::vector<Tensor>> inputs = {cut(rows, sizes)};
+        return caller.group.backend().reduce_scatter(outputs, inputs);
+      },
+      [own] { return own; });
+}
+
+Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received) {
+  auto call = info_of("all_to_all", rows, caller);
+  call.dim = 0;
+  auto result = empty_rows(rows, sum_of(received));
+  const auto bytes = wire_of(caller).exchange(times(sent, row_bytes_of(rows)));
+  return start(
+      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
+      [result] { return result; });
+}
+
+Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
+  auto call = info_of("gather", rows, caller);
+  call.peer = root;
+  call.dim = 0;
+  const bool is_root = caller.group.rank() == root;
+  auto result = empty_rows(rows, is_root ? sum_of(sizes) : 0);
+  Sizes sent(sizes.size(), 0), received = is_root ? sizes : sent;
+  sent[root] = rows.size(0);
+  const auto bytes = wire_of(caller).gather(root, static_cast<int64_t>(rows.nbytes()));
+  return start(
+      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
+      [result] { return result; });
+}
+
+Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes) {
+  auto call = info_of("scatter", rows, caller);
+  call.peer = root;
+  call.dim = 0;
+  const bool is_root = caller.group.rank() == root;
+  const int64_t own = sizes[caller.group.rank()];
+  auto result = empty_rows(rows, own);
+  if (!is_root) rows = rows.narrow(0, 0, 0);
+  Sizes received(sizes.size(), 0), sent = is_root ? sizes : received;
+  received[root] = own;
+  const auto bytes = wire_of(caller).scatter(root, times(sizes, row_bytes_of(rows)));
+  return start(
+      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
+      [result] { return result; });
+}
+
+Handle start_barrier(const Caller& caller) {
+  CallInfo call;
+  call.operation = "barrier";
+  call.where = caller.where;
+  return start(
+      caller, std::move(call), wire_of(caller).nothing(), [&] { return caller.group.backend().barrier(); },
+      [] { return Tensor(); });
+}
+
+Sizes exchange_sizes(int64_t own, const Caller& caller) {
+  auto mine = at::full({1}, own, at::kLong);
+  auto silent = caller;
+  silent.later = silent.requires_grad = false;
+  const auto all = start_all_gather(mine, silent, Sizes(caller.group.size(), 1)).wait();
+  return Sizes(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel());
+}
+
+}  // namespace tandem::comm::detail

@@ -1,0 +1,56 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+
+namespace tandem::comm {
+
+/// Messages between thread-ranks: what is posted is handed over, not copied. No torch in it.
+///
+/// Messages of one sender, receiver and tag arrive in the order in which they were posted. What waits throws
+/// LocalFailure when nothing comes within the timeout, or after abort().
+class LocalMailbox {
+ public:
+  struct Message {
+    std::shared_ptr<void> content;
+    int from = 0;
+    bool accepted = false;  // guarded by the mailbox
+  };
+  using Handle = std::shared_ptr<Message>;
+  static constexpr int kAnySource = -1;
+
+  explicit LocalMailbox(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  /// Never waits.
+  Handle post(int from, int to, int tag, std::shared_ptr<void> content);
+
+  /// Waits for the next message from `from`, or from anybody.
+  Handle take(int from, int to, int tag);
+
+  /// The receiver needs the content no longer: whoever waits in await_acceptance goes on.
+  void accept(const Handle& message);
+  void await_acceptance(const Handle& message, int to);
+
+  void abort(const std::string& reason);
+
+ private:
+  using Key = std::tuple<int, int, int>;  // to, tag, from
+
+  Handle find(int from, int to, int tag);
+  template <class Condition>
+  void wait_until(Condition condition, const std::string& what);
+
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, std::deque<Handle>> boxes_;
+  std::optional<std::string> abort_reason_;
+};
+
+}  // namespace tandem::comm

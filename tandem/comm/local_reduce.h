@@ -1,0 +1,15 @@
+#pragma once
+#include <ATen/core/TensorBody.h>
+
+#include <span>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+namespace tandem::comm {
+
+/// Elements [begin, end) of all ranks' arrays reduced in rank order, and the result written to each of `outputs`.
+/// An output may be the same memory as an input: each element is read from all before it is written.
+/// bfloat16 and half are summed in float32. Throws c10::ValueError for a type or a reduction that has no meaning here.
+void reduce_slice(at::ScalarType type, c10d::ReduceOp::RedOpType op, std::span<const void* const> inputs,
+                  std::span<void* const> outputs, int64_t begin, int64_t end);
+
+}  // namespace tandem::comm

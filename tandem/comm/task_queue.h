@@ -1,0 +1,34 @@
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace tandem::comm {
+
+/// One thread that runs tasks in order; it is started by the first task. Tasks do not throw.
+class TaskQueue {
+ public:
+  TaskQueue() = default;
+  ~TaskQueue();  // runs what is left
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
+
+  void push(std::function<void()> task);
+
+  /// Returns when no task is left or under way.
+  void drain();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  size_t unfinished_ = 0;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tandem::comm
