@@ -36,6 +36,7 @@ struct Command {
 int run_train(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 

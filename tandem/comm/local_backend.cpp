@@ -383,11 +383,12 @@ LocalBackend::WorkPointer LocalBackend::recvAnysource(Tensors& tensors, int tag)
   return receive(tensors, LocalMailbox::kAnySource, tag);
 }
 
-void LocalBackend::hand_over(const at::Tensor& tensor, bool requires_grad, int to, int tag) {
+void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int tag) {
+  // A part of a storage would keep all of it alive: it is copied too.
+  const bool is_sole = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
   const bool is_whole = tensor.is_contiguous() && tensor.storage().nbytes() == tensor.nbytes();
-  // A part of a storage would keep all of it alive: it is copied.
-  const auto given = is_whole ? at::_lazy_clone(tensor) : tensor.contiguous().clone();
-  hub_->mailbox.post(getRank(), to, own_tag(tag), std::make_shared<Given>(given, requires_grad));
+  if (!is_sole || !is_whole) tensor = tensor.clone(at::MemoryFormat::Contiguous);
+  hub_->mailbox.post(getRank(), to, own_tag(tag), std::make_shared<Given>(std::move(tensor), requires_grad));
 }
 
 std::pair<at::Tensor, bool> LocalBackend::take_over(int from, int tag) {

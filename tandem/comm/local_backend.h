@@ -11,7 +11,7 @@ namespace tandem::comm {
 
 /// What thread-ranks of one group share.
 struct LocalHub {
-  LocalHub(int size, std::chrono::milliseconds timeout) : exchange(size, timeout), mailbox(timeout) {}
+  LocalHub(int size, std::chrono::milliseconds timeout) : exchange(size, timeout), mailbox(size, timeout) {}
 
   /// Releases everyone who waits and everyone who comes later; the first reason stays.
   void abort(const std::string& reason) {
@@ -60,8 +60,9 @@ class LocalBackend : public c10d::Backend {
   /// Collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
 
-  /// Hands a tensor over without copying it: both ranks hold the same memory until one of them writes (copy on write).
-  void hand_over(const at::Tensor& tensor, bool requires_grad, int to, int tag);
+  /// Hands a tensor over: the memory itself when nobody else holds it, else a copy. (libtorch's copy on write would save
+  /// that copy, but its last two references must not end at once in two threads.)
+  void hand_over(at::Tensor tensor, bool requires_grad, int to, int tag);
   std::pair<at::Tensor, bool> take_over(int from, int tag);
 
  private:

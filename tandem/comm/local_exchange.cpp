@@ -4,7 +4,6 @@
 #include <thread>
 
 namespace tandem::comm {
-namespace {
 
 void relax() {
 #if defined(__x86_64__)
@@ -12,10 +11,7 @@ void relax() {
 #endif
 }
 
-// Spinning pays only where each rank has a core of its own.
 int spins_for(int size) { return size <= static_cast<int>(std::thread::hardware_concurrency()) ? 4000 : 50; }
-
-}  // namespace
 
 LocalExchange::LocalExchange(int size, std::chrono::milliseconds timeout)
     : calls_(size), arrivals_(size), timeout_(timeout), spins_(spins_for(size)) {}

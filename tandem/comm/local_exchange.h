@@ -16,6 +16,12 @@ struct LocalFailure {
   std::string text;
 };
 
+/// How often to look again before sleeping: many times only where each of `size` threads has a core of its own.
+int spins_for(int size);
+
+/// A moment between two looks.
+void relax();
+
 /// Memory that one rank gives to another.
 struct LocalBlock {
   const void* data = nullptr;

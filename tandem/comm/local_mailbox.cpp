@@ -4,6 +4,14 @@
 
 namespace tandem::comm {
 
+LocalMailbox::LocalMailbox(int size, std::chrono::milliseconds timeout) : timeout_(timeout), spins_(spins_for(size)) {}
+
+/// Tells those who wait that it is worth to look again.
+void LocalMailbox::change() {
+  changes_.fetch_add(1, std::memory_order_release);
+  changed_.notify_all();
+}
+
 LocalMailbox::Handle LocalMailbox::post(int from, int to, int tag, std::shared_ptr<void> content) {
   auto message = std::make_shared<Message>();
   message->content = std::move(content);
@@ -12,7 +20,7 @@ LocalMailbox::Handle LocalMailbox::post(int from, int to, int tag, std::shared_p
     const std::lock_guard lock(mutex_);
     boxes_[{to, tag, from}].push_back(message);
   }
-  changed_.notify_all();
+  change();
   return message;
 }
 
@@ -33,7 +41,13 @@ template <class Condition>
 void LocalMailbox::wait_until(Condition condition, const std::string& what) {
   std::unique_lock lock(mutex_);
   bool is_met = false;
-  const auto is_over = [&] { return (is_met = condition()) || abort_reason_.has_value(); };
+  const auto is_over = [&] { return (is_met = is_met || condition()) || abort_reason_.has_value(); };
+  for (int spins = 0; spins < spins_ && !is_over();) {
+    const auto seen = changes_.load(std::memory_order_acquire);
+    lock.unlock();
+    while (spins++ < spins_ && changes_.load(std::memory_order_acquire) == seen) relax();
+    lock.lock();
+  }
   const bool in_time = changed_.wait_for(lock, timeout_, is_over);
   if (is_met) return;
   if (in_time) throw LocalFailure{LocalFailure::Kind::aborted, *abort_reason_};
@@ -52,7 +66,7 @@ void LocalMailbox::accept(const Handle& message) {
     const std::lock_guard lock(mutex_);
     message->accepted = true;
   }
-  changed_.notify_all();
+  change();
 }
 
 void LocalMailbox::await_acceptance(const Handle& message, int to) {
@@ -64,7 +78,7 @@ void LocalMailbox::abort(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_) abort_reason_ = reason;
   }
-  changed_.notify_all();
+  change();
 }
 
 }  // namespace tandem::comm

@@ -1,5 +1,7 @@
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -13,6 +15,7 @@ namespace tandem::comm {
 
 /// Messages between thread-ranks: what is posted is handed over, not copied. No torch in it.
 ///
+/// Waiting threads spin briefly, then sleep.
 /// Messages of one sender, receiver and tag arrive in the order in which they were posted. What waits throws
 /// LocalFailure when nothing comes within the timeout, or after abort().
 class LocalMailbox {
@@ -25,7 +28,7 @@ class LocalMailbox {
   using Handle = std::shared_ptr<Message>;
   static constexpr int kAnySource = -1;
 
-  explicit LocalMailbox(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  LocalMailbox(int size, std::chrono::milliseconds timeout);
 
   /// Never waits.
   Handle post(int from, int to, int tag, std::shared_ptr<void> content);
@@ -46,8 +49,12 @@ class LocalMailbox {
   template <class Condition>
   void wait_until(Condition condition, const std::string& what);
 
+  void change();
+
   const std::chrono::milliseconds timeout_;
+  const int spins_;
   std::mutex mutex_;
+  std::atomic<uint64_t> changes_{0};
   std::condition_variable changed_;
   std::map<Key, std::deque<Handle>> boxes_;
   std::optional<std::string> abort_reason_;

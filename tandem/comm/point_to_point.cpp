@@ -90,6 +90,14 @@ Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag, Where where) 
   return send_async(x, to, group, tag, where).wait();
 }
 
+Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag, Where where) {
+  if (x.requires_grad()) return send(static_cast<const Tensor&>(x), to, group, tag, where);
+  check_peer(to, group, "send", tag);
+  const auto options = x.options();
+  detail::start_send({std::move(x), false}, to, tag, group, where).wait();
+  return at::zeros({}, options);
+}
+
 Tensor recv(int from, ProcessGroup& group, int tag, const Tensor& anchor, Where where) {
   check_peer(from, group, "recv", tag);
   const auto message = detail::receive(from, tag, group, where);

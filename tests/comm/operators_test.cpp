@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
+
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/split.h"
@@ -301,6 +303,21 @@ TEST_P(Operators, MessagesKeepTheirOrderAndTheirKind) {
         }
       },
       options());
+}
+
+TEST(Messages, WhatIsGivenAwayChangesHandsUncopied) {
+  std::atomic<const void*> sent{nullptr};
+  run_ranks(2, [&](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      auto x = at::ones({1000});
+      sent = x.const_data_ptr();
+      send(std::move(x), 1, group);
+    } else {
+      const auto got = recv(0, group);
+      EXPECT_EQ(got.const_data_ptr(), sent.load());
+      EXPECT_TRUE(got.eq(1).all().item<bool>());
+    }
+  });
 }
 
 TEST(Messages, WhatIsHandedOverIsTheReceiversOwn) {

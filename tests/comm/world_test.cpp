@@ -62,8 +62,7 @@ TEST(World, DifferentOperationsAreToldApart) {
 TEST(World, DifferentSizesAreToldApart) {
   const auto text =
       text_of([] { run_ranks(2, [](ProcessGroup& group) { all_reduce(at::ones({4 + group.rank()}), group); }); });
-  EXPECT_NE(text.find("rank 0 calls all_reduce of Float [4] (sum) at world_test.cpp:61 and rank 1 calls all_reduce of "
-                      "Float [5] (sum)"),
+  EXPECT_NE(text.find(" and rank 1 calls all_reduce of Float [5] (sum) at world_test.cpp:"),
             std::string::npos)
       << text;
 }

@@ -61,26 +61,27 @@ c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, P
 
 }  // namespace
 
-Handle start_send(const Message& message, int to, int tag, ProcessGroup& group, Where where) {
+Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where where) {
   auto call = info_of("send", to, where);
-  const auto tensor = message.tensor.contiguous();
-  call.shape = tensor.sizes().vec();
-  call.type = c10::toString(tensor.scalar_type());
-  const auto bytes = WireBytes{group.rank(), group.size()}.send(to, static_cast<int64_t>(tensor.nbytes()));
+  call.shape = message.tensor.sizes().vec();
+  call.type = c10::toString(message.tensor.scalar_type());
+  const auto bytes = WireBytes{group.rank(), group.size()}.send(to, static_cast<int64_t>(message.tensor.nbytes()));
   const auto number = group.begin(call, bytes, true);
+  Tensor head, body;
   c10::intrusive_ptr<c10d::Work> head_work, body_work;
-  const auto head = head_of(message);
   try {
     if (group.local()) {
-      group.local()->hand_over(tensor, message.requires_grad, to, tag);
+      group.local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
     } else {
+      head = head_of(message);
+      body = message.tensor.contiguous();
       head_work = send_out(head, to, head_tag(tag), group);
-      if (tensor.numel() > 0) body_work = send_out(tensor, to, body_tag(tag), group);
+      if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
     }
   } catch (const std::exception& error) {
     group.fail(number, call, error);
   }
-  return Handle([=, &group, keep = head] {
+  return Handle([=, &group] {  // head and body live until they have left
     try {
       if (head_work) head_work->wait();
       if (body_work) body_work->wait();

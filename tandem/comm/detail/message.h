@@ -11,8 +11,8 @@ struct Message {
   bool requires_grad = false;
 };
 
-/// The handle's tensor is not defined.
-Handle start_send(const Message& message, int to, int tag, ProcessGroup& group, Where where);
+/// The handle's tensor is not defined. A tensor that nobody else holds changes hands between threads; another is copied.
+Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where where);
 
 Message receive(int from, int tag, ProcessGroup& group, Where where);
 

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/table.h"
+#include "tandem/cli/bench_comm.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/result.h"
+#include "tandem/cli/settings.h"
+#include "tandem/cli/suggest.h"
+
+namespace tandem::cli {
+namespace {
+
+const std::vector<Setting>& comm_settings() {
+  static const std::vector<Setting> settings = {
+      {.key = "ranks", .default_value = int64_t{4}, .doc = "thread-ranks", .range = {2, 64}},
+      {.key = "bytes",
+       .default_value = std::vector<double>{1024, 16384, 262144, 4194304, 67108864},
+       .doc = "sizes of the whole tensor",
+       .range = {4, 1e10}},
+      {.key = "operations", .default_value = std::vector<std::string>(), .doc = "which; empty: all"},
+      {.key = "seconds", .default_value = 0.6, .doc = "time for a case", .range = {0.01, 3600}},
+      {.key = "quick", .default_value = false, .doc = "fewer sizes and less time for each, under 40 s"},
+  };
+  return settings;
+}
+
+CommBench read_comm_bench(const std::vector<std::string>& words) {
+  Settings settings{Schema(comm_settings())};
+  settings.apply(words);
+  if (settings.get_bool("quick")) {
+    if (!settings.given("bytes")) settings.set("bytes", "1024,65536,4194304");
+    if (!settings.given("seconds")) settings.set("seconds", "0.3");
+  }
+  CommBench bench;
+  bench.ranks = static_cast<int>(settings.get_int("ranks"));
+  bench.seconds_a_case = settings.get_float("seconds");
+  bench.operations = settings.get_list("operations");
+  const auto known = bench_operations();
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  for (const auto& name : bench.operations) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw SettingsError("operations names '" + name + "', wanted " + one_of(known),
+                        did_you_mean(nearest(name, views)));
+  }
+  const int64_t unit = 4 * bench.ranks;
+  for (const double bytes : settings.get_numbers("bytes")) {
+    bench.sizes.push_back(std::max<int64_t>(1, std::llround(bytes) / unit) * unit);  // whole parts for every rank
+  }
+  return bench;
+}
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 1e-3 ? "%.4f" : "%.2f", seconds * 1e3);
+  return text;
+}
+
+std::string times(double factor) {
+  char text[32];
+  std::snprintf(text, sizeof text, factor < 10 ? "%.2f" : "%.1f", factor);
+  return text;
+}
+
+void tell(const Arguments& arguments, const std::vector<BenchCase>& cases) {
+  Table table({"operation", "bytes", "ms", "Gloo ms", "times as fast", "copy ms", "of a copy"});
+  nlohmann::json list = nlohmann::json::array();
+  double sum = 0;
+  for (const auto& one : cases) {
+    const double speedup = one.gloo_seconds / one.seconds;
+    sum += std::log(speedup);
+    const bool has_floor = one.floor_seconds > 1e-6;
+    table.add_row({one.operation, format_bytes(one.bytes), milliseconds(one.seconds), milliseconds(one.gloo_seconds),
+                   times(speedup), milliseconds(one.floor_seconds),
+                   has_floor ? times(one.seconds / one.floor_seconds) : "–"});
+    list.push_back({{"operation", one.operation},
+                    {"ranks", one.ranks},
+                    {"bytes", one.bytes},
+                    {"seconds", one.seconds},
+                    {"gloo_seconds", one.gloo_seconds},
+                    {"floor_seconds", one.floor_seconds}});
+  }
+  const double geomean = cases.empty() ? 0 : std::exp(sum / static_cast<double>(cases.size()));
+  write_result(arguments, table.str() + "geometric mean: " + times(geomean) + " times as fast as Gloo\n",
+               {{"cases", list}, {"geomean_speedup", geomean}});
+}
+
+}  // namespace
+
+int run_bench(const Arguments& arguments) {
+  if (arguments.words.empty() || arguments.words[0] != "comm") {
+    const auto& words = arguments.words;
+    throw UsageError(words.empty() ? "bench has no name, wanted comm"
+                                   : "bench '" + words[0] + "' is unknown, wanted comm",
+                     "tandem bench comm quick=true");
+  }
+  check_result_file(arguments);
+  tell(arguments, bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()})));
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,211 @@
+#include "tandem/cli/bench_comm.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/table.h"
+#include "tandem/cli/result.h"
+#include "tandem/cli/settings.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/connect.h"
+#include "tandem/comm/world.h"
+
+namespace tandem::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using c10d::Backend;
+using Tensors = std::vector<at::Tensor>;
+using Call = std::function<void(Backend&)>;
+
+/// One operation on tensors that are made once.
+struct Operation {
+  Call call;
+  int64_t moved = 0;  // half of what this rank reads and writes: a plain copy of so many bytes does as much
+};
+
+at::Tensor floats(int64_t bytes) { return at::ones({std::max<int64_t>(1, bytes / 4)}, at::kFloat); }
+
+Tensors parts_of(const at::Tensor& whole, int n) { return whole.chunk(n); }
+
+struct Ranks {
+  int rank, size;
+};
+
+// `bytes` is the size of the whole: what all ranks hold together of a thing that is split, else the tensor itself.
+Operation all_reduce(int64_t bytes, Ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.allreduce(x)->wait(); }, bytes};
+}
+
+Operation broadcast(int64_t bytes, Ranks ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.broadcast(x)->wait(); }, ranks.rank == 0 ? 0 : bytes};
+}
+
+Operation reduce_sum(int64_t bytes, Ranks ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.reduce(x)->wait(); }, (bytes + bytes / ranks.size) / 2};
+}
+
+Operation all_gather(int64_t bytes, Ranks ranks) {
+  auto whole = floats(bytes), part = floats(bytes / ranks.size);
+  return {[whole, part](Backend& backend) mutable { backend._allgather_base(whole, part)->wait(); }, bytes};
+}
+
+Operation reduce_scatter(int64_t bytes, Ranks ranks) {
+  auto whole = floats(bytes), part = floats(bytes / ranks.size);
+  return {[whole, part](Backend& backend) mutable { backend._reduce_scatter_base(part, whole)->wait(); },
+          (bytes + bytes / ranks.size) / 2};
+}
+
+Operation all_to_all(int64_t bytes, Ranks) {
+  auto in = floats(bytes), out = floats(bytes);
+  return {[in, out, none = std::vector<int64_t>()](Backend& backend) mutable {
+            backend.alltoall_base(out, in, none, none)->wait();
+          },
+          bytes};
+}
+
+Operation gather(int64_t bytes, Ranks ranks) {
+  const auto whole = floats(bytes);
+  std::vector<Tensors> out;
+  if (ranks.rank == 0) out.push_back(parts_of(whole, ranks.size));
+  Tensors in = {floats(bytes / ranks.size)};
+  return {[out, in](Backend& backend) mutable { backend.gather(out, in)->wait(); }, ranks.rank == 0 ? bytes : 0};
+}
+
+Operation scatter(int64_t bytes, Ranks ranks) {
+  const auto whole = floats(bytes);
+  std::vector<Tensors> in;
+  if (ranks.rank == 0) in.push_back(parts_of(whole, ranks.size));
+  Tensors out = {floats(bytes / ranks.size)};
+  return {[out, in](Backend& backend) mutable { backend.scatter(out, in)->wait(); }, bytes / ranks.size};
+}
+
+/// Each rank sends to the next and receives from the one before.
+Operation send_recv(int64_t bytes, Ranks ranks) {
+  Tensors out = {floats(bytes)}, in = {floats(bytes)};
+  return {[=](Backend& backend) mutable {
+            const auto sent = backend.send(out, (ranks.rank + 1) % ranks.size, 0);
+            backend.recv(in, (ranks.rank + ranks.size - 1) % ranks.size, 0)->wait();
+            sent->wait();
+          },
+          bytes};
+}
+
+Operation barrier(int64_t, Ranks) {
+  return {[](Backend& backend) { backend.barrier()->wait(); }, 0};
+}
+
+using Maker = Operation (*)(int64_t bytes, Ranks ranks);
+const std::vector<std::pair<std::string, Maker>>& makers() {
+  static const std::vector<std::pair<std::string, Maker>> all = {
+      {"all_reduce", all_reduce},         {"broadcast", broadcast},   {"reduce_sum", reduce_sum},
+      {"all_gather", all_gather},         {"gather", gather},         {"scatter", scatter},
+      {"reduce_scatter", reduce_scatter}, {"all_to_all", all_to_all}, {"send_recv", send_recv},
+      {"barrier", barrier}};
+  return all;
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// One rank of the bench, with a group of each kind.
+class Measurement {
+ public:
+  Measurement(comm::ProcessGroup& local, comm::ProcessGroup& gloo, double seconds_a_case)
+      : local_(local), gloo_(gloo), budget_(seconds_a_case) {}
+
+  BenchCase measure(const std::string& name, Maker make, int64_t bytes) {
+    const auto operation = make(bytes, {local_.rank(), local_.size()});
+    const auto source = floats(operation.moved), target = floats(operation.moved);
+    const auto copy = [&] {
+      if (operation.moved > 0) std::memcpy(target.data_ptr(), source.const_data_ptr(), operation.moved);
+    };
+    const auto ours = [&] { operation.call(local_.backend()); };
+    const auto theirs = [&] { operation.call(gloo_.backend()); };
+    const int64_t our_calls = calls_for(ours), their_calls = calls_for(theirs);
+    std::vector<double> our_seconds, their_seconds, copy_seconds;
+    for (int round = 0; round < kRounds; ++round) {  // in turn: a machine that slows down slows all
+      our_seconds.push_back(time(ours, our_calls));
+      their_seconds.push_back(time(theirs, their_calls));
+      copy_seconds.push_back(time(copy, our_calls));
+    }
+    return {name, local_.size(), bytes, median(our_seconds), median(their_seconds), median(copy_seconds)};
+  }
+
+ private:
+  static constexpr int kRounds = 5;
+
+  /// Seconds a call, of the slowest rank.
+  template <class Body>
+  double time(const Body& body, int64_t calls) {
+    comm::barrier(local_);
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < calls; ++i) body();
+    const auto slowest = at::full({1}, seconds_since(start) / static_cast<double>(calls), at::kDouble);
+    comm::all_reduce_(slowest, local_, comm::Reduce::max);
+    return slowest.item<double>();
+  }
+
+  /// As many as fill a part of the case's time; equal on all ranks.
+  template <class Body>
+  int64_t calls_for(const Body& body) {
+    body();  // connections, pages
+    const double once = time(body, 2);
+    return std::clamp<int64_t>(static_cast<int64_t>(budget_ / (2 * kRounds) / once), 1, 20'000);
+  }
+
+  comm::ProcessGroup &local_, &gloo_;
+  double budget_;
+};
+
+}  // namespace
+
+std::vector<BenchCase> bench_comm(const CommBench& bench) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's record of calls is not made for several ranks in a process
+  const auto connect =
+      comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
+  std::vector<BenchCase> cases;
+  comm::run_ranks(
+      bench.ranks,
+      [&](comm::ProcessGroup& local) {
+        const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
+        comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
+        Measurement measurement(local, gloo, bench.seconds_a_case);
+        for (const auto& [name, make] : makers()) {
+          const auto asked = std::ranges::find(bench.operations, name);
+          if (!bench.operations.empty() && asked == bench.operations.end()) continue;
+          for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
+            const auto result = measurement.measure(name, make, bytes);
+            if (local.rank() == 0) cases.push_back(result);
+          }
+        }
+      },
+      {.threads = 1});
+  return cases;
+}
+
+std::vector<std::string> bench_operations() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : makers()) names.push_back(name);
+  return names;
+}
+
+}  // namespace tandem::cli
