@@ -43,8 +43,7 @@ CommBench read_comm_bench(const std::vector<std::string>& words) {
   const std::vector<std::string_view> views(known.begin(), known.end());
   for (const auto& name : bench.operations) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw SettingsError("operations names '" + name + "', wanted " + one_of(known),
-                        did_you_mean(nearest(name, views)));
+    throw SettingsError("operations names '" + name + "', wanted " + one_of(known), did_you_mean(nearest(name, views)));
   }
   const int64_t unit = 4 * bench.ranks;
   for (const double bytes : settings.get_numbers("bytes")) {
@@ -93,9 +92,9 @@ void tell(const Arguments& arguments, const std::vector<BenchCase>& cases) {
 int run_bench(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0] != "comm") {
     const auto& words = arguments.words;
-    throw UsageError(words.empty() ? "bench has no name, wanted comm"
-                                   : "bench '" + words[0] + "' is unknown, wanted comm",
-                     "tandem bench comm quick=true");
+    throw UsageError(
+        words.empty() ? "bench has no name, wanted comm" : "bench '" + words[0] + "' is unknown, wanted comm",
+        "tandem bench comm quick=true");
   }
   check_result_file(arguments);
   tell(arguments, bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()})));

@@ -111,11 +111,16 @@ Operation barrier(int64_t, Ranks) {
 
 using Maker = Operation (*)(int64_t bytes, Ranks ranks);
 const std::vector<std::pair<std::string, Maker>>& makers() {
-  static const std::vector<std::pair<std::string, Maker>> all = {
-      {"all_reduce", all_reduce},         {"broadcast", broadcast},   {"reduce_sum", reduce_sum},
-      {"all_gather", all_gather},         {"gather", gather},         {"scatter", scatter},
-      {"reduce_scatter", reduce_scatter}, {"all_to_all", all_to_all}, {"send_recv", send_recv},
-      {"barrier", barrier}};
+  static const std::vector<std::pair<std::string, Maker>> all = {{"all_reduce", all_reduce},
+                                                                 {"broadcast", broadcast},
+                                                                 {"reduce_sum", reduce_sum},
+                                                                 {"all_gather", all_gather},
+                                                                 {"gather", gather},
+                                                                 {"scatter", scatter},
+                                                                 {"reduce_scatter", reduce_scatter},
+                                                                 {"all_to_all", all_to_all},
+                                                                 {"send_recv", send_recv},
+                                                                 {"barrier", barrier}};
   return all;
 }
 
@@ -180,25 +185,23 @@ class Measurement {
 
 std::vector<BenchCase> bench_comm(const CommBench& bench) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's record of calls is not made for several ranks in a process
-  const auto connect =
-      comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
+  const auto connect = comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
   std::vector<BenchCase> cases;
-  comm::run_ranks(
-      bench.ranks,
-      [&](comm::ProcessGroup& local) {
-        const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
-        comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
-        Measurement measurement(local, gloo, bench.seconds_a_case);
-        for (const auto& [name, make] : makers()) {
-          const auto asked = std::ranges::find(bench.operations, name);
-          if (!bench.operations.empty() && asked == bench.operations.end()) continue;
-          for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
-            const auto result = measurement.measure(name, make, bytes);
-            if (local.rank() == 0) cases.push_back(result);
-          }
-        }
-      },
-      {.threads = 1});
+  comm::run_ranks(bench.ranks,
+                  [&](comm::ProcessGroup& local) {
+                    const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
+                    comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
+                    Measurement measurement(local, gloo, bench.seconds_a_case);
+                    for (const auto& [name, make] : makers()) {
+                      const auto asked = std::ranges::find(bench.operations, name);
+                      if (!bench.operations.empty() && asked == bench.operations.end()) continue;
+                      for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
+                        const auto result = measurement.measure(name, make, bytes);
+                        if (local.rank() == 0) cases.push_back(result);
+                      }
+                    }
+                  },
+                  {.threads = 1});
   return cases;
 }
 

@@ -12,6 +12,7 @@
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
 #include "tandem/cli/stop_signals.h"
+#include "tandem/comm/rendezvous.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
@@ -38,6 +39,8 @@ Settings evaluation_settings(const Arguments& arguments) {
   Settings run;
   run.load_file(saved);
   run.set("resume", "none");
+  const auto launch = comm::detect_launch();
+  if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still say otherwise
   run.apply(arguments.words);
   return run;
 }
@@ -68,6 +71,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
                         std::to_string(group.size()) + (group.size() == 1 ? " rank has" : " ranks have") + " written",
                     "see the warnings above");
   }
+  if (group.rank() == 0) log::info("tests    " + store.path(restored->step).string());
   group.meter().reset();
   const auto start = Clock::now();
   const auto scores = train::evaluate(*task, *loader, data.train->num_classes(), group);

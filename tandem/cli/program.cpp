@@ -1,6 +1,9 @@
 #include "tandem/cli/program.h"
 
+#include <c10/util/Logging.h>
+
 #include <cstdio>
+#include <cstdlib>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/failure.h"
@@ -62,6 +65,8 @@ std::string help_line(const Flag& flag) {
 }  // namespace
 
 int run_program(std::span<const std::string> words) {
+  // libtorch's own warnings come with stack traces; what they are about is told in one line here.
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 2;
   try {
     const int status = dispatch(words);
     flush_stdout();

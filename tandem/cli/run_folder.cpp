@@ -1,5 +1,10 @@
 #include "tandem/cli/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <ctime>
 #include <fstream>
 
@@ -48,6 +53,18 @@ fs::path make_run_folder(const std::string& out) {
     if (fs::create_directory(folder, error)) return folder;
     if (error) fail(folder, error);
   }
+}
+
+FolderLock::FolderLock(const fs::path& folder)
+    : file_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  if (file_ < 0 || flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(file_);
+  throw SettingsError("out is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
+                      "wait for that run to end, or name another folder");
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
 }
 
 void write_run_file(const fs::path& path, const std::string& text) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Range kPositive{0, std::numeric_limits<double>::infinity(), true};
 constexpr Range kNotNegative{0};
+constexpr Range kSeconds{0, 99999, true};
 constexpr Range kFraction{0, 1};
 constexpr Range kDecay{0, 1, false, true};
 constexpr Range kCount{0, 1e12};
@@ -118,8 +119,8 @@ const std::vector<Setting>& job_settings() {
        .other = {"a folder", read_folder}},
       {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
       {"checkpoint.keep", int64_t{2}, "newest checkpoints that stay", {1, 1e6}},
-      {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kPositive},
-      {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kPositive},
+      {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
+      {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
       {"comm.check", false, "compare every collective call with the other ranks' before it is made; slow"},
       {"report.compare", true, "measure the other form of the head as well, for the report's memory figure"},
       {"threads", int64_t{0}, "threads a rank computes with; 0: cores / ranks", {0, 1024}},

@@ -36,6 +36,7 @@ class TrainRun {
     tell_plan();
     if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
     folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
+    if (leads_) lock_.emplace(folder_);
     check_folder_is_new();
     group_.recorder().set_folder(folder_ / "flight");
     if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
@@ -67,6 +68,11 @@ class TrainRun {
     if (observer) observer->finish();
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
     if (leads_) tell_result(outcome, facts, *observer);
+    if (!outcome.saved) {
+      throw IoError("the state after step " + std::to_string(outcome.steps) + " is not saved",
+                    outcome.checkpoint.empty() ? "there is no checkpoint of this run"
+                                               : "the newest checkpoint is " + outcome.checkpoint.string());
+    }
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }
 
@@ -89,6 +95,10 @@ class TrainRun {
                             "add out=FOLDER, or give the folder itself as resume=FOLDER");
       }
       if (trainer.resume(own_store, std::nullopt)) return tell_resumed(trainer.step());
+      if (!own_store.list().empty()) {
+        throw SettingsError("out is '" + folder_.string() + "', which holds checkpoints, but no whole one of this job",
+                            "name another folder, or give the job's own settings");
+      }
       if (leads_) log::info("resume   no checkpoint of this job in '" + folder_.string() + "': begins at step 0");
       return;
     }
@@ -145,7 +155,7 @@ class TrainRun {
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
     const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
     write_result(arguments_, result_text(outcome, rate, facts, report), result);
-    if (outcome.stopped)
+    if (outcome.stopped && outcome.saved)
       log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
   }
 
@@ -169,6 +179,7 @@ class TrainRun {
   std::unique_ptr<data::Loader> training_, evaluation_;
   std::vector<FormMemory> probes_;
   fs::path folder_;
+  std::optional<FolderLock> lock_;
 };
 
 }  // namespace

@@ -60,8 +60,8 @@ class LocalBackend : public c10d::Backend {
   /// Collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
 
-  /// Hands a tensor over: the memory itself when nobody else holds it, else a copy. (libtorch's copy on write would save
-  /// that copy, but its last two references must not end at once in two threads.)
+  /// Hands a tensor over: the memory itself when nobody else holds it, else a copy. (libtorch's copy on write would
+  /// save that copy, but its last two references must not end at once in two threads.)
   void hand_over(at::Tensor tensor, bool requires_grad, int to, int tag);
   std::pair<at::Tensor, bool> take_over(int from, int tag);
 

@@ -13,7 +13,8 @@ namespace tandem::comm {
 ///
 /// Between processes send waits until the receiver has begun to receive, so that two ranks that send to each other
 /// first wait for ever (and are told after the timeout): use send_async. Thread-ranks never wait: the receiver gets a
-/// copy, or, where x is given away (`send(std::move(x), ..)`, needs no gradient, nobody else holds its memory), x itself.
+/// copy, or, where x is given away (`send(std::move(x), ..)`, needs no gradient, nobody else holds its memory), x
+/// itself.
 ///
 /// Throws c10::IndexError for a rank that is not there or is this one, c10::DistBackendError as the collectives do.
 Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag = 0, Where where = Where::current());

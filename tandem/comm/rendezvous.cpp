@@ -41,6 +41,9 @@ int port_from(const std::string& job) { return kFirstPort + static_cast<int>(str
 void set_address(Launch& launch, const Variables& variables, const std::string& host, const std::string& job) {
   launch.address = variables.text("MASTER_ADDR").value_or(host);
   launch.port = variables.has("MASTER_PORT") ? variables.number("MASTER_PORT") : port_from(job);
+  if (launch.port < 1 || launch.port > 65535) {
+    throw SettingsError("environment variable MASTER_PORT is " + std::to_string(launch.port) + ", wanted 1..65535");
+  }
   if (launch.address.empty()) {
     throw SettingsError("environment variable MASTER_ADDR is not set",
                         "with ranks on several hosts, set it to the host of rank 0");

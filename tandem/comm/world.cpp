@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -62,6 +63,39 @@ std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int ran
   return instruments;
 }
 
+c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const c10d::TCPStoreOptions& options) {
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+  } catch (const std::exception& error) {
+    const auto text = message_of(error);
+    const auto place = launch.address + ":" + std::to_string(launch.port);
+    TORCH_CHECK_WITH(DistBackendError, text.find("EADDRINUSE") == std::string::npos, "port ", launch.port,
+                     " is taken, wanted a free one for the ranks to meet at: set MASTER_PORT to another");
+    TORCH_CHECK_WITH(DistBackendError, options.isServer, "rank 0 does not answer at ", place, " within ",
+                     options.timeout.count() / 1000.0, " s");
+    TORCH_CHECK_WITH(DistBackendError, false, "rank 0 cannot serve at ", place, ": ", text);
+  }
+}
+
+std::string arrival_key(int rank) { return "tandem/arrived/" + std::to_string(rank); }
+
+/// Says who is missing; Gloo would name a socket.
+void await_ranks(c10d::Store& store, const Launch& launch, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  store.set(arrival_key(launch.rank), std::string("1"));
+  for (;;) {
+    std::string missing;
+    for (int rank = 0; rank < launch.size; ++rank) {
+      if (!store.check({arrival_key(rank)})) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    }
+    if (missing.empty()) return;
+    TORCH_CHECK_WITH(DistBackendError, std::chrono::steady_clock::now() < end, "of ", launch.size,
+                     " ranks that should meet at ", launch.address, ":", launch.port, ", ", missing,
+                     " did not come within ", timeout.count() / 1000.0, " s");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 }  // namespace
 
 void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>& body) {
@@ -116,7 +150,8 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   store_options.numWorkers = launch->size;
   store_options.waitWorkers = false;
   store_options.timeout = options.init_timeout;
-  const auto store = c10::make_intrusive<c10d::TCPStore>(launch->address, store_options);
+  const auto store = open_store(*launch, store_options);
+  await_ranks(*store, *launch, options.init_timeout);
   auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", ranks_up_to(launch->size),
                                               launch->rank, instruments_of(options, launch->rank, launch->size));
   barrier(*group);

@@ -176,8 +176,10 @@ void check(const ImageFolderOptions& options) {
     throw SettingsError("data.hold_out is " + std::to_string(options.hold_out) + ", wanted 2 or more");
   }
   if (!is_folder(options.folder)) {
-    throw DataError("image folder '" + options.folder.string() +
-                    "' does not exist, wanted a folder with a sub-folder for each class");
+    std::error_code ignored;
+    const bool is_there = fs::exists(options.folder, ignored);
+    throw DataError("image folder '" + options.folder.string() + (is_there ? "' is a file" : "' does not exist") +
+                    ", wanted a folder with a sub-folder for each class");
   }
 }
 

@@ -252,7 +252,7 @@ CheckpointPlace locate_checkpoints(const fs::path& path) {
   if (!place.has_filename()) place = place.parent_path();  // a slash at the end
   std::error_code error;
   const auto step = step_of(place.filename().string());
-  if (step && fs::is_directory(place.parent_path(), error)) return {place.parent_path(), step};
+  if (step && fs::is_directory(place, error)) return {place.parent_path(), step};
   if (fs::is_directory(place / "checkpoints", error)) return {place / "checkpoints", {}};
   if (fs::is_directory(place, error)) return {place, {}};
   throw DataError("checkpoints " + quote(path.string()) + " are missing, wanted a folder",

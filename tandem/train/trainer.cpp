@@ -121,7 +121,7 @@ void Trainer::check_finite(double loss) const {
   throw NonFiniteError(
       "loss of step " + std::to_string(step_ + 1) + " is " + number + ", wanted a finite number",
       std::string("lower train.lr or set train.clip") +
-          (saved_step_ >= 0 ? "; the checkpoint of step " + std::to_string(saved_step_) + " is good" : ""));
+          (saved_step_ >= 0 ? "; the checkpoint of step " + std::to_string(saved_step_) + " is from before" : ""));
 }
 
 bool Trainer::all_agree_to_stop() {
@@ -153,7 +153,8 @@ TrainingState Trainer::state() const {
 void Trainer::save(Outcome& outcome, Observer& observer) {
   if (checkpoints_ == nullptr) return;
   saved_step_ = step_;
-  if (!save_checkpoint(*checkpoints_, step_, state(), group_)) return;
+  outcome.saved = save_checkpoint(*checkpoints_, step_, state(), group_);
+  if (!outcome.saved) return;
   outcome.checkpoint = checkpoints_->path(step_);
   observer.on_checkpoint(step_, outcome.checkpoint);
 }

@@ -39,7 +39,8 @@ struct TrainerOptions {
 
 struct Outcome {
   int64_t steps = 0;                 // done in all
-  bool stopped = false;              // by request, and saved
+  bool stopped = false;              // by request
+  bool saved = true;                 // false: the last state could not be written
   double loss = 0;                   // the last training loss that was read
   int64_t scored_step = -1;          // when the last evaluation was; -1: never
   Scores scores;                     // of the last evaluation

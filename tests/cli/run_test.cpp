@@ -118,8 +118,60 @@ TEST_F(Run, AUsedFolderIsNotBegunAgain) {
 TEST_F(Run, OtherFontsAreAnotherJob) {
   ASSERT_EQ(run_tandem(job({out("run"), "data.train_fonts=uming", "data.test_fonts=zenhei"})).status, 0);
   const auto other = run_tandem(job({out("run"), "data.train_fonts=gkai", "data.test_fonts=zenhei", "resume=auto"}));
-  EXPECT_EQ(other.status, 0);
+  EXPECT_EQ(other.status, 78);
   EXPECT_NE(other.err.find("is of another job: data.train_fonts is "), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("', which holds checkpoints, but no whole one of this job: name another folder, or give the "
+                           "job's own settings\n"),
+            std::string::npos)
+      << other.err;
+  EXPECT_EQ(result("run")["steps"], 12);  // nothing was written over
+}
+
+TEST_F(Run, AFolderTakesOneRunAtATime) {
+  test::Running first(test::tandem_command(job({"train.steps=100000", "eval.every=0", out("run")})));
+  const auto checkpoint = folder_ / "run" / "checkpoints" / "step_00000005";
+  for (int i = 0; i < 2000 && !fs::exists(checkpoint); ++i) usleep(10'000);
+  const auto second = run_tandem(job({out("run"), "resume=auto"}));
+  EXPECT_EQ(second.status, 78);
+  EXPECT_NE(
+      second.err.find("', in which another run is at work, wanted a folder of its own: wait for that run to end, or "
+                      "name another folder\n"),
+      std::string::npos)
+      << second.err;
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait().status, 75);
+}
+
+TEST_F(Run, RanksThatDoNotComeAreNamed) {
+  const auto ended =
+      run_tandem(job({"comm.init_timeout=1", out("run")}),
+                 {{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
+            "error: environment variable MASTER_PORT is 0, wanted 1..65535\n");
+}
+
+TEST_F(Run, ARankThatDoesNotComeIsNamedInTime) {
+  const auto ended =
+      run_tandem({"launch", "-n", "3", "--", "bash", "-c", "[ $RANK = 1 ] && exec sleep 5; exec \"$0\" \"$@\"",
+                  test::tandem_command({})[0], "train", "data.classes=20", "train.batch=16", "model=mlp",
+                  "train.steps=2", "comm.init_timeout=1.5", out("run")});
+  EXPECT_EQ(ended.status, 76);
+  EXPECT_NE(ended.err.find(", rank 1 did not come within 1.5 s"), std::string::npos) << ended.err;
+}
+
+TEST_F(Run, TheDoctorNamesWhoWasKilled) {
+  auto words = job({"train.steps=100000", "eval.every=0", out("run")});
+  words.insert(words.begin(),
+               {"launch", "-n", "2", "--grace", "1", "--", "bash", "-c",
+                "[ $RANK = 1 ] && (sleep 4; kill -9 $$) & exec \"$0\" \"$@\"", test::tandem_command({})[0]});
+  const auto ended = run_tandem(words);
+  EXPECT_EQ(ended.status, 137) << ended.err;
+  const auto doctor = run_tandem({"doctor", (folder_ / "run").string()});
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
+  EXPECT_NE(doctor.out.find("rank 1 left no record (killed, stopped, or its machine is gone) while rank 0 waited in "),
+            std::string::npos)
+      << doctor.out;
 }
 
 TEST_F(Run, SignalsSaveAndGive75) {

@@ -8,8 +8,8 @@
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/world.h"
 
-// Random programs of operators: any order, sizes, roots, sub-groups and asynchronous forms, against the same functions of
-// all ranks' inputs in one process. RC_PARAMS="max_success=10000" runs as many of them.
+// Random programs of operators: any order, sizes, roots, sub-groups and asynchronous forms, against the same functions
+// of all ranks' inputs in one process. RC_PARAMS="max_success=10000" runs as many of them.
 namespace tandem::comm {
 namespace {
 
@@ -28,20 +28,19 @@ struct Line {
 };
 
 std::ostream& operator<<(std::ostream& out, const Line& line) {
-  out << kNames[line.kind] << (line.is_async ? "_async" : "") << (line.is_sub_group ? " in a sub-group" : "") << " root "
-      << line.root << " op " << line.op << " dim " << line.dim << " sizes";
+  out << kNames[line.kind] << (line.is_async ? "_async" : "") << (line.is_sub_group ? " in a sub-group" : "")
+      << " root " << line.root << " op " << line.op << " dim " << line.dim << " sizes";
   for (const auto size : line.sizes) out << ' ' << size;
   return out;
 }
 
 rc::Gen<Line> any_line() {
-  return rc::gen::build<Line>(rc::gen::set(&Line::kind, rc::gen::inRange(0, kKinds)),
-                              rc::gen::set(&Line::root, rc::gen::inRange(0, 5)),
-                              rc::gen::set(&Line::op, rc::gen::inRange(0, 4)),
-                              rc::gen::set(&Line::dim, rc::gen::inRange(0, 2)),
-                              rc::gen::set(&Line::is_sub_group, rc::gen::arbitrary<bool>()),
-                              rc::gen::set(&Line::is_async, rc::gen::arbitrary<bool>()),
-                              rc::gen::set(&Line::sizes, rc::gen::container<Sizes>(25, rc::gen::inRange<int64_t>(0, 4))));
+  return rc::gen::build<Line>(
+      rc::gen::set(&Line::kind, rc::gen::inRange(0, kKinds)), rc::gen::set(&Line::root, rc::gen::inRange(0, 5)),
+      rc::gen::set(&Line::op, rc::gen::inRange(0, 4)), rc::gen::set(&Line::dim, rc::gen::inRange(0, 2)),
+      rc::gen::set(&Line::is_sub_group, rc::gen::arbitrary<bool>()),
+      rc::gen::set(&Line::is_async, rc::gen::arbitrary<bool>()),
+      rc::gen::set(&Line::sizes, rc::gen::container<Sizes>(25, rc::gen::inRange<int64_t>(0, 4))));
 }
 
 /// Whole numbers, so that every sum is exact.
@@ -177,7 +176,8 @@ void run_program(const std::vector<Line>& program, ProcessGroup& world) {
   const auto finish = [&] {
     for (auto& [handle, wanted] : begun) {
       const auto got = handle.wait();
-      if (wanted.defined() && !(got.sizes() == wanted.sizes() && got.equal(wanted))) throw std::runtime_error("differs");
+      if (wanted.defined() && !(got.sizes() == wanted.sizes() && got.equal(wanted)))
+        throw std::runtime_error("differs");
     }
     begun.clear();
   };
@@ -198,7 +198,8 @@ void check_programs(bool gloo, const char* what) {
     WorldOptions options;
     options.gloo = gloo;
     options.timeout = std::chrono::seconds(20);
-    run_ranks(n, [&](ProcessGroup& group) { run_program(program, group); }, options);
+    run_ranks(
+        n, [&](ProcessGroup& group) { run_program(program, group); }, options);
   });
   EXPECT_TRUE(holds);
 }

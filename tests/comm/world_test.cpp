@@ -62,9 +62,7 @@ TEST(World, DifferentOperationsAreToldApart) {
 TEST(World, DifferentSizesAreToldApart) {
   const auto text =
       text_of([] { run_ranks(2, [](ProcessGroup& group) { all_reduce(at::ones({4 + group.rank()}), group); }); });
-  EXPECT_NE(text.find(" and rank 1 calls all_reduce of Float [5] (sum) at world_test.cpp:"),
-            std::string::npos)
-      << text;
+  EXPECT_NE(text.find(" and rank 1 calls all_reduce of Float [5] (sum) at world_test.cpp:"), std::string::npos) << text;
 }
 
 TEST(World, AMissingRankIsNamedAfterTheTimeout) {

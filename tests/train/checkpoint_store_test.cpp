@@ -217,7 +217,7 @@ TEST_F(Checkpoints, APathMayNameTheRunTheFolderOrOneStep) {
   expect_place(folder, {});
   expect_place(store_.path(100), 100);
   expect_place(store_.path(100) / "", 100);
-  expect_place(store_.path(700), 700);  // not there: the elder siblings may do
+  EXPECT_THROW(locate_checkpoints(store_.path(700)), DataError);  // who names one does not mean its siblings
   EXPECT_EQ(text_of<DataError>([&] { locate_checkpoints(folder_ / "none"); }),
             "checkpoints '" + (folder_ / "none").string() +
                 "' are missing, wanted a folder: name a run's folder, its checkpoints or one of them");

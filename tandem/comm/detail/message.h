@@ -11,7 +11,8 @@ struct Message {
   bool requires_grad = false;
 };
 
-/// The handle's tensor is not defined. A tensor that nobody else holds changes hands between threads; another is copied.
+/// The handle's tensor is not defined. A tensor that nobody else holds changes hands between threads; another is
+/// copied.
 Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where where);
 
 Message receive(int from, int tag, ProcessGroup& group, Where where);
