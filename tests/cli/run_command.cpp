@@ -1,51 +1,13 @@
 #include "tests/cli/run_command.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <stdexcept>
-#include <thread>
 
 #include "tandem/cli/program.h"
 
 namespace tandem::test {
-namespace {
-
-bool is_launchers(const std::string& name) {
-  for (const auto prefix : {"TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MASTER_"}) {
-    if (name.starts_with(prefix)) return true;
-  }
-  for (const auto known : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"}) {
-    if (name == known) return true;
-  }
-  return false;
-}
-
-std::vector<std::string> environment_with(const Environment& changes) {
-  std::vector<std::string> result;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable, name = text.substr(0, text.find('='));
-    if (!is_launchers(name) && !changes.contains(name)) result.push_back(text);
-  }
-  for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
-  return result;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (auto& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-}  // namespace
 
 std::vector<std::string> tandem_command(const std::vector<std::string>& words) {
   const char* path = std::getenv("TANDEM_PROGRAM");
@@ -55,67 +17,8 @@ std::vector<std::string> tandem_command(const std::vector<std::string>& words) {
   return command;
 }
 
-Running::Running(std::vector<std::string> command, const Environment& environment) {
-  auto variables = environment_with(environment);
-  auto argument_pointers = pointers(command), variable_pointers = pointers(variables);
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-  pid_ = fork();
-  if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is ended leaves nothing behind
-    dup2(out[1], STDOUT_FILENO);
-    dup2(err[1], STDERR_FILENO);
-    execvpe(argument_pointers[0], argument_pointers.data(), variable_pointers.data());
-    _exit(127);
-  }
-  close(out[1]);
-  close(err[1]);
-  out_ = out[0];
-  err_ = err[0];
-}
-
-Running::~Running() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  close(out_);
-  close(err_);
-}
-
-void Running::signal(int number) const { kill(pid_, number); }
-
-std::string Running::read_line() {
-  std::string line;
-  for (char c; read(out_, &c, 1) == 1 && c != '\n';) line += c;
-  return line;
-}
-
-std::string Running::read_rest(int file) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t count; (count = read(file, buffer, sizeof buffer)) > 0;) text.append(buffer, count);
-  return text;
-}
-
-Ended Running::wait() {
-  Ended ended;
-  std::thread other([&] { ended.err = read_rest(err_); });  // neither pipe may fill up unread
-  ended.out = read_rest(out_);
-  other.join();
-  int status = 0;
-  waitpid(pid_, &status, 0);
-  pid_ = -1;
-  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ended;
-}
-
 Ended run_tandem(const std::vector<std::string>& words, const Environment& environment) {
   return run_command(tandem_command(words), environment);
-}
-
-Ended run_command(const std::vector<std::string>& words, const Environment& environment) {
-  return Running(words, environment).wait();
 }
 
 Ended run_here(const std::vector<std::string>& words) {
@@ -126,20 +29,6 @@ Ended run_here(const std::vector<std::string>& words) {
   ended.out = ::testing::internal::GetCapturedStdout();
   ended.err = ::testing::internal::GetCapturedStderr();
   return ended;
-}
-
-bool is_gone_soon(pid_t pid) {
-  const auto is_there = [&] {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    const auto name_end = text.rfind(')');
-    return name_end != text.npos && text.substr(name_end + 2, 1) != "Z";
-  };
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (is_there() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return !is_there();
 }
 
 }  // namespace tandem::test

@@ -1,0 +1,48 @@
+// A linear layer split by its inputs: each rank holds some columns of W and the same columns of x, and its product is
+// one term of y = sum of x_r W_r'. reduce_scatter adds the terms and leaves each rank some samples: data parallel.
+// Behind a layer split by outputs no communication is needed between the two. Checked against one device.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+
+using namespace tandem;
+
+constexpr int64_t kRows = 11, kIn = 7, kHidden = 8, kOut = 5;
+
+Tensor numbers(at::IntArrayRef shape, double phase) {
+  return at::sin(at::arange(c10::multiply_integers(shape), at::kDouble) * 1.3 + phase).reshape(shape);
+}
+
+int main() {
+  const auto all_x = numbers({kRows, kIn}, 0), all_up = numbers({kHidden, kIn}, 1),
+             all_down = numbers({kOut, kHidden}, 2);
+  auto x_alone = all_x.clone().requires_grad_(), up_alone = all_up.clone().requires_grad_(),
+       down_alone = all_down.clone().requires_grad_();
+  const auto y_alone = at::matmul(at::relu(at::matmul(x_alone, up_alone.t())), down_alone.t());
+  y_alone.pow(2).sum().backward();
+
+  comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+    const auto [first, last] = comm::split_range(kRows, group.size(), group.rank());  // this rank's samples
+    const auto [low, high] = comm::split_range(kHidden, group.size(), group.rank());  // and its hidden units
+    auto x = all_x.slice(0, first, last).clone().requires_grad_();
+    auto up = all_up.slice(0, low, high).clone().requires_grad_();      // split by outputs
+    auto down = all_down.slice(1, low, high).clone().requires_grad_();  // split by inputs
+
+    const auto batch = comm::all_gather(x, group);            // [n, in]
+    const auto hidden = at::relu(at::matmul(batch, up.t()));  // [n, hidden / N]: what the next layer wants
+    const auto term = at::matmul(hidden, down.t());           // [n, out]: one term of the sum
+    const auto y = comm::reduce_scatter(term, group);         // [n / N, out]
+    y.pow(2).sum().backward();                                // all_gather, then reduce_scatter
+
+    TORCH_CHECK(at::allclose(y, y_alone.slice(0, first, last), 1e-12), "y differs from that of one device");
+    TORCH_CHECK(at::allclose(up.grad(), up_alone.grad().slice(0, low, high), 1e-12), "the first layer's dW differs");
+    TORCH_CHECK(at::allclose(down.grad(), down_alone.grad().slice(1, low, high), 1e-12),
+                "the second layer's dW differs");
+    TORCH_CHECK(at::allclose(x.grad(), x_alone.grad().slice(0, first, last), 1e-12), "dx differs");
+    if (group.rank() == 0) std::printf("y, both dW and dx of 3 ranks equal those of one device\n");
+  });
+}

@@ -1,0 +1,134 @@
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/comm/local_exchange.h"
+#include "tandem/comm/local_mailbox.h"
+#include "tandem/comm/task_queue.h"
+
+// The part of the local backend that knows no torch, built with ThreadSanitizer whatever the rest is built with:
+// threads meet, read and write each other's memory, send messages, run tasks, and are let go in the middle. Any race
+// ends it.
+namespace {
+
+using namespace tandem::comm;
+
+int faults = 0;
+
+void expect(bool good, const char* what) {
+  if (good) return;
+  std::fprintf(stderr, "failed: %s\n", what);
+  ++faults;
+}
+
+void on_threads(int n, const auto& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank) threads.emplace_back([&, rank] { body(rank); });
+  for (auto& thread : threads) thread.join();
+}
+
+/// Each rank writes its own number into everybody's memory and then reads all.
+void meet_and_part(int n, int rounds) {
+  LocalExchange exchange(n, std::chrono::seconds(60));
+  std::atomic<int> wrong{0};
+  on_threads(n, [&](int rank) {
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<int> own(n, -1);
+      LocalCall call;
+      call.operation = "all";
+      call.output = own.data();
+      exchange.meet(rank, call);
+      for (int other = 0; other < n; ++other) static_cast<int*>(exchange.call(other).output)[rank] = rank + round;
+      exchange.part(rank);
+      for (int other = 0; other < n; ++other) wrong += own[other] != other + round;
+    }
+  });
+  expect(wrong == 0, "everybody's numbers arrive");
+}
+
+/// One rank stays away: the others are let go and nobody is left inside.
+void abort_in_the_middle(int n, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    LocalExchange exchange(n, std::chrono::seconds(60));
+    std::atomic<int> told{0};
+    on_threads(n, [&](int rank) {
+      try {
+        for (int i = 0;; ++i) {
+          if (rank == 0 && i == round % 7) return exchange.abort("rank 0 has ended");
+          std::vector<int> own(64, rank);
+          LocalCall call;
+          call.operation = "all";
+          call.input = own.data();
+          exchange.meet(rank, call);
+          int sum = 0;
+          for (int other = 0; other < n; ++other) sum += static_cast<const int*>(exchange.call(other).input)[i % 64];
+          exchange.part(rank);
+          if (sum != n * (n - 1) / 2) return;
+        }
+      } catch (const LocalFailure& failure) {
+        told += failure.text == "rank 0 has ended";
+      }
+    });
+    expect(told == n - 1, "all others are told of the abort");
+  }
+}
+
+void disagree(int n) {
+  LocalExchange exchange(n, std::chrono::seconds(60));
+  std::atomic<int> told{0};
+  on_threads(n, [&](int rank) {
+    LocalCall call;
+    call.operation = rank == 1 ? "broadcast" : "all_reduce";
+    try {
+      exchange.meet(rank, call);
+    } catch (const LocalFailure& failure) {
+      told += failure.text == "rank 0 calls all_reduce and rank 1 calls broadcast";
+    }
+  });
+  expect(told == n, "all are told who calls what");
+}
+
+void send_around(int n, int rounds) {
+  LocalMailbox mailbox(n, std::chrono::seconds(60));
+  std::atomic<int> wrong{0};
+  on_threads(n, [&](int rank) {
+    for (int round = 0; round < rounds; ++round) {
+      const auto sent = mailbox.post(rank, (rank + 1) % n, round % 3, std::make_shared<std::string>(100, 'a' + rank));
+      const int from = (rank + n - 1) % n;
+      const auto got = mailbox.take(round % 2 ? from : LocalMailbox::kAnySource, rank, round % 3);
+      wrong += *static_cast<std::string*>(got->content.get()) != std::string(100, 'a' + from) || got->from != from;
+      mailbox.accept(got);
+      mailbox.await_acceptance(sent, (rank + 1) % n);
+    }
+  });
+  expect(wrong == 0, "messages arrive");
+}
+
+void run_tasks() {
+  int sum = 0;
+  {
+    TaskQueue queue;
+    for (int i = 0; i < 1000; ++i) queue.push([&sum, i] { sum += i; });
+    queue.drain();
+    expect(sum == 499'500, "tasks run in order");
+    queue.push([&sum] { sum = 7; });
+  }
+  expect(sum == 7, "the end waits for what is left");
+}
+
+}  // namespace
+
+int main() {
+  for (int n = 1; n <= 5; ++n) meet_and_part(n, 2000);
+  for (int n = 2; n <= 5; ++n) {
+    abort_in_the_middle(n, 100);
+    disagree(n);
+    send_around(n, 1000);
+  }
+  run_tasks();
+  return faults;
+}
