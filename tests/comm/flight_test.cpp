@@ -32,7 +32,7 @@ class Flight : public test::OnBackends {
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Flight, testing::Bool(), test::backend_name);
 
-constexpr std::chrono::milliseconds kSoon{1500}, kLate{20'000};
+constexpr std::chrono::milliseconds kSoon{2000}, kLate{20'000};
 
 void expect_has(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks " << part;
