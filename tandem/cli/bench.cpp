@@ -64,17 +64,27 @@ std::string times(double factor) {
   return text;
 }
 
-void tell(const Arguments& arguments, const std::vector<BenchCase>& cases) {
-  Table table({"operation", "bytes", "ms", "Gloo ms", "times as fast", "copy ms", "of a copy"});
-  nlohmann::json list = nlohmann::json::array();
+double geometric_mean_speedup(const std::vector<BenchCase>& cases) {
   double sum = 0;
+  for (const auto& one : cases) sum += std::log(one.gloo_seconds / one.seconds);
+  return cases.empty() ? 0 : std::exp(sum / static_cast<double>(cases.size()));
+}
+
+std::string table_of(const std::string& title, const std::vector<BenchCase>& cases) {
+  if (cases.empty()) return "";
+  Table table({title, "bytes", "ms", "Gloo ms", "times as fast", "copy ms", "of a copy"});
   for (const auto& one : cases) {
-    const double speedup = one.gloo_seconds / one.seconds;
-    sum += std::log(speedup);
     const bool has_floor = one.floor_seconds > 1e-6;
     table.add_row({one.operation, format_bytes(one.bytes), milliseconds(one.seconds), milliseconds(one.gloo_seconds),
-                   times(speedup), milliseconds(one.floor_seconds),
+                   times(one.gloo_seconds / one.seconds), has_floor ? milliseconds(one.floor_seconds) : "–",
                    has_floor ? times(one.seconds / one.floor_seconds) : "–"});
+  }
+  return table.str();
+}
+
+nlohmann::json list_of(const std::vector<BenchCase>& cases) {
+  auto list = nlohmann::json::array();
+  for (const auto& one : cases) {
     list.push_back({{"operation", one.operation},
                     {"ranks", one.ranks},
                     {"bytes", one.bytes},
@@ -82,9 +92,16 @@ void tell(const Arguments& arguments, const std::vector<BenchCase>& cases) {
                     {"gloo_seconds", one.gloo_seconds},
                     {"floor_seconds", one.floor_seconds}});
   }
-  const double geomean = cases.empty() ? 0 : std::exp(sum / static_cast<double>(cases.size()));
-  write_result(arguments, table.str() + "geometric mean: " + times(geomean) + " times as fast as Gloo\n",
-               {{"cases", list}, {"geomean_speedup", geomean}});
+  return list;
+}
+
+void tell(const Arguments& arguments, const CommBenchResult& result) {
+  const double geomean = geometric_mean_speedup(result.cases);
+  write_result(
+      arguments,
+      table_of("shared memory", result.cases) + "geometric mean: " + times(geomean) + " times as fast as Gloo\n" +
+          table_of("over Gloo", result.over_gloo),
+      {{"cases", list_of(result.cases)}, {"over_gloo", list_of(result.over_gloo)}, {"geomean_speedup", geomean}});
 }
 
 }  // namespace

@@ -145,6 +145,23 @@ class Measurement {
     };
     const auto ours = [&] { operation.call(local_.backend()); };
     const auto theirs = [&] { operation.call(gloo_.backend()); };
+    return compare(name, bytes, ours, theirs, copy);
+  }
+
+  /// tandem's reduce_scatter between processes, an exchange and a sum, against Gloo's own.
+  BenchCase measure_reduce_scatter_over_gloo(int64_t bytes) {
+    const auto whole = floats(bytes);
+    const auto gloos = reduce_scatter(bytes, {local_.rank(), local_.size()});
+    const auto ours = [&] { comm::reduce_scatter(whole, gloo_); };
+    const auto theirs = [&] { gloos.call(gloo_.backend()); };
+    return compare("reduce_scatter", bytes, ours, theirs, [] {});
+  }
+
+ private:
+  static constexpr int kRounds = 5;
+
+  template <class Ours, class Theirs, class Copy>
+  BenchCase compare(const std::string& name, int64_t bytes, const Ours& ours, const Theirs& theirs, const Copy& copy) {
     const int64_t our_calls = calls_for(ours), their_calls = calls_for(theirs);
     std::vector<double> our_seconds, their_seconds, copy_seconds;
     for (int round = 0; round < kRounds; ++round) {  // in turn: a machine that slows down slows all
@@ -154,9 +171,6 @@ class Measurement {
     }
     return {name, local_.size(), bytes, median(our_seconds), median(their_seconds), median(copy_seconds)};
   }
-
- private:
-  static constexpr int kRounds = 5;
 
   /// Seconds a call, of the slowest rank.
   template <class Body>
@@ -183,26 +197,34 @@ class Measurement {
 
 }  // namespace
 
-std::vector<BenchCase> bench_comm(const CommBench& bench) {
+CommBenchResult bench_comm(const CommBench& bench) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's record of calls is not made for several ranks in a process
   const auto connect = comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
-  std::vector<BenchCase> cases;
+  CommBenchResult result;
+  const auto is_asked = [&](const std::string& name) {
+    return bench.operations.empty() || std::ranges::find(bench.operations, name) != bench.operations.end();
+  };
   comm::run_ranks(bench.ranks,
                   [&](comm::ProcessGroup& local) {
                     const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
                     comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
                     Measurement measurement(local, gloo, bench.seconds_a_case);
+                    const auto keep = [&](std::vector<BenchCase>& cases, const BenchCase& one) {
+                      if (local.rank() == 0) cases.push_back(one);
+                    };
                     for (const auto& [name, make] : makers()) {
-                      const auto asked = std::ranges::find(bench.operations, name);
-                      if (!bench.operations.empty() && asked == bench.operations.end()) continue;
+                      if (!is_asked(name)) continue;
                       for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
-                        const auto result = measurement.measure(name, make, bytes);
-                        if (local.rank() == 0) cases.push_back(result);
+                        keep(result.cases, measurement.measure(name, make, bytes));
                       }
+                    }
+                    if (!is_asked("reduce_scatter")) return;
+                    for (const auto bytes : bench.sizes) {
+                      keep(result.over_gloo, measurement.measure_reduce_scatter_over_gloo(bytes));
                     }
                   },
                   {.threads = 1});
-  return cases;
+  return result;
 }
 
 std::vector<std::string> bench_operations() {

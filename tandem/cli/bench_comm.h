@@ -21,8 +21,14 @@ struct BenchCase {
   double floor_seconds = 0;  // a plain copy of as many bytes as the call must read and write, by all ranks at once
 };
 
-/// Thread-ranks over shared memory against thread-ranks over Gloo, in turn; medians of the slowest rank's time.
-std::vector<BenchCase> bench_comm(const CommBench& bench);
+struct CommBenchResult {
+  std::vector<BenchCase> cases;      // shared memory against Gloo
+  std::vector<BenchCase> over_gloo;  // `seconds`: tandem's own way over Gloo, where it has one, against Gloo's
+};
+
+/// Thread-ranks over shared memory against thread-ranks over Gloo's sockets, in turn; medians of the slowest rank's
+/// time.
+CommBenchResult bench_comm(const CommBench& bench);
 
 std::vector<std::string> bench_operations();
 

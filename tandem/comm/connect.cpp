@@ -1,10 +1,16 @@
 #include "tandem/comm/connect.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <array>
 #include <csignal>
+#include <cstdlib>
 
 #include "tandem/comm/local_backend.h"
 
@@ -17,6 +23,36 @@ c10::intrusive_ptr<c10d::ProcessGroup> wrap(c10::intrusive_ptr<c10d::Backend> ba
   group->setDefaultBackend(type);
   group->setBackend(c10::DeviceType::CPU, type, std::move(backend));
   return group;
+}
+
+/// This machine's address on the way to `host`: a datagram socket that is connected has chosen it, and sends nothing.
+std::string own_address_towards(const std::string& host) {
+  addrinfo wanted{}, *found = nullptr;
+  wanted.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(host.c_str(), "1", &wanted, &found) != 0) return host;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  std::array<char, NI_MAXHOST> text{};
+  for (const auto* one = found; one != nullptr && text[0] == '\0'; one = one->ai_next) {
+    const int socket = ::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, 0);
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    if (socket >= 0 && ::connect(socket, one->ai_addr, one->ai_addrlen) == 0 &&
+        getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0) {
+      getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+    }
+    if (socket >= 0) close(socket);
+  }
+  return text[0] == '\0' ? host : text.data();
+}
+
+/// Gloo itself would take the address that the machine's own name has, which other machines may not reach.
+c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(std::chrono::milliseconds timeout,
+                                                                 const std::string& host) {
+  using Gloo = c10d::ProcessGroupGloo;
+  if (std::getenv("GLOO_SOCKET_IFNAME") != nullptr) return Gloo::Options::create_default(timeout);
+  auto options = Gloo::Options::create(timeout);
+  options->devices.push_back(Gloo::createDeviceForHostname(own_address_towards(host)));
+  return options;
 }
 
 }  // namespace
@@ -39,13 +75,13 @@ void LocalWorld::abort(const std::string& reason) {
   for (auto& [name, hub] : hubs_) hub->abort(reason);
 }
 
-ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout) {
+ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
+                                   const std::string& host) {
   // Gloo writes to sockets whose peer may be gone; that must become an error here, not a signal that ends the process.
   std::signal(SIGPIPE, SIG_IGN);
-  return [store, timeout](const std::string& name, int rank, int size) {
+  return [store, timeout, host](const std::string& name, int rank, int size) {
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);
-    auto options = c10d::ProcessGroupGloo::Options::create_default(timeout);
-    return wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, options),
+    return wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host)),
                 c10d::ProcessGroup::BackendType::GLOO, rank, size);
   };
 }

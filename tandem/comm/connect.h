@@ -23,7 +23,9 @@ class LocalWorld {
   const std::chrono::milliseconds timeout_;
 };
 
-/// Process-ranks on Gloo that meet at a store.
-ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout);
+/// Process-ranks on Gloo that meet at a store. They talk over the interface that leads to `host`, where rank 0 is;
+/// GLOO_SOCKET_IFNAME names another.
+ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
+                                   const std::string& host = "127.0.0.1");
 
 }  // namespace tandem::comm

@@ -1,6 +1,8 @@
 #include "tandem/comm/rendezvous.h"
 
+#include <array>
 #include <charconv>
+#include <string_view>
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
@@ -59,9 +61,31 @@ Launch from_torchrun(const Variables& variables, const char* name) {
   launch.size = variables.number("WORLD_SIZE");
   launch.local_rank = variables.number_or("LOCAL_RANK", launch.rank);
   launch.local_size = variables.number_or("LOCAL_WORLD_SIZE", launch.size);
+  launch.attempt = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0);
   launch.agent_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   set_address(launch, variables, "", "");
   return launch;
+}
+
+/// Tasks of node `node` in SLURM's list: "2(x3),1" is 2, 2, 2, 1. Nothing when the list does not say.
+std::optional<int> tasks_of_node(const std::string& list, int node) {
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  while (at < end) {
+    int tasks = 0, times = 1;
+    auto read = std::from_chars(at, end, tasks);
+    if (read.ec != std::errc()) return std::nullopt;
+    if (end - read.ptr > 2 && std::string_view(read.ptr, 2) == "(x") {
+      read = std::from_chars(read.ptr + 2, end, times);
+      if (read.ec != std::errc() || read.ptr == end || *read.ptr != ')') return std::nullopt;
+      ++read.ptr;
+    }
+    if (node < times) return tasks;
+    node -= times;
+    if (read.ptr < end && *read.ptr != ',') return std::nullopt;
+    at = read.ptr + 1;
+  }
+  return std::nullopt;
 }
 
 Launch from_slurm(const Variables& variables) {
@@ -70,7 +94,9 @@ Launch from_slurm(const Variables& variables) {
   launch.rank = variables.number("SLURM_PROCID");
   launch.size = variables.number(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
   launch.local_rank = variables.number_or("SLURM_LOCALID", 0);
-  launch.local_size = launch.size;
+  const auto tasks =
+      variables.text(variables.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
+  launch.local_size = tasks_of_node(tasks.value_or(""), variables.number_or("SLURM_NODEID", 0)).value_or(launch.size);
   const auto nodes =
       variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
   const auto job = variables.text("SLURM_JOB_ID").value_or("0") + "." + variables.text("SLURM_STEP_ID").value_or("0");
@@ -78,28 +104,36 @@ Launch from_slurm(const Variables& variables) {
   return launch;
 }
 
-Launch from_openmpi(const Variables& variables) {
-  Launch launch;
-  launch.launcher = "openmpi";
-  launch.rank = variables.number("OMPI_COMM_WORLD_RANK");
-  launch.size = variables.number("OMPI_COMM_WORLD_SIZE");
-  launch.local_rank = variables.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0);
-  launch.local_size = variables.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", launch.size);
-  const auto job = variables.text("PMIX_NAMESPACE").value_or(variables.text("OMPI_MCA_ess_base_jobid").value_or("0"));
-  set_address(launch, variables, host_of_one_node(launch), "openmpi" + job);
-  return launch;
-}
+/// How an MPI names the same things. `jobs`: a text that is the job's own, the first that is set.
+struct MpiNames {
+  const char *launcher, *rank, *size, *local_rank, *local_size;
+  std::array<const char*, 2> jobs;
+};
 
-Launch from_mpich(const Variables& variables) {
+constexpr MpiNames kOpenMpi = {"openmpi",
+                               "OMPI_COMM_WORLD_RANK",
+                               "OMPI_COMM_WORLD_SIZE",
+                               "OMPI_COMM_WORLD_LOCAL_RANK",
+                               "OMPI_COMM_WORLD_LOCAL_SIZE",
+                               {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}};
+// Hydra gives every job an address of its own for its process manager.
+constexpr MpiNames kMpich = {"mpich",           "PMI_RANK",        "PMI_SIZE",
+                             "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_PORT", "HYDI_CONTROL_FD"}};
+
+Launch from_mpi(const Variables& variables, const MpiNames& names) {
   Launch launch;
-  launch.launcher = "mpich";
-  launch.rank = variables.number("PMI_RANK");
-  launch.size = variables.number("PMI_SIZE");
-  launch.local_rank = variables.number_or("MPI_LOCALRANKID", 0);
-  launch.local_size = variables.number_or("MPI_LOCALNRANKS", launch.size);
-  // Hydra gives every job an address of its own for its process manager.
-  const auto job = variables.text("PMI_PORT").value_or(variables.text("HYDI_CONTROL_FD").value_or("0"));
-  set_address(launch, variables, host_of_one_node(launch), "mpich" + job);
+  launch.launcher = names.launcher;
+  launch.rank = variables.number(names.rank);
+  launch.size = variables.number(names.size);
+  launch.local_rank = variables.number_or(names.local_rank, 0);
+  launch.local_size = variables.number_or(names.local_size, launch.size);
+  std::string job = "0";
+  for (const auto* name : names.jobs) {
+    if (!variables.has(name)) continue;
+    job = *variables.text(name);
+    break;
+  }
+  set_address(launch, variables, host_of_one_node(launch), names.launcher + job);
   return launch;
 }
 
@@ -109,10 +143,17 @@ std::optional<Launch> detect(const Variables& variables) {
     return from_torchrun(variables, is_own ? "tandem launch" : "torchrun");
   }
   if (variables.has("RANK") && variables.has("WORLD_SIZE")) return from_torchrun(variables, "environment");
+  const auto both = [&](const char* set, const char* missing) {
+    if (!variables.has(set)) return;
+    throw SettingsError(std::string("environment variable ") + set + " is set and " + missing + " is not",
+                        "set both, or neither");
+  };
   // An interactive shell in an allocation has SLURM_PROCID too, but only one task.
   if (variables.has("SLURM_PROCID") && variables.number_or("SLURM_NTASKS", 1) > 1) return from_slurm(variables);
-  if (variables.has("OMPI_COMM_WORLD_RANK")) return from_openmpi(variables);
-  if (variables.has("PMI_RANK") && variables.has("PMI_SIZE")) return from_mpich(variables);
+  if (variables.has("OMPI_COMM_WORLD_RANK")) return from_mpi(variables, kOpenMpi);
+  if (variables.has("PMI_RANK") && variables.has("PMI_SIZE")) return from_mpi(variables, kMpich);
+  both("RANK", "WORLD_SIZE");
+  both("WORLD_SIZE", "RANK");
   return std::nullopt;
 }
 

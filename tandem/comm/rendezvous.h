@@ -12,6 +12,7 @@ struct Launch {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   std::string address;
   int port = 0;
+  int attempt = 0;                  // how often the launcher has started these ranks again
   bool agent_serves_store = false;  // torchrun and `tandem launch` serve it: every rank, 0 too, is a client
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -82,7 +83,8 @@ std::string arrival_key(int rank) { return "tandem/arrived/" + std::to_string(ra
 /// Says who is missing; Gloo would name a socket.
 void await_ranks(c10d::Store& store, const Launch& launch, std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
-  store.set(arrival_key(launch.rank), std::string("1"));
+  TORCH_CHECK_WITH(DistBackendError, store.add(arrival_key(launch.rank), 1) == 1, "rank ", launch.rank, " has come to ",
+                   launch.address, ":", launch.port, " twice, wanted one process of each rank");
   for (;;) {
     std::string missing;
     for (int rank = 0; rank < launch.size; ++rank) {
@@ -150,10 +152,14 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   store_options.numWorkers = launch->size;
   store_options.waitWorkers = false;
   store_options.timeout = options.init_timeout;
-  const auto store = open_store(*launch, store_options);
+  auto store = open_store(*launch, store_options);
+  if (launch->attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
+    store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch->attempt), store);
+  }
   await_ranks(*store, *launch, options.init_timeout);
-  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout), "world", ranks_up_to(launch->size),
-                                              launch->rank, instruments_of(options, launch->rank, launch->size));
+  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout, launch->address), "world",
+                                              ranks_up_to(launch->size), launch->rank,
+                                              instruments_of(options, launch->rank, launch->size));
   barrier(*group);
   group->meter().reset();
   return group;

@@ -64,7 +64,8 @@ TEST_F(Run, OtherLaunchersGiveTheSameResult) {
   const std::map<std::string, Words> launchers = {
       {"torchrun",
        {test::python(), "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", "2"}},
-      {"mpirun", {"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"}}};
+      {"mpich", {"mpirun.mpich", "-n", "2"}},
+      {"openmpi", {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"}}};
   ASSERT_EQ(run_tandem(job({"ranks=2", out("threads")})).status, 0);
   for (const auto& [name, launcher] : launchers) {
     auto words = launcher;
@@ -77,6 +78,32 @@ TEST_F(Run, OtherLaunchersGiveTheSameResult) {
     EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
     EXPECT_EQ(threads["wire"]["ranks"][1]["reduce_scatter"], processes["wire"]["ranks"][1]["reduce_scatter"]);
   }
+}
+
+// torchrun writes $ for $$ in its arguments.
+TEST_F(Run, TorchrunStartsAgainAfterARankIsKilled) {
+  const auto checkpoint = (folder_ / "run" / "checkpoints" / "step_00000005").string();
+  const std::string once = "me=$BASHPID; if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then (until [ -e " +
+                           checkpoint + " ]; do sleep 0.05; done; kill -9 $me) & fi; exec \"$0\" \"$@\"";
+  Words words = {test::python(),
+                 "-m",
+                 "torch.distributed.run",
+                 "--no-python",
+                 "--standalone",
+                 "--max-restarts",
+                 "1",
+                 "--nproc-per-node",
+                 "2",
+                 "bash",
+                 "-c",
+                 once};
+  for (const auto& word : test::tandem_command(job({"train.steps=300", "eval.every=0", "resume=auto", out("run")}))) {
+    words.push_back(word);
+  }
+  const auto ended = test::run_command(words);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  EXPECT_NE(ended.err.find("resume   goes on after step "), std::string::npos) << ended.err;
+  EXPECT_EQ(result("run")["steps"], 300);
 }
 
 TEST_F(Run, IdleSettingsAreTold) {
