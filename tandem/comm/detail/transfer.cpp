@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/local_backend.h"
+#include "tandem/comm/local_reduce.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {
@@ -111,6 +112,16 @@ Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
       });
 }
 
+/// In one pass, in rank order: the bits are those of thread-ranks.
+Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
+  auto sum = empty_rows(parts, rows);
+  std::vector<const void*> inputs;
+  for (int rank = 0; rank < ranks; ++rank) inputs.push_back(parts.narrow(0, rank * rows, rows).const_data_ptr());
+  void* output = sum.mutable_data_ptr();
+  reduce_slice(sum.scalar_type(), c10d::ReduceOp::SUM, inputs, {&output, 1}, 0, sum.numel());
+  return sum;
+}
+
 /// Gloo's own reduce_scatter moves twice the bytes: here all_to_all, then a sum in rank order.
 Handle start_reduce_scatter_by_exchange(Tensor rows, const Caller& caller, Sizes sizes, const Sizes& bytes) {
   const int64_t own = sizes[caller.group.rank()];
@@ -119,11 +130,7 @@ Handle start_reduce_scatter_by_exchange(Tensor rows, const Caller& caller, Sizes
   return start(
       caller, info_of("reduce_scatter", rows, caller), bytes,
       [&] { return exchange_rows(caller, rows, parts, sizes, Sizes(ranks, own)); },
-      [parts, own, ranks] {
-        auto sum = parts.narrow(0, 0, own).clone();
-        for (int rank = 1; rank < ranks; ++rank) sum.add_(parts.narrow(0, rank * own, own));
-        return sum;
-      });
+      [parts, own, ranks] { return sum_of_parts(parts, own, ranks); });
 }
 
 }  // namespace
