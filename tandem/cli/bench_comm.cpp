@@ -4,19 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
-#include <map>
-#include <nlohmann/json.hpp>
+#include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "tandem/base/bytes.h"
-#include "tandem/base/error.h"
-#include "tandem/base/table.h"
-#include "tandem/cli/result.h"
-#include "tandem/cli/settings.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/world.h"

@@ -13,7 +13,7 @@ struct Rule {
   std::string_view why;
 };
 
-bool has_images(const Settings& settings) { return settings.get_string("data").starts_with("images:"); }
+bool has_images(const Settings& settings) { return settings.get_string("data").starts_with(kImagesPrefix); }
 bool has_glyphs(const Settings& settings) { return !has_images(settings); }
 bool is(const Settings& settings, std::string_view key, std::string_view value) {
   return settings.get_string(key) == value;

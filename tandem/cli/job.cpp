@@ -15,8 +15,6 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::string_view kImages = "images:";
-
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
@@ -117,8 +115,8 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
 
 data::Split open_data(Settings& settings) {
   const auto& name = settings.get_string("data");
-  if (name.starts_with(kImages)) {
-    return data::image_folder({.folder = name.substr(kImages.size()),
+  if (name.starts_with(kImagesPrefix)) {
+    return data::image_folder({.folder = name.substr(kImagesPrefix.size()),
                                .size = settings.get_int("data.size"),
                                .hold_out = settings.get_int("data.hold_out")});
   }

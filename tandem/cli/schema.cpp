@@ -18,8 +18,7 @@ const std::vector<std::string> kNoTexts;
 const std::vector<double> kNoNumbers;
 
 std::optional<std::string> read_images(std::string_view text) {
-  constexpr std::string_view kPrefix = "images:";
-  if (!text.starts_with(kPrefix) || text.size() == kPrefix.size()) return std::nullopt;
+  if (!text.starts_with(kImagesPrefix) || text.size() == kImagesPrefix.size()) return std::nullopt;
   return std::string(text);
 }
 

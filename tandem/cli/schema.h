@@ -40,6 +40,9 @@ struct Setting {
 
 using Schema = std::span<const Setting>;
 
+/// How `data` names a folder of images: "images:photos".
+inline constexpr std::string_view kImagesPrefix = "images:";
+
 /// The settings of train, eval, plan and memory.
 Schema job_schema();
 

@@ -45,12 +45,9 @@ Card card_of(const CallInfo& call, int64_t sequence) {
 }
 
 std::string words(const Card& card, int rank) {
-  std::string text = "rank " + std::to_string(rank) + " calls " + card.operation.data() + " of " + card.type.data();
-  text += " [";
-  for (int64_t i = 0; i < std::min<int64_t>(card.dims, kMostDims); ++i) {
-    text += (i ? ", " : "") + std::to_string(card.shape[i]);
-  }
-  text += "]";
+  const std::span shape(card.shape.data(), std::min(static_cast<size_t>(card.dims), kMostDims));
+  std::string text = "rank " + std::to_string(rank) + " calls " + card.operation.data() + " of " +
+                     tensor_words(card.type.data(), shape);
   if (card.detail[0] != '\0') text += std::string(" (") + card.detail.data() + ")";
   if (card.peer >= 0) text += " with root " + std::to_string(card.peer);
   return text + " at " + card.place.data();

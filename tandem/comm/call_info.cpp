@@ -1,13 +1,17 @@
 #include "tandem/comm/call_info.h"
 
-#include <string_view>
-
 namespace tandem::comm {
 namespace {
 
 thread_local const CallInfo* call_of_thread = nullptr;
 
 }  // namespace
+
+std::string tensor_words(std::string_view type, std::span<const int64_t> shape) {
+  std::string text = std::string(type) + " [";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
 
 std::string CallInfo::place() const {
   const std::string path = where.file_name();
@@ -16,11 +20,7 @@ std::string CallInfo::place() const {
 
 std::string CallInfo::describe() const {
   std::string text = operation, notes = detail;
-  if (*type != '\0') {
-    text += std::string(" of ") + type + " [";
-    for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-    text += "]";
-  }
+  if (*type != '\0') text += " of " + tensor_words(type, shape);
   if (peer >= 0) {
     const std::string_view name = operation;
     const auto* word = name == "send" ? "to rank " : name == "recv" ? "from rank " : "root ";

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <source_location>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem::comm {
@@ -26,6 +28,9 @@ struct CallInfo {
   /// "head.cpp:41".
   std::string place() const;
 };
+
+/// "Float [2, 3]".
+std::string tensor_words(std::string_view type, std::span<const int64_t> shape);
 
 /// What the calling thread is in the middle of; null: nothing that a ProcessGroup knows of.
 const CallInfo* current_call();

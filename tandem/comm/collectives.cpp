@@ -12,6 +12,7 @@ namespace tandem::comm {
 namespace {
 
 using detail::Caller;
+using detail::checked_dim;
 using detail::Plan;
 using detail::PlanPointer;
 using detail::Sizes;
@@ -155,11 +156,6 @@ Handle finished(const Tensor& x) {
 
 void check_root(int root, const ProcessGroup& group, const char* operation) {
   TORCH_CHECK_INDEX(root >= 0 && root < group.size(), operation, ": root is ", root, ", wanted 0..", group.size() - 1);
-}
-
-int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
-  TORCH_CHECK_VALUE(x.dim() > 0, operation, ": tensor has no dims, wanted 1 or more");
-  return at::maybe_wrap_dim(dim, x.dim());
 }
 
 Sizes checked_sizes(std::span<const int64_t> sizes, const ProcessGroup& group, const char* operation) {

@@ -5,10 +5,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/call_info.h"
 
 namespace tandem::comm {
 namespace {
@@ -100,11 +100,7 @@ std::string list(const std::vector<int>& ranks) {
 /// "all_reduce #50 of Float [1000] at trainer.cpp:93".
 std::string words(const Call& call) {
   std::string text = call.operation + " #" + std::to_string(call.sequence);
-  if (!call.type.empty()) {
-    text += " of " + call.type + " [";
-    for (size_t i = 0; i < call.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(call.shape[i]);
-    text += "]";
-  }
+  if (!call.type.empty()) text += " of " + tensor_words(call.type, call.shape);
   if (!call.detail.empty()) text += " (" + call.detail + ")";
   if (call.peer >= 0) {
     text += call.operation == "send" ? " to rank " : call.operation == "recv" ? " from rank " : " with root ";
@@ -201,6 +197,10 @@ std::optional<std::string> own_fault(const Records& records) {
          (calls.empty() ? "" : "; its last call was " + words(calls.back()));
 }
 
+std::string no_record(const std::vector<int>& ranks) {
+  return list(ranks) + " left no record (killed, stopped, or its machine is gone)";
+}
+
 /// What a rank was at instead.
 std::string whereabouts(const Record& record, const std::string& group) {
   const auto who = list({record.rank});
@@ -232,8 +232,7 @@ std::string behind(const Records& records, const Stuck& stuck) {
            whereabouts(records.at(missing[0]), stuck.call.group);
   }
   if (!silent.empty()) {
-    return list(silent) + " left no record (killed, stopped, or its machine is gone) while " + list(waiting) +
-           " waited in " + words(stuck.call);
+    return no_record(silent) + " while " + list(waiting) + " waited in " + words(stuck.call);
   }
   return "all ranks entered " + words(stuck.call) + ", which failed: " + records.at(stuck.rank).fault;
 }
@@ -245,8 +244,7 @@ std::string message_stuck(const Records& records, const Stuck& stuck) {
   const int peer = members.at(call.peer);
   const auto record = records.find(peer);
   const auto verb = call.operation == "recv" ? "sent" : "received";
-  if (record == records.end())
-    return list({peer}) + " left no record (killed, stopped, or its machine is gone) while " + who;
+  if (record == records.end()) return no_record({peer}) + " while " + who;
   int64_t count = 0;
   for (const auto& other : record->second.calls) {
     const bool is_counterpart = other.is_message() && other.operation != call.operation && other.group == call.group &&
@@ -262,9 +260,8 @@ std::string message_stuck(const Records& records, const Stuck& stuck) {
 std::string diagnose_flight(const fs::path& folder) {
   const auto records = read_records(folder);
   if (const auto words = mismatch(records)) return *words;
+  if (const auto fault = own_fault(records)) return *fault;
   const auto stuck = first_stuck(records);
-  const auto fault = own_fault(records);
-  if (fault) return *fault;
   if (!stuck) {
     const auto silent = silent_ranks(records);
     if (!silent.empty()) return list(silent) + " left no record; no rank waited in a call";

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tandem/comm/detail/transfer.h"
 #include "tandem/comm/split.h"
 
 namespace tandem::comm {
 namespace {
 
+using detail::checked_dim;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -77,11 +79,6 @@ template <class Way>
 Tensor apply(const Tensor& x, ProcessGroup& group, int64_t dim, Where where) {
   if (group.size() == 1) return x;
   return RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, where));
-}
-
-int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
-  TORCH_CHECK_VALUE(x.dim() > 0, operation, ": tensor has no dims, wanted 1 or more");
-  return at::maybe_wrap_dim(dim, x.dim());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "tandem/comm/flight_analysis.h"
 #include "tests/support/files.h"
+#include "tests/support/ports.h"
 #include "tests/support/running.h"
 
 // Jobs of three processes in which one throws, exits, is killed or stopped, at a random step: the others must end
@@ -22,9 +23,6 @@ struct Fault {
   int rank, step;
   std::string kind;
 };
-
-/// A port that nobody listens on now.
-int free_port(std::mt19937& random) { return std::uniform_int_distribution<int>(20'000, 60'000)(random); }
 
 void expect_named(const Fault& fault, const std::string& text) {
   const auto rank = "rank " + std::to_string(fault.rank);
@@ -64,7 +62,7 @@ TEST(Faults, TheOthersEndInTimeAndTheRightRankIsNamed) {
   for (int i = 0; i < count; ++i) {
     const Fault fault{std::uniform_int_distribution<int>(0, 2)(random),
                       std::uniform_int_distribution<int>(0, 999)(random), kinds[i % kinds.size()]};
-    run_job(fault, free_port(random));
+    run_job(fault, test::free_port());
   }
 }
 

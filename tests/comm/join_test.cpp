@@ -1,43 +1,21 @@
 #include <ATen/ATen.h>
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <future>
 #include <thread>
 
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
+#include "tests/support/ports.h"
 #include "tests/support/text_of.h"
 
 // Processes that meet, and those that do not: ranks here are threads that each join as a process would.
 namespace tandem::comm {
 namespace {
 
+using test::free_port;
+using test::TakenPort;
 using test::text_of;
-
-/// A socket that listens on a port of its own until its end.
-class TakenPort {
- public:
-  TakenPort() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(listen(socket_, 1), 0);
-    socklen_t length = sizeof address;
-    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    number_ = ntohs(address.sin_port);
-  }
-  ~TakenPort() { close(socket_); }
-
-  int number() const { return number_; }
-
- private:
-  int socket_, number_ = 0;
-};
-
-int free_port() { return TakenPort().number(); }
 
 Launch launch_of(int rank, int size, int port) {
   Launch launch;

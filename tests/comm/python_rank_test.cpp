@@ -1,11 +1,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/world.h"
+#include "tests/support/ports.h"
 #include "tests/support/python.h"
 #include "tests/support/running.h"
 
@@ -39,7 +38,7 @@ TEST(PythonRank, TheTenOperatorsAgree) {
   launch.launcher = "environment";
   launch.size = 2;
   launch.address = "127.0.0.1";
-  launch.port = std::uniform_int_distribution<int>(20'000, 60'000)(*std::make_unique<std::random_device>());
+  launch.port = test::free_port();
   test::Running peer(
       {test::python(), (test::sources() / "tests/oracle/gloo_rank.py").string(), std::to_string(launch.port)});
   WorldOptions options;

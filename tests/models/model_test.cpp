@@ -8,19 +8,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/models/backbone.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::models {
 namespace {
 
-template <class Exception, class Run>
-std::string text_of(Run run) {
-  try {
-    run();
-  } catch (const Exception& error) {
-    return message_of(error);
-  }
-  return "nothing thrown";
-}
+using test::text_of;
 
 int64_t count_parameters(const torch::nn::Module& model) {
   int64_t count = 0;

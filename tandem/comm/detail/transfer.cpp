@@ -83,9 +83,56 @@ std::vector<Tensor> cut(const Tensor& rows, const Sizes& sizes) {
 
 int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
+/// A call on x itself; an empty tensor has nothing to send.
+template <class Launch, class Finish>
+Handle start_in_place(Tensor x, const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Launch launch,
+                      Finish finish) {
+  const auto launch_unless_empty = [&]() -> WorkPointer {
+    if (x.numel() == 0) return nullptr;
+    std::vector<Tensor> tensors = {x};
+    return launch(tensors);
+  };
+  return start(caller, std::move(call), bytes, launch_unless_empty, [x, finish] { return finish(x); });
+}
+
+Tensor unchanged(const Tensor& x) { return x; }
+
 /// Sends rows by `sent`, receives by `received`; both count rows of dim 0.
-WorkPointer exchange_rows(const Caller& caller, Tensor rows, Tensor result, Sizes sent, Sizes received) {
-  return caller.group.backend().alltoall_base(result, rows, received, sent);
+template <class Finish>
+Handle start_exchange(Tensor rows, const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Sizes sent,
+                      Sizes received, Finish finish) {
+  auto result = empty_rows(rows, sum_of(received));
+  return start(
+      caller, std::move(call), bytes,
+      [&] { return caller.group.backend().alltoall_base(result, rows, received, sent); },
+      [result, finish] { return finish(result); });
+}
+
+CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
+  CallInfo call;
+  call.operation = operation;
+  call.shape = x.sizes().vec();
+  call.type = c10::toString(x.scalar_type());
+  call.requires_grad = caller.requires_grad;
+  call.where = caller.where;
+  return call;
+}
+
+/// Of a call to which the ranks bring rows of their own number.
+CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller) {
+  auto call = info_of(operation, rows, caller);
+  call.dim = 0;
+  return call;
+}
+
+CallInfo with_root(CallInfo call, int root) {
+  call.peer = root;
+  return call;
+}
+
+const char* name_of(Reduce op) {
+  constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  return kNames[static_cast<int>(op)];
 }
 
 /// Uneven parts travel padded to the largest and are packed afterwards: Gloo takes equal parts only.
@@ -98,10 +145,9 @@ Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
   }
   auto all = empty_rows(rows, largest * caller.group.size());
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
-  auto call = info_of("all_gather", rows, caller);
-  call.dim = 0;
   return start(
-      caller, std::move(call), bytes, [&] { return caller.group.backend()._allgather_base(all, padded); },
+      caller, info_of_rows("all_gather", rows, caller), bytes,
+      [&] { return caller.group.backend()._allgather_base(all, padded); },
       [all, sizes, largest] {
         std::vector<Tensor> parts;
         for (size_t rank = 0; rank < sizes.size(); ++rank) {
@@ -126,28 +172,16 @@ Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
 Handle start_reduce_scatter_by_exchange(Tensor rows, const Caller& caller, Sizes sizes, const Sizes& bytes) {
   const int64_t own = sizes[caller.group.rank()];
   const int ranks = caller.group.size();
-  auto parts = empty_rows(rows, own * ranks);
-  return start(
-      caller, info_of("reduce_scatter", rows, caller), bytes,
-      [&] { return exchange_rows(caller, rows, parts, sizes, Sizes(ranks, own)); },
-      [parts, own, ranks] { return sum_of_parts(parts, own, ranks); });
+  const auto call = info_of("reduce_scatter", rows, caller);
+  return start_exchange(std::move(rows), caller, call, bytes, std::move(sizes), Sizes(ranks, own),
+                        [own, ranks](const Tensor& parts) { return sum_of_parts(parts, own, ranks); });
 }
 
 }  // namespace
 
-const char* name_of(Reduce op) {
-  constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
-  return kNames[static_cast<int>(op)];
-}
-
-CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
-  CallInfo call;
-  call.operation = operation;
-  call.shape = x.sizes().vec();
-  call.type = c10::toString(x.scalar_type());
-  call.requires_grad = caller.requires_grad;
-  call.where = caller.where;
-  return call;
+int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
+  TORCH_CHECK_VALUE(x.dim() > 0, operation, ": tensor has no dims, wanted 1 or more");
+  return at::maybe_wrap_dim(dim, x.dim());
 }
 
 Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
@@ -155,58 +189,41 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
   call.detail = name_of(op);
   const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo knows no mean
   const auto bytes = wire_of(caller).all_reduce(x.numel(), x.element_size());
-  return start(
-      caller, std::move(call), bytes,
-      [&]() -> WorkPointer {
-        if (x.numel() == 0) return nullptr;
-        std::vector<Tensor> tensors = {x};
-        c10d::AllreduceOptions options;
-        options.reduceOp = to_c10d(divide ? Reduce::sum : op);
-        return caller.group.backend().allreduce(tensors, options);
-      },
-      [x, divide, size = caller.group.size()] { return divide ? x.div_(size) : x; });
+  const auto launch = [&](std::vector<Tensor>& tensors) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = to_c10d(divide ? Reduce::sum : op);
+    return caller.group.backend().allreduce(tensors, options);
+  };
+  return start_in_place(x, caller, std::move(call), bytes, launch,
+                        [divide, size = caller.group.size()](Tensor sum) { return divide ? sum.div_(size) : sum; });
 }
 
 Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
-  auto call = info_of("reduce_sum", x, caller);
-  call.peer = root;
   const auto bytes = wire_of(caller).reduce_sum(root, static_cast<int64_t>(x.nbytes()));
-  return start(
-      caller, std::move(call), bytes,
-      [&]() -> WorkPointer {
-        if (x.numel() == 0) return nullptr;
-        std::vector<Tensor> tensors = {x};
-        c10d::ReduceOptions options;
-        options.rootRank = root;
-        return caller.group.backend().reduce(tensors, options);
-      },
-      [x] { return x; });
+  const auto launch = [&](std::vector<Tensor>& tensors) {
+    c10d::ReduceOptions options;
+    options.rootRank = root;
+    return caller.group.backend().reduce(tensors, options);
+  };
+  return start_in_place(x, caller, with_root(info_of("reduce_sum", x, caller), root), bytes, launch, unchanged);
 }
 
 Handle start_broadcast(Tensor x, const Caller& caller, int root) {
-  auto call = info_of("broadcast", x, caller);
-  call.peer = root;
   const auto bytes = wire_of(caller).broadcast(root, static_cast<int64_t>(x.nbytes()));
-  return start(
-      caller, std::move(call), bytes,
-      [&]() -> WorkPointer {
-        if (x.numel() == 0) return nullptr;
-        std::vector<Tensor> tensors = {x};
-        c10d::BroadcastOptions options;
-        options.rootRank = root;
-        return caller.group.backend().broadcast(tensors, options);
-      },
-      [x] { return x; });
+  const auto launch = [&](std::vector<Tensor>& tensors) {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return caller.group.backend().broadcast(tensors, options);
+  };
+  return start_in_place(x, caller, with_root(info_of("broadcast", x, caller), root), bytes, launch, unchanged);
 }
 
 Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
   if (!caller.group.local()) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
-  auto call = info_of("all_gather", rows, caller);
-  call.dim = 0;
   auto all = empty_rows(rows, sum_of(sizes));
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
-      caller, std::move(call), bytes,
+      caller, info_of_rows("all_gather", rows, caller), bytes,
       [&] {
         std::vector<std::vector<Tensor>> outputs = {cut(all, sizes)};
         std::vector<Tensor> inputs = {rows};
@@ -230,43 +247,27 @@ Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received) {
-  auto call = info_of("all_to_all", rows, caller);
-  call.dim = 0;
-  auto result = empty_rows(rows, sum_of(received));
+  const auto call = info_of_rows("all_to_all", rows, caller);
   const auto bytes = wire_of(caller).exchange(times(sent, row_bytes_of(rows)));
-  return start(
-      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
-      [result] { return result; });
+  return start_exchange(std::move(rows), caller, call, bytes, std::move(sent), std::move(received), unchanged);
 }
 
 Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
-  auto call = info_of("gather", rows, caller);
-  call.peer = root;
-  call.dim = 0;
-  const bool is_root = caller.group.rank() == root;
-  auto result = empty_rows(rows, is_root ? sum_of(sizes) : 0);
-  Sizes sent(sizes.size(), 0), received = is_root ? sizes : sent;
-  sent[root] = rows.size(0);
+  const auto call = with_root(info_of_rows("gather", rows, caller), root);
   const auto bytes = wire_of(caller).gather(root, static_cast<int64_t>(rows.nbytes()));
-  return start(
-      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
-      [result] { return result; });
+  Sizes sent(sizes.size(), 0), received = caller.group.rank() == root ? sizes : sent;
+  sent[root] = rows.size(0);
+  return start_exchange(std::move(rows), caller, call, bytes, std::move(sent), std::move(received), unchanged);
 }
 
 Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes) {
-  auto call = info_of("scatter", rows, caller);
-  call.peer = root;
-  call.dim = 0;
   const bool is_root = caller.group.rank() == root;
-  const int64_t own = sizes[caller.group.rank()];
-  auto result = empty_rows(rows, own);
+  const auto call = with_root(info_of_rows("scatter", rows, caller), root);
   if (!is_root) rows = rows.narrow(0, 0, 0);
-  Sizes received(sizes.size(), 0), sent = is_root ? sizes : received;
-  received[root] = own;
   const auto bytes = wire_of(caller).scatter(root, times(sizes, row_bytes_of(rows)));
-  return start(
-      caller, std::move(call), bytes, [&] { return exchange_rows(caller, rows, result, sent, received); },
-      [result] { return result; });
+  Sizes received(sizes.size(), 0), sent = is_root ? sizes : received;
+  received[root] = sizes[caller.group.rank()];
+  return start_exchange(std::move(rows), caller, call, bytes, std::move(sent), std::move(received), unchanged);
 }
 
 Handle start_barrier(const Caller& caller) {

@@ -17,11 +17,11 @@ struct Caller {
   Where where;
   bool later = false;
   bool requires_grad = false;
-  int dim = 0;  // that the user named; for messages
 };
 
-const char* name_of(Reduce op);
-CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller);
+/// `dim` counted from the front. Throws c10::ValueError for a tensor without dims, c10::IndexError for a dim out of
+/// range.
+int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation);
 
 /// x is reduced in place.
 Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op);
