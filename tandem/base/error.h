@@ -59,6 +59,12 @@ struct NonFiniteError : Error {
       : Error(ExitCode::non_finite, std::move(fault), std::move(remedy)) {}
 };
 
+/// Not a fault: somebody asked to stop, and a later run goes on from what is saved.
+struct Interrupted : Error {
+  explicit Interrupted(std::string fault, std::string remedy = "")
+      : Error(ExitCode::preempted, std::move(fault), std::move(remedy)) {}
+};
+
 /// Any other exception of a rank, with the rank's name before its text; the original is nested in it.
 struct RankError : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -23,7 +23,8 @@ comm::WorldOptions world_options(const Settings& settings) {
   return {.init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
           .timeout = milliseconds(settings.get_float("comm.timeout")),
           .threads = static_cast<int>(settings.get_int("threads")),
-          .check = settings.get_bool("comm.check")};
+          .check = settings.get_bool("comm.check"),
+          .stop_requested = StopSignals::requested};
 }
 
 data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup& group) {

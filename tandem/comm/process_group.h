@@ -65,6 +65,9 @@ class ProcessGroup {
   void end(uint64_t number) { instruments_->recorder.end(number); }
   [[noreturn]] void fail(uint64_t number, const CallInfo& call, const std::exception& error);
 
+  /// Collective calls that have begun: the same number on all ranks.
+  int64_t num_calls() const { return num_calls_; }
+
   /// Waits for a message on a thread of its own; the group's end waits for that thread. A fault is in the record.
   void finish_later(Handle handle);
 

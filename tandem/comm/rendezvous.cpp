@@ -137,6 +137,14 @@ Launch from_mpi(const Variables& variables, const MpiNames& names) {
   return launch;
 }
 
+/// A batch script and an interactive shell in an allocation have SLURM_PROCID too: there one task runs, however many
+/// the allocation is for.
+bool is_task_of_srun(const Variables& variables) {
+  if (!variables.has("SLURM_PROCID")) return false;
+  if (variables.text("ENVIRONMENT") == "BATCH" && !variables.has("SLURM_STEP_ID")) return false;
+  return variables.number_or(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1) > 1;
+}
+
 std::optional<Launch> detect(const Variables& variables) {
   if (variables.has("RANK") && variables.has("LOCAL_RANK") && variables.has("TORCHELASTIC_RUN_ID")) {
     const bool is_own = variables.text("TORCHELASTIC_RUN_ID") == kOwnRunId;
@@ -148,8 +156,7 @@ std::optional<Launch> detect(const Variables& variables) {
     throw SettingsError(std::string("environment variable ") + set + " is set and " + missing + " is not",
                         "set both, or neither");
   };
-  // An interactive shell in an allocation has SLURM_PROCID too, but only one task.
-  if (variables.has("SLURM_PROCID") && variables.number_or("SLURM_NTASKS", 1) > 1) return from_slurm(variables);
+  if (is_task_of_srun(variables)) return from_slurm(variables);
   if (variables.has("OMPI_COMM_WORLD_RANK")) return from_mpi(variables, kOpenMpi);
   if (variables.has("PMI_RANK") && variables.has("PMI_SIZE")) return from_mpi(variables, kMpich);
   both("RANK", "WORLD_SIZE");

@@ -2,11 +2,8 @@
 
 #include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -15,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
+#include "tandem/comm/detail/meeting.h"
 
 namespace tandem::comm {
 namespace {
@@ -62,40 +60,6 @@ std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int ran
   instruments->check = options.check;
   if (!options.flight_folder.empty()) instruments->recorder.set_folder(options.flight_folder);
   return instruments;
-}
-
-c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const c10d::TCPStoreOptions& options) {
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-  } catch (const std::exception& error) {
-    const auto text = message_of(error);
-    const auto place = launch.address + ":" + std::to_string(launch.port);
-    TORCH_CHECK_WITH(DistBackendError, text.find("EADDRINUSE") == std::string::npos, "port ", launch.port,
-                     " is taken, wanted a free one for the ranks to meet at: set MASTER_PORT to another");
-    TORCH_CHECK_WITH(DistBackendError, options.isServer, "rank 0 does not answer at ", place, " within ",
-                     options.timeout.count() / 1000.0, " s");
-    TORCH_CHECK_WITH(DistBackendError, false, "rank 0 cannot serve at ", place, ": ", text);
-  }
-}
-
-std::string arrival_key(int rank) { return "tandem/arrived/" + std::to_string(rank); }
-
-/// Says who is missing; Gloo would name a socket.
-void await_ranks(c10d::Store& store, const Launch& launch, std::chrono::milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
-  TORCH_CHECK_WITH(DistBackendError, store.add(arrival_key(launch.rank), 1) == 1, "rank ", launch.rank, " has come to ",
-                   launch.address, ":", launch.port, " twice, wanted one process of each rank");
-  for (;;) {
-    std::string missing;
-    for (int rank = 0; rank < launch.size; ++rank) {
-      if (!store.check({arrival_key(rank)})) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
-    }
-    if (missing.empty()) return;
-    TORCH_CHECK_WITH(DistBackendError, std::chrono::steady_clock::now() < end, "of ", launch.size,
-                     " ranks that should meet at ", launch.address, ":", launch.port, ", ", missing,
-                     " did not come within ", timeout.count() / 1000.0, " s");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
 }
 
 }  // namespace
@@ -146,17 +110,7 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
     return make_single_group();
   }
   at::set_num_threads(threads_of(options, launch->local_size));
-  c10d::TCPStoreOptions store_options;
-  store_options.port = static_cast<uint16_t>(launch->port);
-  store_options.isServer = launch->rank == 0 && !launch->agent_serves_store;
-  store_options.numWorkers = launch->size;
-  store_options.waitWorkers = false;
-  store_options.timeout = options.init_timeout;
-  auto store = open_store(*launch, store_options);
-  if (launch->attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
-    store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch->attempt), store);
-  }
-  await_ranks(*store, *launch, options.init_timeout);
+  const auto store = detail::meet(*launch, options);
   auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout, launch->address), "world",
                                               ranks_up_to(launch->size), launch->rank,
                                               instruments_of(options, launch->rank, launch->size));

@@ -16,6 +16,7 @@ struct WorldOptions {
   int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
   bool gloo = false;                                // thread-ranks only: sockets instead of shared memory
   bool check = false;                               // see ProcessGroup::set_check
+  std::function<bool()> stop_requested = {};        // asked while processes wait for each other to come
   std::filesystem::path flight_folder = {};         // see FlightRecorder::set_folder; empty: not yet
 };
 
@@ -30,7 +31,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 
 /// The group of all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), on Gloo; a group of
 /// one when there is no launcher. Collective over the processes. Throws SettingsError (variables), c10::DistError (a
-/// process does not come within init_timeout).
+/// process does not come within init_timeout), Interrupted (stop_requested).
 std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options = {});
 
 }  // namespace tandem::comm

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_command.h"
+#include "tests/support/ports.h"
 #include "tests/support/python.h"
 
 // The program as a user runs it: small jobs on characters from the machine's fonts.
@@ -82,9 +83,11 @@ TEST_F(Run, OtherLaunchersGiveTheSameResult) {
 
 // torchrun writes $ for $$ in its arguments.
 TEST_F(Run, TorchrunStartsAgainAfterARankIsKilled) {
-  const auto checkpoint = (folder_ / "run" / "checkpoints" / "step_00000005").string();
-  const std::string once = "me=$BASHPID; if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then (until [ -e " +
-                           checkpoint + " ]; do sleep 0.05; done; kill -9 $me) & fi; exec \"$0\" \"$@\"";
+  const auto checkpoint = (folder_ / "run" / "checkpoints" / "step_*").string();
+  const std::string once =
+      "me=$BASHPID; if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then "
+      "(until compgen -G '" +
+      checkpoint + "' >/dev/null; do sleep 0.05; done; kill -9 $me) & fi; exec \"$0\" \"$@\"";
   Words words = {test::python(),
                  "-m",
                  "torch.distributed.run",
@@ -104,6 +107,19 @@ TEST_F(Run, TorchrunStartsAgainAfterARankIsKilled) {
   ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
   EXPECT_NE(ended.err.find("resume   goes on after step "), std::string::npos) << ended.err;
   EXPECT_EQ(result("run")["steps"], 300);
+}
+
+TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
+  const int port = test::free_port();
+  test::Running process(
+      test::tandem_command(job({out("run")})),
+      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}});
+  ASSERT_TRUE(test::is_served_soon(port));
+  process.signal(SIGTERM);
+  const auto ended = process.wait();
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
+            "error: stopped while the ranks waited for each other to come; nothing had begun (rank 0 of 2)\n");
 }
 
 TEST_F(Run, IdleSettingsAreTold) {

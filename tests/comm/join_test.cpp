@@ -56,6 +56,23 @@ TEST(Join, AMissingRankZeroIsNamed) {
   EXPECT_EQ(text, "rank 0 does not answer at 127.0.0.1:" + std::to_string(port) + " within 1 s");
 }
 
+TEST(Join, AHostWithoutAnAddressIsNamed) {
+  auto launch = launch_of(1, 2, free_port());
+  launch.address = "nowhere.invalid";
+  const auto text = text_of([&] { join_world(launch, with_init_timeout(std::chrono::seconds(20))); });
+  EXPECT_TRUE(text.starts_with("host 'nowhere.invalid', where rank 0 should be, has no address: ")) << text;
+  EXPECT_TRUE(text.ends_with("; set MASTER_ADDR to an address that every rank can reach")) << text;
+}
+
+TEST(Join, WhoIsAskedToStopDoesNotWait) {
+  for (const int rank : {0, 1}) {
+    auto options = with_init_timeout(std::chrono::minutes(5));
+    options.stop_requested = [] { return true; };
+    const auto text = text_of([&] { join_world(launch_of(rank, 2, free_port()), options); });
+    EXPECT_EQ(text, "stopped while the ranks waited for each other to come; nothing had begun");
+  }
+}
+
 TEST(Join, ARankThatComesTwiceIsNamed) {
   const int port = free_port();
   const auto options = with_init_timeout(std::chrono::seconds(20));

@@ -7,6 +7,7 @@
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/split.h"
 #include "tests/comm/backends.h"
+#include "tests/comm/operator_cases.h"
 
 // Every operator against the same function of all ranks' inputs on one device: value, gradient and gradient of the
 // gradient, in float64.
@@ -54,8 +55,8 @@ Derivatives on_one_device(const Tensors& inputs, const OnOneDevice& function) {
 
 void expect_close(const Tensor& got, const Tensor& wanted, const std::string& what) {
   EXPECT_EQ(got.sizes(), wanted.sizes()) << what;
-  if (got.sizes() == wanted.sizes())
-    EXPECT_TRUE(at::allclose(got, wanted, 1e-12, 1e-12)) << what << "\n" << got << wanted;
+  if (got.sizes() != wanted.sizes()) return;
+  EXPECT_TRUE(at::allclose(got, wanted, 1e-12, 1e-12)) << what << "\n" << got << wanted;
 }
 
 void expect_equal_on_rank(const Derivatives& oracle, const Tensor& input, const OnRank& function, ProcessGroup& group,
@@ -371,6 +372,26 @@ TEST_P(Operators, AsynchronousFormsGiveTheSame) {
         EXPECT_THROW(first.wait(), c10::Error);
       },
       options());
+}
+
+TEST_P(Operators, AreTheAdjointsOfTheirGradients) {
+  for (int n = 1; n <= 5; ++n) {
+    on_ranks(n, [](ProcessGroup& group) { EXPECT_EQ(test::adjoint_faults(group), ""); });
+  }
+}
+
+TEST_P(Operators, ALargeReduceScatterIsSummedInRankOrder) {
+  // Parts of no element, of less than a megabyte, of one and a bit more, of several.
+  const std::vector<int64_t> sizes = {0, 300'001, 131'073, 100};
+  on_ranks(4, [&](ProcessGroup& group) {
+    const auto input = [](int rank) { return at::sin(at::arange(431'174, at::kDouble) * (rank + 1)); };
+    const auto sum = ((input(0) + input(1)) + input(2)) + input(3);
+    const auto own = sum.split_with_sizes(sizes)[group.rank()];
+    auto first = reduce_scatter_async(input(group.rank()), group, 0, sizes);
+    auto second = reduce_scatter_async(input(group.rank()) * 2, group, 0, sizes);
+    EXPECT_TRUE(first.wait().equal(own));
+    EXPECT_TRUE(second.wait().equal(own * 2));
+  });
 }
 
 }  // namespace

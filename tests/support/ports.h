@@ -18,4 +18,7 @@ class TakenPort {
 /// A port that nobody listens on now.
 int free_port();
 
+/// Waits until somebody listens on that port of this machine; false after ten seconds.
+bool is_served_soon(int port);
+
 }  // namespace tandem::test

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local_backend.h"
 #include "tandem/comm/local_reduce.h"
 #include "tandem/comm/wire_bytes.h"
@@ -168,13 +169,24 @@ Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
   return sum;
 }
 
-/// Gloo's own reduce_scatter moves twice the bytes: here all_to_all, then a sum in rank order.
-Handle start_reduce_scatter_by_exchange(Tensor rows, const Caller& caller, Sizes sizes, const Sizes& bytes) {
-  const int64_t own = sizes[caller.group.rank()];
+/// Gloo's own reduce_scatter moves twice the bytes. Small parts go in one exchange, which wakes each rank once; large
+/// ones in chunks, for which no buffer of the tensor's size is needed.
+Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, CallInfo call, const Sizes& bytes,
+                                         Sizes sizes) {
+  const int64_t largest = *std::ranges::max_element(sizes), own = sizes[caller.group.rank()];
   const int ranks = caller.group.size();
-  const auto call = info_of("reduce_scatter", rows, caller);
-  return start_exchange(std::move(rows), caller, call, bytes, std::move(sizes), Sizes(ranks, own),
-                        [own, ranks](const Tensor& parts) { return sum_of_parts(parts, own, ranks); });
+  if (largest * row_bytes_of(rows) <= SumExchange::kChunkBytes) {
+    return start_exchange(std::move(rows), caller, std::move(call), bytes, std::move(sizes), Sizes(ranks, own),
+                          [own, ranks](const Tensor& parts) { return sum_of_parts(parts, own, ranks); });
+  }
+  const auto exchange = c10::make_intrusive<SumExchange>(std::move(rows), sizes, caller.group);
+  return start(
+      caller, std::move(call), bytes,
+      [&]() -> WorkPointer {
+        exchange->begin();
+        return exchange;
+      },
+      [exchange] { return exchange->result(); });
 }
 
 }  // namespace
@@ -233,11 +245,14 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
+  auto call = info_of("reduce_scatter", rows, caller);
   const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(rows)));
-  if (!caller.group.local()) return start_reduce_scatter_by_exchange(std::move(rows), caller, std::move(sizes), bytes);
+  if (!caller.group.local()) {
+    return start_reduce_scatter_over_sockets(std::move(rows), caller, std::move(call), bytes, std::move(sizes));
+  }
   auto own = empty_rows(rows, sizes[caller.group.rank()]);
   return start(
-      caller, info_of("reduce_scatter", rows, caller), bytes,
+      caller, std::move(call), bytes,
       [&] {
         std::vector<Tensor> outputs = {own};
         std::vector<std::vector<Tensor>> inputs = {cut(rows, sizes)};
