@@ -2,7 +2,8 @@
 #
 # Order: -DTANDEM_TORCH_DIR or the environment's (the folder that holds include/ and lib/), then the wheel of
 # .venv beside the sources, then of python3 on PATH.
-# Gives: tandem::libtorch (c10 and torch_cpu), LibTorch_VERSION, LibTorch_DIR.
+# Gives: tandem::libtorch (c10 and torch_cpu), tandem::libtorch_cuda where it is complete, LibTorch_VERSION,
+# LibTorch_DIR.
 set(TANDEM_TORCH_DIR "$ENV{TANDEM_TORCH_DIR}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
 set(_hint "torch is needed, version 2.11 or newer. Install it with:\n"
           "    python3 -m venv .venv && .venv/bin/pip install torch==2.11.0\n"
@@ -45,6 +46,26 @@ target_compile_definitions(tandem_libtorch INTERFACE USE_C10D_GLOO)
 target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 target_link_options(tandem_libtorch INTERFACE
   "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_torch}/lib" "LINKER:-rpath,${_cuda}")
+
+# The wheel's CUDA half: headers of CUDA and NCCL lie beside torch too. Made where they are found.
+set(_nvidia "${_site}/nvidia")
+if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_nvidia}/nccl/include/nccl.h"
+    AND EXISTS "${_nvidia}/cu13/include/cuda_runtime.h")
+  file(GLOB _cuda_folders "${_nvidia}/*/lib")
+  list(TRANSFORM _cuda_folders PREPEND "LINKER:-rpath,")
+  add_library(tandem_libtorch_cuda INTERFACE)
+  add_library(tandem::libtorch_cuda ALIAS tandem_libtorch_cuda)
+  target_include_directories(tandem_libtorch_cuda SYSTEM INTERFACE
+    "${_nvidia}/nccl/include" "${_nvidia}/cu13/include")
+  target_compile_definitions(tandem_libtorch_cuda INTERFACE USE_C10D_NCCL)
+  target_link_libraries(tandem_libtorch_cuda INTERFACE
+    tandem::libtorch "-Wl,--no-as-needed" "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so"
+    "-Wl,--as-needed")
+  target_link_options(tandem_libtorch_cuda INTERFACE ${_cuda_folders})
+elseif(TANDEM_CUDA)
+  message(FATAL_ERROR "TANDEM_CUDA=ON needs torch's CUDA libraries, NCCL's and CUDA's headers beside ${_torch}. "
+                      "Install them with: .venv/bin/pip install torch==2.11.0")
+endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_DIR VERSION_VAR LibTorch_VERSION)

@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "tandem/comm/local_backend.h"
+#include "tandem/comm/nccl.h"
 
 namespace tandem::comm {
 namespace {
@@ -81,8 +82,10 @@ ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::c
   std::signal(SIGPIPE, SIG_IGN);
   return [store, timeout, host](const std::string& name, int rank, int size) {
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);
-    return wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host)),
-                c10d::ProcessGroup::BackendType::GLOO, rank, size);
+    auto group = wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host)),
+                      c10d::ProcessGroup::BackendType::GLOO, rank, size);
+    add_nccl(*group, prefix, timeout);
+    return group;
   };
 }
 

@@ -40,6 +40,10 @@ ProcessGroup::~ProcessGroup() = default;
 
 c10::intrusive_ptr<c10d::ProcessGroup> ProcessGroup::handle() const { return handle_; }
 
+c10d::Backend& ProcessGroup::backend(c10::DeviceType device) const {
+  return device == c10::DeviceType::CPU ? *backend_ : *handle_->getBackend(device);
+}
+
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour) {
   const auto colours = all_gather(at::full({1}, colour, at::kInt), *this);
   const int* values = colours.const_data_ptr<int>();

@@ -1,4 +1,5 @@
 #pragma once
+#include <c10/core/DeviceType.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <functional>
@@ -55,7 +56,8 @@ class ProcessGroup {
 
   /// The c10d group below, for parts of libtorch that want one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
-  c10d::Backend& backend() const { return *backend_; }
+  /// Gloo or the local one; for CUDA tensors NCCL, in a build with CUDA. Throws c10::Error when the group has none.
+  c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }  // null: the ranks are processes
 
   /// For the operators: a call begins (it is numbered, counted, recorded, and checked when that is on), ends, or fails.

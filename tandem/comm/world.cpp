@@ -13,6 +13,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/meeting.h"
+#include "tandem/comm/nccl.h"
 
 namespace tandem::comm {
 namespace {
@@ -110,6 +111,7 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
     return make_single_group();
   }
   at::set_num_threads(threads_of(options, launch->local_size));
+  choose_gpu(launch->local_rank, launch->local_size);
   const auto store = detail::meet(*launch, options);
   auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout, launch->address), "world",
                                               ranks_up_to(launch->size), launch->rank,

@@ -220,7 +220,7 @@ class Dev(tree.TreeTest):
         for name, script in (("cmake", ""), ("ninja", ""), ("ctest", 'echo "$*"; exit 8\n')):
             self.program(name, script)
         status, out, _ = self.dev("test", "-R", "comm")
-        self.assertEqual((status, out), (8, "--test-dir build --output-on-failure -j 2 -R comm\n"))
+        self.assertEqual((status, out), (8, "--test-dir build --output-on-failure -j 3 -R comm\n"))
 
 
 if __name__ == "__main__":

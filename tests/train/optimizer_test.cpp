@@ -31,12 +31,29 @@ Tensor drawn(at::IntArrayRef shape, uint64_t stream) {
 
 std::vector<Tensor> gradients_of(int step) { return {drawn({5, 3}, 100 + step), drawn({7}, 200 + step)}; }
 
+struct OptimizerCase {
+  std::string name, constructor;  // Python's
+  OptimizerOptions options;
+};
+
+const std::vector<OptimizerCase>& cases() {
+  static const std::vector<OptimizerCase> all = {
+      {"nesterov",
+       "torch.optim.SGD(p, lr=1, momentum=0.9, nesterov=True, weight_decay=0.01)",
+       {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01}},
+      {"sgd", "torch.optim.SGD(p, lr=1)", {.momentum = 0.0, .nesterov = false, .weight_decay = 0.0}},
+      {"adamw",
+       "torch.optim.AdamW(p, lr=1, betas=(0.8, 0.99), weight_decay=0.05)",
+       {.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99}}};
+  return all;
+}
+
 /// Our parameters after kSteps, with what Python needs to do the same.
-void run_ours(const OptimizerOptions& options, const std::filesystem::path& folder) {
+void run_ours(const OptimizerCase& one, const std::filesystem::path& folder) {
   std::vector<Parameter> parameters = {{"a", drawn({5, 3}, 1), {}}, {"b", drawn({7}, 2), {}}};
   std::vector<NamedTensor> file = {{"a0", parameters[0].tensor.clone()}, {"b0", parameters[1].tensor.clone()}};
   for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
-  Optimizer optimizer(parameters, options);
+  Optimizer optimizer(parameters, one.options);
   for (int step = 0; step < kSteps; ++step) {
     const auto gradients = gradients_of(step);
     for (size_t i = 0; i < 2; ++i) {
@@ -48,70 +65,60 @@ void run_ours(const OptimizerOptions& options, const std::filesystem::path& fold
   }
   file.push_back({"a", parameters[0].tensor.detach()});
   file.push_back({"b", parameters[1].tensor.detach()});
-  write_safetensors(folder / "ours.safetensors", file);
+  write_safetensors(folder / (one.name + ".safetensors"), file);
 }
 
-constexpr const char* kScript = R"(
+std::string numbers(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) {
+    char one[40];
+    std::snprintf(one, sizeof one, "%.17g,", value);
+    text += one;
+  }
+  return "[" + text + "]";
+}
+
+// Prints what differs.
+constexpr const char* kCheck = R"(
 import torch
 from safetensors.torch import load_file
-t = load_file('ours.safetensors')
-p = [torch.nn.Parameter(t['a0'].clone()), torch.nn.Parameter(t['b0'].clone())]
-o = OPTIMIZER
-for step in range(5):
-    for q, n in zip(p, 'ab'): q.grad = t[f'{n}_grad{step}'].clone()
-    o.param_groups[0]['lr'] = 0.1 / (1 + step)
-    o.step()
-for q, n in zip(p, 'ab'):
-    if not torch.allclose(q, t[n], rtol=1e-13, atol=1e-15): print(n, (q - t[n]).abs().max())
+
+def check(name, constructor):
+    t = load_file(name + '.safetensors')
+    p = [torch.nn.Parameter(t['a0'].clone()), torch.nn.Parameter(t['b0'].clone())]
+    o = constructor(p)
+    for step in range(5):
+        for q, n in zip(p, 'ab'): q.grad = t[f'{n}_grad{step}'].clone()
+        o.param_groups[0]['lr'] = 0.1 / (1 + step)
+        o.step()
+    for q, n in zip(p, 'ab'):
+        if not torch.allclose(q, t[n], rtol=1e-13, atol=1e-15): print(name, n, (q - t[n]).abs().max())
+
+def check_one_cycle(ours):
+    o = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    s = torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.3, total_steps=40, pct_start=0.3, cycle_momentum=False)
+    for i in range(40):
+        lr = o.param_groups[0]['lr']
+        if abs(lr - ours[i]) > 1e-12: print('onecycle', i, lr, ours[i])
+        o.step(); s.step() if i < 39 else None
 )";
 
-class OptimizerAgainstTorch : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!python_has_safetensors()) GTEST_SKIP() << python() << " lacks torch or safetensors";
+/// One start of Python for all: importing torch is what takes the time.
+TEST(OptimizerAgainstTorch, SgdAdamWAndOneCycle) {
+  if (!python_has_safetensors()) GTEST_SKIP() << python() << " lacks torch or safetensors";
+  const TemporaryFolder folder;
+  std::string script = kCheck;
+  for (const auto& one : cases()) {
+    run_ours(one, folder.path());
+    script += "\ncheck('" + one.name + "', lambda p: " + one.constructor + ")";
   }
-  void expect_equal(const OptimizerOptions& options, const std::string& constructor) {
-    run_ours(options, folder_.path());
-    std::string script = kScript;
-    script.replace(script.find("OPTIMIZER"), 9, constructor);
-    const auto result = run_python(folder_, script);
-    EXPECT_EQ(result.status, 0) << result.output;
-    EXPECT_EQ(result.output, "");
-  }
-  TemporaryFolder folder_;
-};
-
-TEST_F(OptimizerAgainstTorch, SgdWithNesterov) {
-  expect_equal({.momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
-               "torch.optim.SGD(p, lr=1, momentum=0.9, nesterov=True, weight_decay=0.01)");
-}
-TEST_F(OptimizerAgainstTorch, PlainSgd) {
-  expect_equal({.momentum = 0.0, .nesterov = false, .weight_decay = 0.0}, "torch.optim.SGD(p, lr=1)");
-}
-TEST_F(OptimizerAgainstTorch, AdamW) {
-  expect_equal({.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99},
-               "torch.optim.AdamW(p, lr=1, betas=(0.8, 0.99), weight_decay=0.05)");
-}
-
-TEST_F(OptimizerAgainstTorch, OneCycle) {
-  std::string ours;
+  std::vector<double> rates;
   for (int step = 0; step < 40; ++step) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.17g,", learning_rate({.lr = 0.3, .steps = 40, .warmup = 0.3}, step));
-    ours += text;
+    rates.push_back(learning_rate({.lr = 0.3, .steps = 40, .warmup = 0.3}, step));
   }
-  const auto result = run_python(folder_, R"(
-import torch
-ours = [)" + ours + R"(]
-o = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-s = torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.3, total_steps=40, pct_start=0.3, cycle_momentum=False)
-for i in range(40):
-    lr = o.param_groups[0]['lr']
-    if abs(lr - ours[i]) > 1e-12: print(i, lr, ours[i])
-    o.step(); s.step() if i < 39 else None
-)");
+  const auto result = run_python(folder, script + "\ncheck_one_cycle(" + numbers(rates) + ")\n");
+  EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_EQ(result.output, "");
-  EXPECT_EQ(result.status, 0);
 }
 
 TEST(Schedule, OtherShapes) {

@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kMostDims = 16, kMark = 0x74616e64656d;  // "tandem"
 
 // Numbers of the head.
-enum Place : int64_t { kMarkAt, kTypeAt, kRequiresGradAt, kDimsAt, kShapeAt, kHeadSize = kShapeAt + kMostDims };
+enum Place : int64_t { kMarkAt, kTypeAt, kFlagsAt, kDimsAt, kShapeAt, kHeadSize = kShapeAt + kMostDims };
+enum Flag : int64_t { kRequiresGrad = 1, kOnCuda = 2 };
 
 // Two tags of the backend for one of the caller.
 int head_tag(int tag) { return 2 * tag; }
@@ -34,29 +35,32 @@ Tensor head_of(const Message& message) {
   auto* number = head.mutable_data_ptr<int64_t>();
   number[kMarkAt] = kMark;
   number[kTypeAt] = static_cast<int64_t>(message.tensor.scalar_type());
-  number[kRequiresGradAt] = message.requires_grad;
+  if (message.requires_grad) number[kFlagsAt] |= kRequiresGrad;
+  if (message.tensor.is_cuda()) number[kFlagsAt] |= kOnCuda;
   number[kDimsAt] = message.tensor.dim();
   for (int64_t i = 0; i < message.tensor.dim(); ++i) number[kShapeAt + i] = message.tensor.size(i);
   return head;
 }
 
-/// An empty tensor of the head's type and shape.
+/// An empty tensor of the head's type, shape and kind of device.
 Message message_of(const Tensor& head) {
   const auto* number = head.const_data_ptr<int64_t>();
   TORCH_CHECK_WITH(DistBackendError, number[kMarkAt] == kMark && number[kDimsAt] <= kMostDims,
                    "the message has no head of ours: the ranks' sends and receives do not match");
   const at::IntArrayRef shape(number + kShapeAt, static_cast<size_t>(number[kDimsAt]));
-  return {at::empty(shape, static_cast<at::ScalarType>(number[kTypeAt])), number[kRequiresGradAt] != 0};
+  const auto options =
+      at::device(number[kFlagsAt] & kOnCuda ? at::kCUDA : at::kCPU).dtype(static_cast<at::ScalarType>(number[kTypeAt]));
+  return {at::empty(shape, options), (number[kFlagsAt] & kRequiresGrad) != 0};
 }
 
 void receive_into(Tensor tensor, int from, int tag, ProcessGroup& group) {
   std::vector<Tensor> tensors = {std::move(tensor)};
-  group.backend().recv(tensors, from, tag)->wait();
+  group.backend(tensors[0].device().type()).recv(tensors, from, tag)->wait();
 }
 
 c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, ProcessGroup& group) {
   std::vector<Tensor> tensors = {tensor};
-  return group.backend().send(tensors, to, tag);
+  return group.backend(tensor.device().type()).send(tensors, to, tag);
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
+c10d::Backend& backend_of(const Caller& caller, const Tensor& x) { return caller.group.backend(x.device().type()); }
+
+/// Over sockets parts must be of one size; shared memory and NCCL take any.
+bool is_over_sockets(const Caller& caller, const Tensor& x) { return x.is_cpu() && !caller.group.local(); }
+
 WireBytes wire_of(const Caller& caller) { return {caller.group.rank(), caller.group.size()}; }
 
 c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
@@ -105,7 +110,7 @@ Handle start_exchange(Tensor rows, const Caller& caller, CallInfo call, const st
   auto result = empty_rows(rows, sum_of(received));
   return start(
       caller, std::move(call), bytes,
-      [&] { return caller.group.backend().alltoall_base(result, rows, received, sent); },
+      [&] { return backend_of(caller, rows).alltoall_base(result, rows, received, sent); },
       [result, finish] { return finish(result); });
 }
 
@@ -148,7 +153,7 @@ Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
       caller, info_of_rows("all_gather", rows, caller), bytes,
-      [&] { return caller.group.backend()._allgather_base(all, padded); },
+      [&] { return backend_of(caller, rows)._allgather_base(all, padded); },
       [all, sizes, largest] {
         std::vector<Tensor> parts;
         for (size_t rank = 0; rank < sizes.size(); ++rank) {
@@ -204,7 +209,7 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(divide ? Reduce::sum : op);
-    return caller.group.backend().allreduce(tensors, options);
+    return backend_of(caller, tensors[0]).allreduce(tensors, options);
   };
   return start_in_place(x, caller, std::move(call), bytes, launch,
                         [divide, size = caller.group.size()](Tensor sum) { return divide ? sum.div_(size) : sum; });
@@ -215,7 +220,7 @@ Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::ReduceOptions options;
     options.rootRank = root;
-    return caller.group.backend().reduce(tensors, options);
+    return backend_of(caller, tensors[0]).reduce(tensors, options);
   };
   return start_in_place(x, caller, with_root(info_of("reduce_sum", x, caller), root), bytes, launch, unchanged);
 }
@@ -225,13 +230,13 @@ Handle start_broadcast(Tensor x, const Caller& caller, int root) {
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return caller.group.backend().broadcast(tensors, options);
+    return backend_of(caller, tensors[0]).broadcast(tensors, options);
   };
   return start_in_place(x, caller, with_root(info_of("broadcast", x, caller), root), bytes, launch, unchanged);
 }
 
 Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
-  if (!caller.group.local()) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
+  if (is_over_sockets(caller, rows)) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
   auto all = empty_rows(rows, sum_of(sizes));
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
@@ -239,7 +244,7 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
       [&] {
         std::vector<std::vector<Tensor>> outputs = {cut(all, sizes)};
         std::vector<Tensor> inputs = {rows};
-        return caller.group.backend().allgather(outputs, inputs);
+        return backend_of(caller, rows).allgather(outputs, inputs);
       },
       [all] { return all; });
 }
@@ -247,7 +252,7 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
   auto call = info_of("reduce_scatter", rows, caller);
   const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(rows)));
-  if (!caller.group.local()) {
+  if (is_over_sockets(caller, rows)) {
     return start_reduce_scatter_over_sockets(std::move(rows), caller, std::move(call), bytes, std::move(sizes));
   }
   auto own = empty_rows(rows, sizes[caller.group.rank()]);
@@ -256,7 +261,7 @@ Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
       [&] {
         std::vector<Tensor> outputs = {own};
         std::vector<std::vector<Tensor>> inputs = {cut(rows, sizes)};
-        return caller.group.backend().reduce_scatter(outputs, inputs);
+        return backend_of(caller, rows).reduce_scatter(outputs, inputs);
       },
       [own] { return own; });
 }
