@@ -13,7 +13,7 @@ int main() {
   double first = 0, last = 0;
   comm::run_ranks(2, [&](comm::ProcessGroup& group) {
     auto backbone = models::make({.name = "resnet_glyph", .embedding = 128});
-    classifier::ClassShardedHead head({.classes = kClasses, .dim = 128, .scoring = {.scale = 24, .margin = 0.2}},
+    classifier::ClassShardedHead head({.classes = kClasses, .dim = 128, .scoring = classifier::cosface(24, 0.2)},
                                       group);
     parallel::DataParallel replicas(*backbone, group);
     auto parameters = train::parameters_of(*backbone);

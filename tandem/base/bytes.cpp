@@ -1,6 +1,8 @@
 #include "tandem/base/bytes.h"
 
 #include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -18,6 +20,22 @@ std::string format_bytes(int64_t bytes) {
   const int digits = unit == 0 ? 0 : (unit >= 3 ? 2 : 1);
   std::snprintf(text, sizeof text, "%.*f %s", digits, value, kUnits[unit]);
   return text;
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  double value = 0;
+  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (fault != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(rest - text.data()));
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  constexpr std::string_view kUnits = "KMGTP";
+  if (!text.empty() && text != "B") {
+    const auto power = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(text[0]))));
+    text.remove_prefix(1);
+    if (power == std::string_view::npos || !(text.empty() || text == "B" || text == "iB")) return std::nullopt;
+    value *= std::pow(1024.0, static_cast<double>(power + 1));
+  }
+  return value < 9.2e18 ? std::optional(std::llround(value)) : std::nullopt;
 }
 
 std::string format_count(int64_t count) {

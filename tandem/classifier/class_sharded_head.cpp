@@ -27,8 +27,11 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
 Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
   const auto all_features = gather(features.to(options_.dtype), sizes);
   const auto all_targets = gather(targets, sizes);
-  const auto compute = options_.naive ? naive_softmax_loss : sharded_softmax_loss;
-  return compute(all_features, weight_, all_targets, first_, options_.scoring, group_);
+  if (options_.naive) {
+    return naive_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_);
+  }
+  return sharded_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_,
+                              options_.blocks);
 }
 
 Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> sizes) {

@@ -10,8 +10,9 @@ namespace tandem::classifier {
 struct HeadOptions {
   int64_t classes = 0;
   int64_t dim = 0;
-  Scoring scoring;
+  Scoring scoring = normalised_softmax(1.0);
   bool naive = false;  // all scores on rank 0, the baseline
+  BlockOptions blocks = {};
   uint64_t seed = 1;
   at::ScalarType dtype = at::kFloat;
 };
@@ -20,7 +21,7 @@ struct HeadOptions {
 ///
 /// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes,
 /// and the gradient of a rank's features comes back to it by reduce_scatter. Memory a rank: C_local * D elements of
-/// weight, the same of gradient; [C_local, N] scores during a step.
+/// weight, the same of gradient, and what sharded_softmax_loss() needs.
 class ClassShardedHead {
  public:
   /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks.
@@ -34,6 +35,9 @@ class ClassShardedHead {
 
   /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`). Collective.
   Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes);
+
+  /// The margin's softening from now on; see Margin.
+  void set_softening(double softening) { options_.scoring.margin.softening = softening; }
 
   const Tensor& weight() const { return weight_; }
   int64_t first_class() const { return first_; }

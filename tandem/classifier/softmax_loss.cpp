@@ -3,21 +3,19 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <limits>
-
-#include "tandem/classifier/detail/scores.h"
+#include "tandem/classifier/detail/block_softmax.h"
+#include "tandem/classifier/detail/row_losses.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::classifier {
 namespace {
 
-using detail::LocalTargets;
-using detail::ScoreParts;
+using detail::BlockSoftmax;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void check_arguments(const Tensor& features, const Tensor& weight, const Tensor& targets) {
+void check_arguments(const Tensor& features, const Tensor& weight, const Tensor& targets, const Scoring& scoring) {
   TORCH_CHECK_VALUE(features.dim() == 2 && weight.dim() == 2 && features.size(1) == weight.size(1),
                     "softmax loss: features are ", features.sizes(), " and weight ", weight.sizes(),
                     ", wanted [N, D] and [C_local, D]");
@@ -25,149 +23,85 @@ void check_arguments(const Tensor& features, const Tensor& weight, const Tensor&
                     targets.sizes(), ", wanted [", features.size(0), "], one a row of features");
   TORCH_CHECK_TYPE(features.scalar_type() == weight.scalar_type(), "softmax loss: features are ",
                    features.scalar_type(), " and weight ", weight.scalar_type(), ", wanted the same");
+  check_scoring(scoring);
 }
 
-/// Every counted target must be some rank's class; told by the id and the row.
-void check_owners(const Tensor& targets, const Tensor& owned) {
-  const auto lost = owned.logical_not().logical_and_(targets.ne(-1)).nonzero();
-  if (lost.size(0) == 0) return;
-  const auto row = lost[0].item<int64_t>();
-  TORCH_CHECK_INDEX(false, "softmax loss: targets[", row, "] is ", targets[row].item<int64_t>(),
-                    ", which no rank's classes hold: write -1 to leave a row out, or raise classes");
-}
+/// What a loss keeps for its backward.
+struct Kept : torch::CustomClassHolder {
+  Kept(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first, const Scoring& scoring,
+       const BlockOptions& options)
+      : softmax(features, weight, targets, first, scoring, options) {}
 
-void subtract_margin(Tensor& scores, const LocalTargets& targets, const Scoring& scoring) {
-  if (!scoring.normalised || scoring.margin == 0.0) return;
-  const auto amount = at::full({targets.rows.size(0)}, -scoring.scale * scoring.margin, scores.options());
-  scores.index_put_({targets.classes, targets.rows}, amount, /*accumulate=*/true);
-}
-
-double lowest_of(at::ScalarType type) {
-  return type == at::kFloat ? std::numeric_limits<float>::lowest() : std::numeric_limits<double>::lowest();
-}
-
-struct RowStatistics {
-  Tensor maximum, sum, target;  // [N] each, over all ranks
-  Tensor owned;                 // [N] bool: some rank has the target
+  BlockSoftmax softmax;
+  Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
+  Tensor gradient;        // of the scores, for the naive form
+  int64_t classes = 0;
 };
 
-/// Three numbers a row travel: this rank's maximum, its sum of exp(score - maximum), and the target's score, or where
-/// the target is another rank's the lowest number there is. Leaves exp(score - own maximum) in `scores`; returns this
-/// rank's maximum beside the global numbers.
-std::pair<RowStatistics, Tensor> merge_statistics(Tensor& scores, const LocalTargets& targets,
-                                                  comm::ProcessGroup& group) {
-  const auto rows = scores.size(1);
-  const double lowest = lowest_of(scores.scalar_type());
-  auto packed = at::empty({1, 3, rows}, scores.options());
-  auto own_max = packed.select(1, 0).select(0, 0), own_sum = packed.select(1, 1).select(0, 0),
-       own_target = packed.select(1, 2).select(0, 0);
-  if (scores.size(0) > 0) {
-    own_max.copy_(scores.amax({0}));
-  } else {
-    own_max.fill_(lowest);
-  }
-  own_target.fill_(lowest);
-  own_target.index_put_({targets.rows}, scores.index({targets.classes, targets.rows}));
-  scores.sub_(own_max).exp_();
-  own_sum.copy_(scores.sum({0}));
-
-  const std::vector<int64_t> sizes(group.size(), 1);
-  const auto all = comm::all_gather(packed, group, 0, sizes);  // [ranks, 3, N]
-  RowStatistics merged;
-  const auto maxima = all.select(1, 0);
-  merged.maximum = maxima.amax({0});
-  merged.sum = (all.select(1, 1) * (maxima - merged.maximum).exp_()).sum({0});
-  const auto candidates = all.select(1, 2);
-  const auto elsewhere = candidates.eq(lowest);
-  merged.owned = elsewhere.logical_not().any(0);
-  merged.target = candidates.masked_fill(elsewhere, 0).sum({0});
-  return {merged, own_max.clone()};
+/// The names that libtorch's Function gives its arguments in backward.
+variable_list gradients_of(const std::pair<Tensor, Tensor>& both, size_t arguments) {
+  variable_list gradients(arguments);
+  gradients[0] = both.first;
+  gradients[1] = both.second;
+  return gradients;
 }
 
-Tensor mean_over_counted(const Tensor& row_losses, const Tensor& targets, int64_t counted) {
-  const auto kept = at::where(targets.eq(-1), at::zeros({}, row_losses.options()), row_losses);
-  return kept.sum().div_(std::max<int64_t>(counted, 1));
-}
+Kept& kept_in(AutogradContext* context) { return static_cast<Kept&>(*context->saved_data["kept"].toCapsule()); }
 
-void save(AutogradContext* context, const ScoreParts& parts, const Tensor& weight, const LocalTargets& targets,
-          const Tensor& row_factor, const Scoring& scoring) {
-  context->save_for_backward({parts.features, parts.inverse_feature_norms, parts.inverse_weight_norms, weight,
-                              targets.rows, targets.classes, row_factor});
-  // The buffer is changed in place by backward and belongs to nobody else: it is kept as data, not as a saved tensor.
-  context->saved_data["scores"] = parts.scores;
-  context->saved_data["scale"] = scoring.scale;
-  context->saved_data["normalised"] = scoring.normalised;
-}
-
-struct Saved {
-  ScoreParts parts;
-  Tensor weight, rows, classes, row_factor;
-  Scoring scoring;
-};
-
-Saved load(AutogradContext* context) {
-  const auto tensors = context->get_saved_variables();
-  TORCH_CHECK(context->saved_data.count("scores") > 0,
-              "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
-  Saved saved{{context->saved_data["scores"].toTensor(), tensors[0], tensors[1], tensors[2]},
-              tensors[3],
-              tensors[4],
-              tensors[5],
-              tensors[6],
-              {context->saved_data["normalised"].toBool(), context->saved_data["scale"].toDouble(), 0.0}};
-  context->saved_data.erase("scores");
-  return saved;
+void keep(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const Tensor& features,
+          const Tensor& weight) {
+  context->save_for_backward({features, weight});
+  context->saved_data["kept"] = c10::IValue::make_capsule(kept);
 }
 
 struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
-                        int64_t first, const Scoring& scoring, comm::ProcessGroup* group) {
-    const auto local = detail::find_targets(targets, first, weight.size(0));
-    auto parts = detail::forward_scores(features, weight, scoring);
-    subtract_margin(parts.scores, local, scoring);
-    const auto [rows, own_max] = merge_statistics(parts.scores, local, *group);
-    check_owners(targets, rows.owned);
-    // softmax = exp(score - own maximum) * exp(own maximum - maximum) / sum; then the mean's 1 / counted.
-    const auto counted = targets.ne(-1).to(rows.sum.scalar_type()).div_(std::max<int64_t>(local.counted, 1));
-    const auto row_factor = at::stack({(own_max - rows.maximum).exp_().div_(rows.sum).mul_(counted), counted});
-    save(context, parts, weight, local, row_factor, scoring);
-    return mean_over_counted(rows.sum.log() + rows.maximum - rows.target, targets, local.counted);
+                        int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group,
+                        const BlockOptions& options) {
+    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, options);
+    const auto own = kept->softmax.forward(features, weight);
+    const auto rows = detail::merge_ranks(own, kept->softmax.targets(), *group);
+    detail::check_owners(targets, rows.has_owner);
+    kept->log_sum = rows.log_sum;
+    kept->share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
+    kept->classes = classes;
+    keep(context, kept, features, weight);
+    return detail::mean_loss(rows, kept->share, scoring.smoothing, classes);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const memory::Scope scope(memory::Category::activations);
-    auto [parts, weight, rows, classes, row_factor, scoring] = load(context);
-    parts.scores.mul_(row_factor[0] * gradients[0]);  // now p / N
-    const auto one = (row_factor[1] * gradients[0]).index_select(0, rows).neg_();
-    parts.scores.index_put_({classes, rows}, one, /*accumulate=*/true);
-    auto [feature_gradient, weight_gradient] = detail::backward_scores(parts.scores, parts, weight, scoring);
-    return {feature_gradient, weight_gradient, {}, {}, {}, {}};
+    const auto saved = context->get_saved_variables();
+    auto& kept = kept_in(context);
+    const auto share = kept.share * gradients[0];
+    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes), 8);
   }
 };
 
 struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
-                        int64_t first, const Scoring& scoring, comm::ProcessGroup* group) {
-    const auto local = detail::find_targets(targets, first, weight.size(0));
-    auto parts = detail::forward_scores(features, weight, scoring);
-    subtract_margin(parts.scores, local, scoring);
+                        int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group) {
+    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, BlockOptions());
+    const auto scores = kept->softmax.whole_scores(features, weight);
     const auto sizes = class_counts(weight.size(0), *group);
-    const auto all = comm::gather(parts.scores, 0, *group, 0, sizes);
-    auto loss = at::zeros({}, parts.scores.options());
+    const auto all = comm::gather(scores, 0, *group, 0, sizes);
+    auto loss = at::zeros({}, scores.options());
     Tensor gradient = all;
-    if (group->rank() == 0) std::tie(loss, gradient) = loss_on_root(all, targets, local.counted);
+    if (group->rank() == 0) {
+      const auto share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
+      std::tie(loss, gradient) = loss_on_root(all, targets, share, scoring.smoothing);
+    }
     comm::broadcast_(loss, 0, *group);
-    parts.scores = comm::scatter(gradient, 0, *group, 0, sizes);
-    save(context, parts, weight, local, at::zeros({}, parts.scores.options()), scoring);
+    kept->gradient = comm::scatter(gradient, 0, *group, 0, sizes);
+    keep(context, kept, features, weight);
     return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const memory::Scope scope(memory::Category::activations);
-    auto [parts, weight, rows, classes, row_factor, scoring] = load(context);
-    parts.scores.mul_(gradients[0]);
-    auto [feature_gradient, weight_gradient] = detail::backward_scores(parts.scores, parts, weight, scoring);
-    return {feature_gradient, weight_gradient, {}, {}, {}, {}};
+    const auto saved = context->get_saved_variables();
+    auto& kept = kept_in(context);
+    return gradients_of(kept.softmax.backward_of_scores(saved[0], saved[1], kept.gradient * gradients[0]), 7);
   }
 
  private:
@@ -177,37 +111,41 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
     return {counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + group.size()};
   }
 
-  static std::pair<Tensor, Tensor> loss_on_root(const Tensor& scores, const Tensor& targets, int64_t counted) {
-    const auto kept = targets.clamp_min(0);
-    const auto out_of_range = kept.ge(scores.size(0));
-    check_owners(targets, out_of_range.logical_not());
+  static std::pair<Tensor, Tensor> loss_on_root(const Tensor& scores, const Tensor& targets, const Tensor& share,
+                                                double smoothing) {
+    const auto ids = targets.clamp_min(0);
+    detail::check_owners(targets, ids.lt(scores.size(0)));
+    const double even = smoothing / static_cast<double>(scores.size(0));
     const auto log_sums = scores.logsumexp({0});
-    const auto target_scores = scores.gather(0, kept.unsqueeze(0)).squeeze(0);
-    const auto loss = mean_over_counted(log_sums - target_scores, targets, counted);
-    const auto weights = targets.ne(-1).to(scores.scalar_type()).div_(std::max<int64_t>(counted, 1));
-    auto gradient = (scores - log_sums).exp_().mul_(weights);
-    gradient.scatter_add_(0, kept.unsqueeze(0), weights.neg().unsqueeze(0));
-    return {loss, gradient};
+    const auto target_scores = scores.gather(0, ids.unsqueeze(0)).squeeze(0);
+    const auto losses = log_sums - (1.0 - smoothing) * target_scores - even * scores.sum({0});
+    auto gradient = (scores - log_sums).exp_().sub_(even).mul_(share);
+    gradient.scatter_add_(0, ids.unsqueeze(0), (share * (smoothing - 1.0)).unsqueeze(0));
+    return {at::where(share.ne(0), losses * share, at::zeros({}, losses.options())).sum(), gradient};
   }
 };
 
 }  // namespace
 
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                            const Scoring& scoring, comm::ProcessGroup& group) {
-  check_arguments(features, weight, targets);
-  return ShardedLoss::apply(features, weight, targets, first, scoring, &group);
+                            int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
+                            const BlockOptions& options) {
+  check_arguments(features, weight, targets, scoring);
+  return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options);
 }
 
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                          const Scoring& scoring, comm::ProcessGroup& group) {
-  check_arguments(features, weight, targets);
-  return NaiveLoss::apply(features, weight, targets, first, scoring, &group);
+                          int64_t classes, const Scoring& scoring, comm::ProcessGroup& group) {
+  check_arguments(features, weight, targets, scoring);
+  return NaiveLoss::apply(features, weight, targets, first, classes, scoring, &group);
 }
 
 Tensor class_scores(const Tensor& features, const Tensor& weight, const Scoring& scoring) {
   const at::NoGradGuard no_grad;
-  return detail::forward_scores(features, weight, scoring).scores;
+  auto rows = features * scoring.scale;
+  if (scoring.normalise_features) rows.mul_(detail::inverse_lengths(features).unsqueeze(1));
+  auto scores = at::mm(weight, rows.t());
+  return scoring.normalise_weight ? scores.mul_(detail::inverse_lengths(weight).unsqueeze(1)) : scores;
 }
 
 }  // namespace tandem::classifier

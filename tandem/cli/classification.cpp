@@ -1,4 +1,5 @@
 #include "tandem/classifier/class_sharded_head.h"
+#include "tandem/cli/head_settings.h"
 #include "tandem/cli/job.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
@@ -7,11 +8,6 @@
 
 namespace tandem::cli {
 namespace {
-
-classifier::Scoring scoring_of(const Settings& settings) {
-  if (settings.get_string("head") == "softmax") return {.normalised = false, .scale = 1.0, .margin = 0.0};
-  return {.normalised = true, .scale = settings.get_float("head.scale"), .margin = settings.get_float("head.margin")};
-}
 
 std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const data::Dataset& dataset) {
   const memory::Scope scope(memory::Category::parameters);
@@ -36,11 +32,18 @@ class Classification : public train::Task {
         backbone_(make_backbone(settings, dataset)),
         head_({.classes = classes_,
                .dim = backbone_->dim(),
-               .scoring = scoring_of(settings),
+               .scoring = read_scoring(settings),
                .naive = form == HeadForm::naive,
+               .blocks = read_blocks(settings),
                .seed = static_cast<uint64_t>(settings.get_int("seed")),
                .dtype = dtype_},
-              group) {}
+              group) {
+    if (anneals(settings)) annealing_ = read_annealing(settings);
+  }
+
+  void begin_step(int64_t step) override {
+    if (annealing_) head_.set_softening(annealing_->at(step));
+  }
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
     return head_.loss(embed(batch), batch.labels, sizes);
@@ -72,6 +75,7 @@ class Classification : public train::Task {
   int64_t classes_;
   std::shared_ptr<models::Backbone> backbone_;
   classifier::ClassShardedHead head_;
+  std::optional<classifier::Annealing> annealing_;
 };
 
 }  // namespace

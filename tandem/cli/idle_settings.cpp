@@ -3,6 +3,8 @@
 #include <array>
 #include <string_view>
 
+#include "tandem/cli/head_settings.h"
+
 namespace tandem::cli {
 namespace {
 
@@ -19,11 +21,33 @@ bool is(const Settings& settings, std::string_view key, std::string_view value) 
   return settings.get_string(key) == value;
 }
 
-const std::array<Rule, 7>& rules() {
-  static const std::array<Rule, 7> all = {{
+const std::array<Rule, 13>& rules() {
+  static const std::array<Rule, 13> all = {{
       {{"data.classes", "data.train_fonts", "data.test_fonts"}, has_images, "with a folder of images"},
       {{"data.hold_out"}, has_glyphs, "with data=glyphs"},
-      {{"head.margin", "head.scale"}, [](const Settings& s) { return is(s, "head", "softmax"); }, "with head=softmax"},
+      {{"head.margin"},
+       [](const Settings& s) { return !is(s, "head", "cosface") && !is(s, "head", "arcface"); },
+       "but with head=cosface and head=arcface"},
+      {{"head.margins"}, [](const Settings& s) { return !is(s, "head", "combined"); }, "but with head=combined"},
+      {{"head.factor", "head.anneal"},
+       [](const Settings& s) { return !anneals(s); },
+       "but with head=sphereface and head=l-softmax"},
+      {{"head.scale"},
+       [](const Settings& s) { return is(s, "head", "softmax") || anneals(s); },
+       "with head=softmax, sphereface and l-softmax"},
+      {{"head.beyond"},
+       [](const Settings& s) {
+         return is(s, "head", "softmax") || is(s, "head", "normalised") || is(s, "head", "cosface");
+       },
+       "with head=softmax, normalised and cosface, which change no angle"},
+      {{"head.gradient"},
+       [](const Settings& s) {
+         return is(s, "head", "softmax") || is(s, "head", "normalised") || is(s, "head", "cosface");
+       },
+       "with head=softmax, normalised and cosface"},
+      {{"head.keep_bytes"},
+       [](const Settings& s) { return is(s, "head.parallel", "naive"); },
+       "with head.parallel=naive"},
       {{"train.momentum", "train.nesterov"},
        [](const Settings& s) { return is(s, "train.optimizer", "adamw"); },
        "with train.optimizer=adamw"},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tandem/base/bytes.h"
 #include "tandem/cli/suggest.h"
 #include "tandem/cli/value.h"
 
@@ -26,6 +27,11 @@ std::optional<std::string> read_class_count(std::string_view text) {
   const auto count = read_integer(text);
   if (!count || *count < 10 || *count > 93773) return std::nullopt;
   return std::to_string(*count);
+}
+
+std::optional<std::string> read_size(std::string_view text) {
+  if (!parse_bytes(text)) return std::nullopt;
+  return std::string(text);
 }
 
 std::optional<std::string> read_folder(std::string_view text) {
@@ -72,14 +78,39 @@ const std::vector<Setting>& job_settings() {
       {.key = "head",
        .default_value = text("cosface"),
        .doc = "classifier's loss",
-       .choices = {"softmax", "cosface"},
-       .aliases = {{"am-softmax", "cosface"}}},
+       .choices = {"softmax", "normalised", "cosface", "arcface", "combined", "sphereface", "l-softmax"},
+       .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
       {.key = "head.parallel",
        .default_value = text("sharded"),
        .doc = "classes split over the ranks, or all logits gathered on rank 0",
        .choices = {"sharded", "naive"}},
-      {"head.margin", 0.2, "CosFace: subtracted from the target's cosine", kFraction},
-      {"head.scale", 24.0, "CosFace: multiplies the cosines", kPositive},
+      {"head.margin", 0.2, "cosface: subtracted from the target's cosine; arcface: added to its angle, radians",
+       kNotNegative},
+      {"head.margins", std::vector<double>{1, 0.3, 0.2},
+       "combined: multiplies the target's angle, is added to it, is subtracted from its cosine", kNotNegative},
+      {"head.factor", 4.0, "sphereface and l-softmax: multiplies the target's angle", kPositive},
+      {"head.anneal", std::vector<double>{1500, 0.1, 1, 5},
+       "sphereface and l-softmax: the cosine's weight beside the margin is max(d, a * (1 + b * step)^-c) for a,b,c,d",
+       kNotNegative},
+      {"head.scale", 24.0, "multiplies the cosines of normalised, cosface, arcface and combined", kPositive},
+      {.key = "head.beyond",
+       .default_value = text("extend"),
+       .doc = "what the target's score does past an angle of pi: goes on falling, rises again, falls along a line, has "
+              "no margin where the cosine is negative, or stays",
+       .choices = {"extend", "cosine", "linear", "easy", "clamp"}},
+      {.key = "head.gradient",
+       .default_value = text("exact"),
+       .doc = "the margin's own derivative, or 1 as if the margin were a constant",
+       .choices = {"exact", "detached"}},
+      {"head.filter",
+       1.0,
+       "other classes' scores with a greater cosine count as 0, for wrong labels; 1: none",
+       {-1, 1, true}},
+      {"head.smoothing", 0.0, "label smoothing over all classes", kDecay},
+      {.key = "head.keep_bytes",
+       .default_value = text("64M"),
+       .doc = "scores that a rank keeps for backward; the others are computed again",
+       .other = {"bytes as 512, 64M or 2G", read_size}},
       {"train.epochs", int64_t{3}, "passes over the training images", kCount},
       {"train.steps", int64_t{0}, "steps to train; 0: as many as the epochs have", kCount},
       {"train.batch", int64_t{128}, "images a step, over all ranks", {1, 1e9}},

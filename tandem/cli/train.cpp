@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/head_settings.h"
 #include "tandem/cli/idle_settings.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_probe.h"
@@ -187,6 +188,7 @@ class TrainRun {
 int run_train(const Arguments& arguments) {
   memory::install_meter();
   auto settings = read_settings(arguments);
+  read_scoring(settings);
   settings.set("ranks", std::to_string(world_size(settings)));  // what is saved with the run is what ran
   if (prints_for_the_job()) {
     check_result_file(arguments);

@@ -205,11 +205,12 @@ std::string wanted_kind(const Setting& setting) {
     std::string operator()(const std::vector<std::string>&) const { return "names with a comma between them"; }
     std::string operator()(const std::vector<double>&) const { return "numbers with a comma between them"; }
   } name;
-  return setting.choices.empty() ? std::visit(name, setting.default_value) : wanted(setting);
+  const bool has_names = !setting.choices.empty() || setting.other.read;
+  return has_names ? wanted(setting) : std::visit(name, setting.default_value);
 }
 
 std::string wanted(const Setting& setting) {
-  if (!setting.choices.empty()) {
+  if (!setting.choices.empty() || setting.other.read) {
     std::vector<std::string> words(setting.choices.begin(), setting.choices.end());
     if (setting.other.read) words.emplace_back(setting.other.wanted);
     return one_of(words);

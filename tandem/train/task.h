@@ -12,6 +12,9 @@ class Task {
  public:
   virtual ~Task() = default;
 
+  /// Training is about to take step `step`, counted from 0 over all runs of the job.
+  virtual void begin_step(int64_t step) {}
+
   /// The mean loss over the global batch, equal on all ranks; the gradients of replicated parameters are this rank's
   /// share of a sum. `sizes`: samples of each rank. Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;

@@ -102,6 +102,7 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
 
 double Trainer::train_step(const data::Batch& batch) {
   const memory::Scope scope(memory::Category::activations);
+  task_.begin_step(step_);
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
   check_finite(value);

@@ -13,6 +13,18 @@ TEST(Bytes, UnitsArePowersOf1024) {
   EXPECT_EQ(format_bytes(2560000000), "2.38 G");
 }
 
+TEST(Bytes, AreReadAsPeopleWriteThem) {
+  EXPECT_EQ(parse_bytes("0"), 0);
+  EXPECT_EQ(parse_bytes("512"), 512);
+  EXPECT_EQ(parse_bytes("64K"), 65536);
+  EXPECT_EQ(parse_bytes("1.5 G"), 1610612736);
+  EXPECT_EQ(parse_bytes("8GiB"), int64_t{8} << 30);
+  EXPECT_EQ(parse_bytes("3m"), 3145728);
+  for (const auto* text : {"", "x", "-1", "1X", "1GG", "nan", "inf", "1e30", "9000000P"}) {
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
+  }
+}
+
 TEST(Bytes, CountsHaveSeparators) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

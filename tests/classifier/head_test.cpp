@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <numbers>
+
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/classifier/detail/score_passes.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
@@ -33,43 +36,133 @@ Tensor whole_weight() {
   return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one).weight().detach().clone();
 }
 
+/// The marginal cosine by its definition, with libtorch's own derivatives.
+Tensor marginal(const Margin& margin, const Tensor& cosine) {
+  const auto theta = at::acos(cosine), phi = theta * margin.factor + margin.angle;
+  const auto turns = at::floor(phi.detach() / std::numbers::pi);
+  const auto is_within = turns.eq(0);
+  auto value = at::cos(phi);
+  if (margin.beyond == Beyond::extend) value = (1 - 2 * at::remainder(turns, 2)) * value - 2 * turns;
+  if (margin.beyond == Beyond::linear)
+    value = at::where(is_within, value, cosine - margin.angle * std::sin(margin.angle));
+  if (margin.beyond == Beyond::easy) value = at::where(cosine.gt(0), value, cosine);
+  if (margin.beyond == Beyond::clamp) value = at::where(is_within, value, at::full_like(value, -1));
+  value = (margin.softening * cosine + value - margin.cosine) / (1 + margin.softening);
+  return margin.gradient == TargetGradient::exact ? value : cosine + (value - cosine).detach();
+}
+
 /// One device, libtorch's own operators.
 struct Oracle {
   Tensor features = features_of_all().requires_grad_(), weight = whole_weight().requires_grad_(), loss;
   explicit Oracle(const Scoring& scoring) {
-    auto scores = features.mm(weight.t());
-    if (scoring.normalised) {
-      scores = scores / features.norm(2, {1}, true) / weight.norm(2, {1}, true).t();
-      const auto hot = at::one_hot(targets_of_all().clamp_min(0), kClasses).to(at::kDouble);
-      scores = scores - scoring.margin * hot;
-    }
-    loss = at::cross_entropy_loss(scores * scoring.scale, targets_of_all(), {}, at::Reduction::Mean, -1);
+    const auto x_length = features.norm(2, {1}, true), w_length = weight.norm(2, {1}, true).t();
+    const auto cosine = features.mm(weight.t()) / x_length / w_length;
+    auto size = at::full({1, 1}, scoring.scale, at::kDouble);
+    if (!scoring.normalise_features) size = size * x_length;
+    if (!scoring.normalise_weight) size = size * w_length;
+    auto others = size * cosine;
+    if (scoring.filter < 1) others = at::where(cosine.gt(scoring.filter), at::zeros({}, at::kDouble), others);
+    const auto hot = at::one_hot(targets_of_all().clamp_min(0), kClasses).to(at::kBool);
+    const auto target = scoring.margin.is_none() ? size * cosine : size * marginal(scoring.margin, cosine);
+    const auto scores = at::where(hot, target, others);
+    loss = at::cross_entropy_loss(scores, targets_of_all(), {}, at::Reduction::Mean, -1, scoring.smoothing);
     loss.backward();
   }
 };
 
+Scoring with(Scoring scoring, double smoothing, double filter = 1.0) {
+  scoring.smoothing = smoothing;
+  scoring.filter = filter;
+  return scoring;
+}
+
+Scoring arcface_beyond(Beyond beyond, TargetGradient gradient = TargetGradient::exact) {
+  auto scoring = arcface(16, 1.2);  // many targets are past pi
+  scoring.margin.beyond = beyond;
+  scoring.margin.gradient = gradient;
+  return scoring;
+}
+
+std::vector<Scoring> scorings() {
+  auto scaled = plain_softmax();
+  scaled.scale = 3;
+  return {plain_softmax(),
+          scaled,
+          with(plain_softmax(), 0.1),
+          normalised_softmax(24),
+          cosface(24, 0.2),
+          cosface(64, 0.35),
+          with(cosface(24, 0.2), 0.2),
+          with(cosface(24, 0.2), 0.0, 0.1),
+          with(arcface(24, 0.5), 0.1, 0.2),
+          arcface(64, 0.5),
+          arcface_beyond(Beyond::extend),
+          arcface_beyond(Beyond::cosine),
+          arcface_beyond(Beyond::linear),
+          arcface_beyond(Beyond::easy),
+          arcface_beyond(Beyond::clamp),
+          arcface_beyond(Beyond::cosine, TargetGradient::detached),
+          combined_margin(32, 0.9, 0.4, 0.15),
+          combined_margin(32, 1.35, 0, 0),
+          sphereface(4, 0),
+          sphereface(4, 5),
+          sphereface(1.7, 0),
+          with(sphereface(3, 2), 0.1),
+          large_margin_softmax(2, 0),
+          large_margin_softmax(4, 8),
+          with(large_margin_softmax(3, 1), 0.1)};
+}
+
+/// How the loss is worked out.
+struct Form {
+  const char* name;
+  bool naive;
+  BlockOptions blocks;
+  bool operators;  // libtorch's in place of the kernels
+};
+
+const std::vector<Form>& forms() {
+  constexpr int64_t kAll = 1 << 20, kFourClasses = 4 * 16 * 8;
+  static const std::vector<Form> all = {{"naive", true, {}, false},
+                                        {"all kept", false, {kAll, 0}, false},
+                                        {"one block", false, {0, 0}, false},
+                                        {"blocks of two classes", false, {0, 2}, false},
+                                        {"blocks, some kept", false, {kFourClasses, 2}, false},
+                                        {"operators", false, {kFourClasses, 2}, true}};
+  return all;
+}
+
+void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form, comm::ProcessGroup& group) {
+  detail::use_operators_on_cpu(form.operators);
+  ClassShardedHead head({.classes = kClasses,
+                         .dim = kDim,
+                         .scoring = scoring,
+                         .naive = form.naive,
+                         .blocks = form.blocks,
+                         .dtype = at::kDouble},
+                        group);
+  const auto sizes = comm::split_sizes(kRows, group.size());
+  const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
+  auto features = features_of_all().slice(0, begin, end).clone().requires_grad_();
+  const auto loss = head.loss(features, targets_of_all().slice(0, begin, end).contiguous(), sizes);
+  loss.backward();
+  const auto classes = comm::split_range(kClasses, group.size(), group.rank());
+  const auto expected = oracle.weight.grad().slice(0, classes.first, classes.second);
+  EXPECT_NEAR(loss.item<double>(), oracle.loss.item<double>(), 1e-11) << form.name << ", ranks: " << group.size();
+  EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-12))
+      << form.name << ", ranks: " << group.size() << features.grad() << oracle.features.grad();
+  EXPECT_TRUE(at::allclose(head.weight().grad(), expected, 1e-10, 1e-12))
+      << form.name << ", ranks: " << group.size() << head.weight().grad() << expected;
+}
+
 class Head : public testing::TestWithParam<Scoring> {};
-INSTANTIATE_TEST_SUITE_P(Scorings, Head,
-                         testing::Values(Scoring{false, 1.0, 0.0}, Scoring{false, 3.0, 0.0}, Scoring{true, 24.0, 0.0},
-                                         Scoring{true, 24.0, 0.2}, Scoring{true, 64.0, 0.35}));
+INSTANTIATE_TEST_SUITE_P(Scorings, Head, testing::ValuesIn(scorings()));
 
 TEST_P(Head, LossAndGradientsEqualOneDevice) {
   const Oracle oracle(GetParam());
-  for (const bool naive : {false, true}) {
-    for (const int world : {1, 2, 3, 4, 5}) {
-      comm::run_ranks(world, [&](comm::ProcessGroup& group) {
-        ClassShardedHead head({kClasses, kDim, GetParam(), naive, 1, at::kDouble}, group);
-        const auto sizes = comm::split_sizes(kRows, world);
-        const auto [begin, end] = comm::split_range(kRows, world, group.rank());
-        auto features = features_of_all().slice(0, begin, end).clone().requires_grad_();
-        const auto loss = head.loss(features, targets_of_all().slice(0, begin, end).contiguous(), sizes);
-        loss.backward();
-        const auto classes = comm::split_range(kClasses, world, group.rank());
-        const auto expected = oracle.weight.grad().slice(0, classes.first, classes.second);
-        EXPECT_NEAR(loss.item<double>(), oracle.loss.item<double>(), 1e-12) << "ranks: " << world;
-        EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-13));
-        EXPECT_TRUE(at::allclose(head.weight().grad(), expected, 1e-10, 1e-13)) << "ranks: " << world;
-      });
+  for (const auto& form : forms()) {
+    for (int world = 1; world <= 5; ++world) {
+      comm::run_ranks(world, [&](comm::ProcessGroup& group) { expect_equal(oracle, GetParam(), form, group); });
     }
   }
 }
@@ -106,7 +199,7 @@ TEST(Head, OneSmallCollectiveForTheLoss) {
     auto features = at::ones({kRows, kDim}, at::kFloat).requires_grad_();
     group.meter().reset();
     const auto loss =
-        sharded_softmax_loss(features, weight, at::zeros({kRows}, at::kLong), 5 * group.rank(), {}, group);
+        sharded_softmax_loss(features, weight, at::zeros({kRows}, at::kLong), 5 * group.rank(), 10, {}, group);
     loss.backward();
     const auto counts = group.meter().counts();
     EXPECT_EQ(counts.size(), 1u);
@@ -138,6 +231,48 @@ TEST(Head, TheNaiveFormFillsRankZero) {
 }
 
 using test::text_of;
+
+TEST(Head, NeitherLargeNorSmallScoresOverflow) {
+  const auto group = comm::make_single_group();
+  const auto targets = at::tensor(std::vector<int64_t>{1, 0, 1}, at::kLong);
+  for (const double size : {1e-30, 1e4, 1e15}) {
+    auto weight = (at::tensor(std::vector<double>{-1, 1, 0.5}, at::kFloat) * size).unsqueeze(1).requires_grad_();
+    auto features = at::tensor(std::vector<double>{-1, 1, 3}, at::kFloat).unsqueeze(1).requires_grad_();
+    const auto loss = sharded_softmax_loss(features, weight, targets, 0, 3, {}, *group);
+    auto w = weight.detach().clone().requires_grad_(), x = features.detach().clone().requires_grad_();
+    const auto wanted = at::cross_entropy_loss(x.mm(w.t()), targets);
+    loss.backward();
+    wanted.backward();
+    EXPECT_TRUE(at::allclose(loss, wanted, 1e-5, 0)) << loss << wanted;
+    EXPECT_TRUE(at::allclose(features.grad(), x.grad(), 1e-5, 1e-7 * size)) << features.grad() << x.grad();
+    EXPECT_TRUE(at::allclose(weight.grad(), w.grad(), 1e-5, 1e-7)) << weight.grad() << w.grad();
+  }
+}
+
+TEST(Head, ANumberThatIsNoneReachesTheLoss) {
+  const auto group = comm::make_single_group();
+  for (const double bad : {std::nan(""), double{INFINITY}}) {
+    auto features = at::ones({3, 2}, at::kFloat);
+    features[1][1] = bad;
+    const auto loss = sharded_softmax_loss(features, at::ones({40, 2}), at::zeros({3}, at::kLong), 0, 40, {}, *group);
+    EXPECT_FALSE(std::isfinite(loss.item<double>())) << bad;
+  }
+}
+
+TEST(Head, BlocksNeedLittleMemory) {
+  memory::install_meter();
+  const auto group = comm::make_single_group();
+  const memory::RankScope rank(20);
+  const int64_t classes = 50'000, rows = 256, dim = 32;
+  ClassShardedHead head({.classes = classes, .dim = dim}, *group);
+  auto features = at::ones({rows, dim}).requires_grad_();
+  const auto targets = at::zeros({rows}, at::kLong);
+  const auto before = memory::account(20).live_bytes();
+  memory::reset_peak(20);
+  head.loss(features, targets, std::vector<int64_t>{rows}).backward();
+  const auto extra = memory::account(20).peak_bytes() - before - classes * dim * 4;  // without the weight's gradient
+  EXPECT_LT(extra, classes * 4 + (3 << 20));  // 1/|w|, a block, copies of the features; all scores are 51 MB
+}
 
 TEST(Head, FaultsAreNamed) {
   const auto group = comm::make_single_group();

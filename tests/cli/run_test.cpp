@@ -109,6 +109,25 @@ TEST_F(Run, TorchrunStartsAgainAfterARankIsKilled) {
   EXPECT_EQ(result("run")["steps"], 300);
 }
 
+TEST_F(Run, EachHeadTrains) {
+  const std::vector<Words> heads = {{"head=normalised"},
+                                    {"head=arcface", "head.margin=0.5", "head.gradient=detached", "head.beyond=cosine"},
+                                    {"head=combined", "head.filter=0.6"},
+                                    {"head=sphereface"},
+                                    {"head=l-softmax", "head.factor=2", "head.keep_bytes=0", "head.smoothing=0.1"}};
+  for (const auto& head : heads) {
+    auto words = job({"ranks=2", "train.lr=0.02", out(head[0])});
+    words.insert(words.end(), head.begin(), head.end());
+    const auto ended = run_tandem(words);
+    EXPECT_EQ(ended.status, 0) << head[0] << ended.err;
+  }
+  const auto wrong = run_tandem(job({"head=softmax", "head.filter=0.5", out("wrong")}));
+  EXPECT_EQ(wrong.status, 78);
+  EXPECT_EQ(wrong.err,
+            "error: softmax loss: filter is 0.5, wanted 1 (none), or a cosine with normalised features and weight\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "wrong"));
+}
+
 TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
   const int port = test::free_port();
   test::Running process(
@@ -125,7 +144,9 @@ TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
 TEST_F(Run, IdleSettingsAreTold) {
   const auto ended = run_tandem(job({"head=softmax", "head.margin=0.3", "train.milestones=1", out("run")}));
   EXPECT_EQ(ended.status, 0);
-  EXPECT_NE(ended.err.find("warning: head.margin has no effect with head=softmax\n"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("warning: head.margin has no effect but with head=cosface and head=arcface\n"),
+            std::string::npos)
+      << ended.err;
   EXPECT_NE(ended.err.find("warning: train.milestones has no effect but with train.schedule=step\n"),
             std::string::npos);
 }

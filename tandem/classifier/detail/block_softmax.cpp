@@ -1,0 +1,284 @@
+#include "tandem/classifier/detail/block_softmax.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "tandem/classifier/detail/score_kernels.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::classifier::detail {
+namespace {
+
+// A block's products stay in a core's cache between their GEMMs, and its GEMMs are large enough to run at full speed.
+constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
+
+int64_t rows_of_block(const BlockOptions& options, int64_t bytes_a_row) {
+  if (options.rows > 0) return options.rows;
+  return std::clamp(kBlockBytes / std::max<int64_t>(bytes_a_row, 1), kFewestRows, kMostRows);
+}
+
+std::vector<double> numbers_of(const Tensor& x) {
+  const auto numbers = x.to(at::kDouble).cpu().contiguous();
+  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
+}
+
+}  // namespace
+
+/// The same numbers as Shares holds, for the targets.
+class BlockSoftmax::RowGradients {
+ public:
+  RowGradients(const Tensor& log_sum, const Tensor& share, const Tensor& floor)
+      : log_sum_(numbers_of(log_sum)), share_(numbers_of(share)), floor_(numbers_of(floor)) {}
+  std::array<double, 3> at(int64_t row) const { return {log_sum_[row], share_[row], floor_[row]}; }
+
+ private:
+  std::vector<double> log_sum_, share_, floor_;
+};
+
+BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
+                           const Scoring& scoring, const BlockOptions& options)
+    : scoring_(scoring),
+      targets_(targets, first, features, weight, scoring),
+      rows_(features.size(0)),
+      columns_(padded(features.size(0))),
+      classes_(weight.size(0)) {
+  const auto bytes_a_row = columns_ * static_cast<int64_t>(features.element_size());
+  block_ = rows_of_block(options, bytes_a_row);
+  const int64_t fit = options.keep_bytes / std::max<int64_t>(bytes_a_row, 1);
+  num_kept_ = fit >= classes_ ? classes_ : fit / block_ * block_;
+  if (scoring.filter < 1.0) num_kept_ = 0;  // forward loses what was above it
+}
+
+/// Whether a target's score depends on a length by more than the slope says.
+bool BlockSoftmax::has_radial() const {
+  return !scoring_.margin.is_none() && !(scoring_.normalise_features && scoring_.normalise_weight);
+}
+
+template <class Body>
+void BlockSoftmax::for_each_block(const Body& body) const {
+  for (int64_t begin = 0; begin < classes_; begin += block_) body(Range{begin, std::min(begin + block_, classes_)});
+}
+
+double BlockSoftmax::filter() const {
+  return scoring_.filter < 1.0 ? scoring_.filter * scoring_.scale : std::numeric_limits<double>::infinity();
+}
+
+Tensor BlockSoftmax::padded_rows(const Tensor& row_numbers) const {
+  auto padded = at::zeros({columns_}, row_numbers.options());
+  padded.narrow(0, 0, rows_).copy_(row_numbers);
+  return padded;
+}
+
+/// Features as they enter the products: scaled, divided by their lengths where normalised, rows of zeros behind them.
+Tensor BlockSoftmax::directions_of(const Tensor& features) const {
+  auto directions = at::zeros({columns_, features.size(1)}, features.options());
+  auto own = directions.narrow(0, 0, rows_);
+  if (inverse_features_.defined()) {
+    at::mul_out(own, features, (inverse_features_ * scoring_.scale).unsqueeze(1));
+  } else {
+    at::mul_out(own, features, at::scalar_tensor(scoring_.scale, features.options()));
+  }
+  return directions;
+}
+
+Tensor BlockSoftmax::factors_of(const Tensor& weight, Range classes) const {
+  if (!scoring_.normalise_weight) return at::ones({classes.size()}, weight.options());
+  return inverse_weight_.narrow(0, classes.begin, classes.size());
+}
+
+bool BlockSoftmax::is_kept(Range classes) const { return kept_.defined() && classes.end <= num_kept_; }
+
+void BlockSoftmax::make_scratch(const Tensor& features) {
+  if (kept_.defined() && num_kept_ == classes_) return;
+  scratch_ = at::empty({std::min(block_, classes_), columns_}, features.options());
+}
+
+/// Where the products of these classes are, or are put.
+Tensor BlockSoftmax::buffer_of(Range classes) {
+  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : scratch_.narrow(0, 0, classes.size());
+}
+
+void BlockSoftmax::multiply(const Tensor& weight, const Tensor& directions, Range classes, Tensor& products) const {
+  at::mm_out(products, weight.narrow(0, classes.begin, classes.size()), directions.t());
+}
+
+void BlockSoftmax::apply_margins(const Tensor& products, const Tensor& factors, Range classes) {
+  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  const auto found = read_entries(products, targets, classes.begin);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    auto& target = targets[i];
+    target.factor = read_number(factors, target.target_class - classes.begin);
+    apply_margin(target, found[i] * target.factor, scoring_);
+  }
+}
+
+void BlockSoftmax::put_target_values(Tensor& products, Range classes) {
+  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  std::vector<double> values;
+  for (const auto& target : targets) values.push_back(target.value / target.factor);
+  write_entries(products, targets, classes.begin, values);
+}
+
+BlockSoftmax::Rows BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
+  if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
+  if (scoring_.normalise_weight) inverse_weight_ = at::empty({classes_}, weight.options());
+  const auto directions = directions_of(features);
+  if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, features.options());
+  make_scratch(features);
+  auto running = start_running(features, columns_, scoring_.smoothing > 0);
+  for_each_block([&](Range classes) {
+    if (scoring_.normalise_weight) {
+      auto own = inverse_weight_.narrow(0, classes.begin, classes.size());
+      own.copy_(inverse_lengths(weight.narrow(0, classes.begin, classes.size())));
+    }
+    const auto factors = factors_of(weight, classes);
+    auto products = buffer_of(classes);
+    multiply(weight, directions, classes, products);
+    apply_margins(products, factors, classes);
+    drop_above(products, factors, filter());
+    put_target_values(products, classes);
+    add_block(products, factors, running);
+  });
+  scratch_.reset();
+  const auto merged = merge_threads(running);
+  const auto own = [&](const Tensor& numbers) { return numbers.defined() ? numbers.narrow(0, 0, rows_) : numbers; };
+  return {own(merged.maximum), own(merged.sum), own(merged.total)};
+}
+
+/// The losses' derivatives by the targets' scores with margin.
+std::vector<double> BlockSoftmax::target_gradients(Range classes, const RowGradients& rows) {
+  std::vector<double> gradients;
+  for (const auto& target : targets_.in_classes(classes.begin, classes.end)) {
+    const auto [log_sum, share, floor] = rows.at(target.row);
+    gradients.push_back(share * (std::exp(target.value - log_sum) - (1.0 - scoring_.smoothing)) - floor);
+  }
+  return gradients;
+}
+
+BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, const Tensor& weight) const {
+  Gradients gradients;
+  gradients.inputs = directions_of(features);
+  gradients.features = at::zeros({columns_, features.size(1)}, features.options());
+  gradients.along_samples = start_lines(features, columns_);
+  gradients.along_rows.assign(rows_, 0.0);
+  const memory::Scope scope(memory::Category::gradients);
+  gradients.weight = at::empty_like(weight);
+  return gradients;
+}
+
+/// Where a length is divided out, the score's share along it goes; elsewhere the margin's own share comes.
+void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
+                                        const std::vector<double>& of_values) {
+  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  if (targets.empty()) return;
+  constexpr double kLeastSquare = 1e-24;
+  std::vector<double> of_products, along;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto& target = targets[i];
+    const double of_score = of_values[i] * target.slope, radial = of_values[i] * target.radial;
+    const auto share_of = [&](bool normalised, double length) {
+      return normalised ? of_score * target.score : radial / std::max(length * length, kLeastSquare);
+    };
+    of_products.push_back(of_score * target.factor);
+    places.push_back(target.target_class - classes.begin);
+    along.push_back(share_of(scoring_.normalise_weight, target.weight_length));
+    gradients.along_rows[target.row] += share_of(scoring_.normalise_features, target.feature_length);
+  }
+  write_entries(products, targets, classes.begin, of_products);
+  along_classes.index_add_(0, at::tensor(places, at::kLong).to(products.device()),
+                           at::tensor(along, at::kDouble).to(products.options()));
+}
+
+/// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
+void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& weight, Range classes, Tensor& products,
+                                 Tensor& along_classes, const std::vector<double>& of_values) {
+  const auto own_weight = weight.narrow(0, classes.begin, classes.size());
+  if (!scoring_.normalise_weight) along_classes.zero_();
+  put_target_gradients(gradients, classes, products, along_classes, of_values);
+  auto own_gradient = gradients.weight.narrow(0, classes.begin, classes.size());
+  at::mm_out(own_gradient, products, gradients.inputs);
+  if (scoring_.normalise_weight) {
+    const auto factors = factors_of(weight, classes);
+    along_classes.mul_(factors).mul_(factors).neg_();
+  }
+  if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
+  gradients.features.addmm_(products.t(), own_weight);
+}
+
+std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
+                                                 const Tensor& share, int64_t classes) {
+  const auto floor = share * (scoring_.smoothing / static_cast<double>(classes));
+  const Shares shares = {padded_rows(log_sum), padded_rows(share), padded_rows(floor)};
+  const RowGradients rows(log_sum, share, floor);
+  auto gradients = start_gradients(features, weight);
+  make_scratch(features);
+  for_each_block([&](Range range) {
+    auto products = buffer_of(range);
+    if (!is_kept(range)) multiply(weight, gradients.inputs, range, products);
+    const auto targets = targets_.in_classes(range.begin, range.end);
+    write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
+    auto along = differentiate_block(products, factors_of(weight, range), filter(), shares, gradients.along_samples);
+    add_gradients(gradients, weight, range, products, along, target_gradients(range, rows));
+  });
+  scratch_.reset();
+  kept_.reset();
+  return {features_gradient(gradients, features), gradients.weight};
+}
+
+Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) {
+  if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
+  if (scoring_.normalise_weight) inverse_weight_ = inverse_lengths(weight);
+  const Range all = {0, classes_};
+  const auto factors = factors_of(weight, all);
+  kept_ = at::empty({classes_, columns_}, features.options());
+  multiply(weight, directions_of(features), all, kept_);
+  auto scores = kept_ * factors.unsqueeze(1);
+  if (scoring_.filter < 1.0) scores.masked_fill_(scores.gt(filter()), 0);
+  apply_margins(kept_, factors, all);
+  std::vector<double> values;
+  for (const auto& target : targets_.all()) values.push_back(target.value);
+  write_entries(scores, targets_.all(), 0, values);
+  return scores.narrow(1, 0, rows_).contiguous();
+}
+
+std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& features, const Tensor& weight,
+                                                           const Tensor& gradient) {
+  TORCH_CHECK(kept_.defined(), "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
+  const Range all = {0, classes_};
+  const auto factors = factors_of(weight, all).unsqueeze(1);
+  auto gradients = start_gradients(features, weight);
+  auto of_scores = at::zeros_like(kept_);
+  of_scores.narrow(1, 0, rows_).copy_(gradient);
+  const auto of_values = read_entries(of_scores, targets_.all(), 0);
+  const std::vector<double> zeros(of_values.size(), 0.0);
+  write_entries(of_scores, targets_.all(), 0, zeros);
+  write_entries(kept_, targets_.all(), 0, zeros);
+  const auto scores = kept_ * factors;
+  if (scoring_.filter < 1.0) of_scores.masked_fill_(scores.gt(filter()), 0);
+  gradients.along_samples[0].copy_((of_scores * scores).sum({0}));
+  auto along = (of_scores * scores).sum({1});
+  auto products = of_scores.mul_(factors);
+  add_gradients(gradients, weight, all, products, along, of_values);
+  kept_.reset();
+  return {features_gradient(gradients, features), gradients.weight};
+}
+
+/// From the gradient of what entered the products to that of the features.
+Tensor BlockSoftmax::features_gradient(const Gradients& gradients, const Tensor& features) const {
+  auto along = at::tensor(gradients.along_rows, at::kDouble).to(features.options());
+  auto gradient = gradients.features.narrow(0, 0, rows_);
+  if (!inverse_features_.defined()) {
+    gradient.mul_(scoring_.scale);
+    return has_radial() ? gradient.addcmul_(features, along.unsqueeze(1)) : gradient;
+  }
+  along.add_(gradients.along_samples.sum({0}).narrow(0, 0, rows_)).mul_(inverse_features_).mul_(inverse_features_);
+  gradient.mul_((inverse_features_ * scoring_.scale).unsqueeze(1));
+  return gradient.addcmul_(features, along.unsqueeze(1), -1);
+}
+
+}  // namespace tandem::classifier::detail

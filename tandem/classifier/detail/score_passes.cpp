@@ -1,0 +1,134 @@
+#include "tandem/classifier/detail/score_passes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tandem/classifier/detail/score_kernels.h"
+
+namespace tandem::classifier::detail {
+namespace {
+
+thread_local bool operators_on_cpu = false;
+
+bool has_kernel(const Tensor& x) { return x.is_cpu() && !operators_on_cpu; }
+
+/// Threads that share out rows, and so lines of partial sums.
+int64_t lines_for(const Tensor& x) { return has_kernel(x) ? at::get_num_threads() : 1; }
+
+/// body(line, begin, end): the rows of one thread.
+template <class Body>
+void for_each_line(int64_t lines, int64_t rows, const Body& body) {
+  at::parallel_for(0, lines, 1, [&](int64_t from, int64_t to) {
+    for (int64_t line = from; line < to; ++line) body(line, rows * line / lines, rows * (line + 1) / lines);
+  });
+}
+
+template <class T>
+Block<T> rows_of(const Tensor& products, const Tensor& factors, int64_t begin, int64_t end) {
+  const int64_t columns = products.size(1);
+  return {products.mutable_data_ptr<T>() + begin * columns, factors.const_data_ptr<T>() + begin, end - begin, columns};
+}
+
+template <class T>
+T* line_of(const Tensor& lines, int64_t line) {
+  return lines.defined() ? lines.mutable_data_ptr<T>() + line * lines.size(1) : nullptr;
+}
+
+void add_by_operators(const Tensor& scores, Running& running) {
+  const auto maximum = at::maximum(running.maximum[0], scores.amax({0}));
+  running.sum[0].mul_((running.maximum[0] - maximum).exp_()).add_((scores - maximum).exp_().sum({0}));
+  running.maximum[0].copy_(maximum);
+  if (running.total.defined()) running.total[0].add_(scores.sum({0}));
+}
+
+Tensor differentiate_by_operators(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
+                                  Tensor& along_samples) {
+  const auto scores = products * factors.unsqueeze(1);
+  auto gradient = (scores - shares.log_sum).clamp_max_(0).exp_().mul_(shares.share).sub_(shares.floor);
+  if (std::isfinite(filter)) gradient.masked_fill_(scores.gt(filter), 0);
+  const auto along = gradient * scores;
+  along_samples[0].add_(along.sum({0}));
+  at::mul_out(products, gradient, factors.unsqueeze(1));
+  return along.sum({1});
+}
+
+}  // namespace
+
+Tensor start_lines(const Tensor& features, int64_t columns) {
+  return at::zeros({lines_for(features), columns}, features.options());
+}
+
+Running start_running(const Tensor& features, int64_t columns, bool with_total) {
+  Running running;
+  running.maximum = start_lines(features, columns);
+  AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "softmax loss",
+                             [&] { running.maximum.fill_(std::numeric_limits<scalar_t>::lowest()); });
+  running.sum = start_lines(features, columns);
+  if (with_total) running.total = start_lines(features, columns);
+  return running;
+}
+
+void drop_above(Tensor& products, const Tensor& factors, double filter) {
+  if (std::isfinite(filter)) products.masked_fill_((products * factors.unsqueeze(1)).gt(filter), 0);
+}
+
+void add_block(const Tensor& products, const Tensor& factors, Running& running) {
+  if (products.size(0) == 0) return;
+  if (!has_kernel(products)) return add_by_operators(products * factors.unsqueeze(1), running);
+  AT_DISPATCH_FLOATING_TYPES(products.scalar_type(), "softmax loss", [&] {
+    for_each_line(running.sum.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
+      add_block<scalar_t>(rows_of<scalar_t>(products, factors, begin, end),
+                          {line_of<scalar_t>(running.maximum, line), line_of<scalar_t>(running.sum, line),
+                           line_of<scalar_t>(running.total, line)});
+    });
+  });
+}
+
+Running merge_threads(const Running& running) {
+  Running merged;
+  merged.maximum = running.maximum.amax({0});
+  merged.sum = ((running.maximum - merged.maximum).exp_() * running.sum).sum({0});
+  if (running.total.defined()) merged.total = running.total.sum({0});
+  return merged;
+}
+
+Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
+                           Tensor& along_samples) {
+  if (!has_kernel(products)) {
+    return differentiate_by_operators(products, factors, filter, shares, along_samples);
+  }
+  const auto along_classes = at::empty({products.size(0)}, products.options());
+  AT_DISPATCH_FLOATING_TYPES(products.scalar_type(), "softmax loss", [&] {
+    const ShareRows<scalar_t> pointers = {shares.log_sum.const_data_ptr<scalar_t>(),
+                                          shares.share.const_data_ptr<scalar_t>(),
+                                          shares.floor.const_data_ptr<scalar_t>()};
+    for_each_line(along_samples.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
+      differentiate_block<scalar_t>(rows_of<scalar_t>(products, factors, begin, end), pointers,
+                                    static_cast<scalar_t>(filter), along_classes.mutable_data_ptr<scalar_t>() + begin,
+                                    line_of<scalar_t>(along_samples, line));
+    });
+  });
+  return along_classes;
+}
+
+Tensor inverse_lengths(const Tensor& rows) {
+  if (!has_kernel(rows) || !rows.is_contiguous()) {
+    return rows.norm(2, {1}).clamp_min_(1e-12).reciprocal_();
+  }
+  const auto result = at::empty({rows.size(0)}, rows.options());
+  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "softmax loss", [&] {
+    for_each_line(at::get_num_threads(), rows.size(0), [&](int64_t, int64_t begin, int64_t end) {
+      inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>() + begin * rows.size(1), end - begin, rows.size(1),
+                                result.mutable_data_ptr<scalar_t>() + begin);
+    });
+  });
+  return result;
+}
+
+void use_operators_on_cpu(bool on) { operators_on_cpu = on; }
+
+}  // namespace tandem::classifier::detail

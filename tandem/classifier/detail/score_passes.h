@@ -1,0 +1,41 @@
+#pragma once
+#include "tandem/base/tensor.h"
+
+// What is done to a block of products [rows, columns] between its GEMMs: kernels for CPU tensors, with the rows shared
+// out to the threads; libtorch's operators elsewhere. `factors` [rows] make products scores.
+namespace tandem::classifier::detail {
+
+/// Over the classes seen so far, one line a thread: [threads, columns] each.
+struct Running {
+  Tensor maximum, sum, total;  // total is undefined when nobody wants it
+};
+
+Running start_running(const Tensor& features, int64_t columns, bool with_total);
+void add_block(const Tensor& products, const Tensor& factors, Running& running);
+
+/// Scores above `filter` become 0; infinity: none do.
+void drop_above(Tensor& products, const Tensor& factors, double filter);
+
+/// [columns] each: maximum, sum of exp(score - maximum), and total.
+Running merge_threads(const Running& running);
+
+/// Zeros [threads, columns], a line a thread.
+Tensor start_lines(const Tensor& features, int64_t columns);
+
+/// A score's gradient is share * exp(score - log_sum) - floor. [columns] each.
+struct Shares {
+  Tensor log_sum, share, floor;
+};
+
+/// The products become their gradient, 0 where the score is above `filter`. Returns, for each class, the sum of score
+/// times its gradient, [rows]; adds the same for each sample to `along_samples` [threads, columns].
+Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
+                           Tensor& along_samples);
+
+/// 1 / max(length, 1e-12) of each row.
+Tensor inverse_lengths(const Tensor& rows);
+
+/// Of the calling thread's share; for tests, which compare the two.
+void use_operators_on_cpu(bool on);
+
+}  // namespace tandem::classifier::detail

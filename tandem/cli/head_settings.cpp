@@ -1,0 +1,74 @@
+#include "tandem/cli/head_settings.h"
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+
+namespace tandem::cli {
+namespace {
+
+using classifier::Beyond;
+using classifier::Scoring;
+using classifier::TargetGradient;
+
+std::vector<double> read_numbers(const Settings& settings, const char* key, size_t count) {
+  const auto& numbers = settings.get_numbers(key);
+  if (numbers.size() == count) return numbers;
+  throw SettingsError(std::string(key) + " has " + std::to_string(numbers.size()) + " numbers, wanted " +
+                      std::to_string(count));
+}
+
+Beyond read_beyond(const std::string& name) {
+  if (name == "cosine") return Beyond::cosine;
+  if (name == "linear") return Beyond::linear;
+  if (name == "easy") return Beyond::easy;
+  return name == "clamp" ? Beyond::clamp : Beyond::extend;
+}
+
+Scoring form_of(const Settings& settings) {
+  const auto& head = settings.get_string("head");
+  const double scale = settings.get_float("head.scale"), margin = settings.get_float("head.margin");
+  if (head == "softmax") return classifier::plain_softmax();
+  if (head == "normalised") return classifier::normalised_softmax(scale);
+  if (head == "arcface") return classifier::arcface(scale, margin);
+  if (head == "combined") {
+    const auto margins = read_numbers(settings, "head.margins", 3);
+    return classifier::combined_margin(scale, margins[0], margins[1], margins[2]);
+  }
+  const double softening = anneals(settings) ? read_annealing(settings).at(0) : 0.0;
+  if (head == "sphereface") return classifier::sphereface(settings.get_float("head.factor"), softening);
+  if (head == "l-softmax") return classifier::large_margin_softmax(settings.get_float("head.factor"), softening);
+  return classifier::cosface(scale, margin);
+}
+
+}  // namespace
+
+classifier::Scoring read_scoring(const Settings& settings) {
+  auto scoring = form_of(settings);
+  scoring.margin.beyond = read_beyond(settings.get_string("head.beyond"));
+  const bool is_exact = settings.get_string("head.gradient") == "exact";
+  scoring.margin.gradient = is_exact ? TargetGradient::exact : TargetGradient::detached;
+  scoring.filter = settings.get_float("head.filter");
+  scoring.smoothing = settings.get_float("head.smoothing");
+  try {
+    classifier::check_scoring(scoring);
+  } catch (const std::exception& error) {
+    throw SettingsError(message_of(error));
+  }
+  return scoring;
+}
+
+bool anneals(const Settings& settings) {
+  const auto& head = settings.get_string("head");
+  return head == "sphereface" || head == "l-softmax";
+}
+
+classifier::Annealing read_annealing(const Settings& settings) {
+  const auto numbers = read_numbers(settings, "head.anneal", 4);
+  return {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
+}
+
+classifier::BlockOptions read_blocks(const Settings& settings) {
+  return {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value()};
+}
+
+}  // namespace tandem::cli
