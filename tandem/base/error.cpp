@@ -33,6 +33,8 @@ void rethrow_with_rank(int rank, int size) {
     throw;
   } catch (const std::exception& error) {
     std::throw_with_nested(RankError(where + ": " + error.what()));
+  } catch (...) {
+    std::throw_with_nested(RankError(where + ": an exception of unknown type"));
   }
 }
 

@@ -28,10 +28,11 @@ Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std
   const auto all_features = gather(features.to(options_.dtype), sizes);
   const auto all_targets = gather(targets, sizes);
   if (options_.naive) {
+    TORCH_CHECK_VALUE(!update_, "head: the naive form has no blocks of rows to update, wanted the sharded one");
     return naive_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_);
   }
   return sharded_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_,
-                              options_.blocks);
+                              options_.blocks, update_);
 }
 
 Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> sizes) {

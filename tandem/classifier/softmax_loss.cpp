@@ -35,6 +35,7 @@ struct Kept : torch::CustomClassHolder {
   BlockSoftmax softmax;
   Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
   Tensor gradient;        // of the scores, for the naive form
+  RowUpdate update;
   int64_t classes = 0;
 };
 
@@ -57,7 +58,7 @@ void keep(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const 
 struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group,
-                        const BlockOptions& options) {
+                        const BlockOptions& options, const RowUpdate& update) {
     const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, options);
     const auto own = kept->softmax.forward(features, weight);
     const auto rows = detail::merge_ranks(own, kept->softmax.targets(), *group);
@@ -65,6 +66,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
     kept->log_sum = rows.log_sum;
     kept->share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
     kept->classes = classes;
+    kept->update = update;
     keep(context, kept, features, weight);
     return detail::mean_loss(rows, kept->share, scoring.smoothing, classes);
   }
@@ -74,7 +76,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in(context);
     const auto share = kept.share * gradients[0];
-    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes), 8);
+    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 9);
   }
 };
 
@@ -129,9 +131,9 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
 
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
-                            const BlockOptions& options) {
+                            const BlockOptions& options, const RowUpdate& update) {
   check_arguments(features, weight, targets, scoring);
-  return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options);
+  return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options, update);
 }
 
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,

@@ -1,9 +1,15 @@
 #pragma once
+#include <functional>
+
 #include "tandem/base/tensor.h"
 #include "tandem/classifier/scoring.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::classifier {
+
+/// Called in backward when the gradient of weight rows [begin, begin + gradient.size(0)) is final and nothing reads
+/// those rows of the weight any more: it may change them. The gradient is a buffer that the next block overwrites.
+using RowUpdate = std::function<void(int64_t begin, const Tensor& gradient)>;
 
 /// How much of the scores is in memory at a time; no result depends on it.
 struct BlockOptions {
@@ -23,6 +29,7 @@ struct BlockOptions {
 ///   targets   [N]           int64 ids 0..C-1 over all ranks; -1 leaves the row out
 ///   first                   id of this rank's first class
 ///   classes   C             over all ranks; label smoothing needs it
+///   update                  where given, takes the weight's gradient block by block, and none is kept
 ///   returns   []            nats per counted row, equal on all ranks
 /// The scores of a block of classes live only while the block is worked on. Gradient: of the features only this rank's
 /// share (the sum over the ranks is whole: all_gather's gradient adds it up); of the weight final. Backward
@@ -33,7 +40,7 @@ struct BlockOptions {
 /// (arXiv:2411.09009); the margins: scoring.h.
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
-                            const BlockOptions& options = {});
+                            const BlockOptions& options = {}, const RowUpdate& update = {});
 
 /// The same loss with every rank's scores gathered on rank 0, which alone computes softmax and its gradient and sends
 /// the shares back: what one writes first, kept as the baseline. Extra memory: [C, N] and more on rank 0.

@@ -39,6 +39,7 @@ class Classification : public train::Task {
                .dtype = dtype_},
               group) {
     if (anneals(settings)) annealing_ = read_annealing(settings);
+    fused_ = settings.get_bool("head.fused_update") && form != HeadForm::naive;
   }
 
   void begin_step(int64_t step) override {
@@ -62,6 +63,12 @@ class Classification : public train::Task {
     return all;
   }
 
+  // The head's weight is the last of parameters().
+  std::optional<size_t> row_updated() const override {
+    return fused_ ? std::optional(train::parameters_of(*backbone_).size()) : std::nullopt;
+  }
+  void set_row_update(RowUpdate update) override { head_.set_row_update(std::move(update)); }
+
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
@@ -70,7 +77,7 @@ class Classification : public train::Task {
     return backbone_->forward(batch.images.to(dtype_));
   }
 
-  bool bf16_;
+  bool bf16_, fused_ = false;
   at::ScalarType dtype_;
   int64_t classes_;
   std::shared_ptr<models::Backbone> backbone_;

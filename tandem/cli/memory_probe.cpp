@@ -48,8 +48,8 @@ std::vector<FormMemory> compare_forms(const Settings& settings, const data::Data
 
 int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer) {
   int64_t bytes = 0;
-  for (const auto& parameter : task.parameters()) {
-    if (parameter.name == kHeadWeight) bytes += 2 * static_cast<int64_t>(parameter.tensor.nbytes());
+  for (const auto& parameter : task.parameters()) {  // weight and gradient
+    if (parameter.name == kHeadWeight) bytes += (task.row_updated() ? 1 : 2) * int64_t(parameter.tensor.nbytes());
   }
   for (const auto& state : optimizer.state()) {
     if (state.name.ends_with(std::string(".") + kHeadWeight)) bytes += static_cast<int64_t>(state.tensor.nbytes());

@@ -65,8 +65,8 @@ std::string help_line(const Flag& flag) {
 }  // namespace
 
 int run_program(std::span<const std::string> words) {
-  // libtorch's own warnings come with stack traces; what they are about is told in one line here.
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 2;
+  // libtorch's own warnings and errors come with stack traces; what they are about is told in one line here.
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;
   try {
     const int status = dispatch(words);
     flush_stdout();

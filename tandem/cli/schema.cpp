@@ -107,6 +107,8 @@ const std::vector<Setting>& job_settings() {
        "other classes' scores with a greater cosine count as 0, for wrong labels; 1: none",
        {-1, 1, true}},
       {"head.smoothing", 0.0, "label smoothing over all classes", kDecay},
+      {"head.fused_update", false,
+       "the optimizer's step of the head inside backward, block by block: no gradient of its weight is kept"},
       {.key = "head.keep_bytes",
        .default_value = text("64M"),
        .doc = "scores that a rank keeps for backward; the others are computed again",

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tandem/base/rng.h"
+
 namespace tandem::comm {
 namespace {
 
@@ -17,11 +19,13 @@ struct Card {
   std::array<char, 24> operation;
   std::array<char, 16> type, detail;
   std::array<char, 96> place;
+  std::array<char, 64> split;
   std::array<int64_t, kMostDims> shape;
   int64_t sequence, dims;
+  uint64_t split_hash;  // of the whole text
   int32_t peer, dim, requires_grad, size;
 };
-static_assert(sizeof(Card) == 248 && std::is_trivially_copyable_v<Card>);
+static_assert(sizeof(Card) == 320 && std::is_trivially_copyable_v<Card>);
 
 template <size_t N>
 void put(std::array<char, N>& target, std::string_view text) {
@@ -35,6 +39,8 @@ Card card_of(const CallInfo& call, int64_t sequence) {
   put(card.type, call.type);
   put(card.detail, call.detail);
   put(card.place, call.place());
+  put(card.split, call.split);
+  card.split_hash = stream_of(call.split);
   card.dims = static_cast<int64_t>(call.shape.size());
   for (size_t i = 0; i < std::min(call.shape.size(), kMostDims); ++i) card.shape[i] = call.shape[i];
   card.sequence = sequence;
@@ -50,6 +56,7 @@ std::string words(const Card& card, int rank) {
                      tensor_words(card.type.data(), shape);
   if (card.detail[0] != '\0') text += std::string(" (") + card.detail.data() + ")";
   if (card.peer >= 0) text += " with root " + std::to_string(card.peer);
+  if (card.split[0] != '\0') text += std::string(" along ") + card.split.data();
   return text + " at " + card.place.data();
 }
 
@@ -68,7 +75,7 @@ std::string difference(const Card& a, const Card& b) {
   if (a.type != b.type) return "another type";
   if (a.peer != b.peer) return "another root";
   if (a.detail != b.detail) return "another reduction";
-  if (a.dim != b.dim) return "another dim";
+  if (a.split_hash != b.split_hash) return "another dim or other sizes of the parts";
   if (!has_same_shape(a, b)) return "another size";
   if (a.requires_grad != b.requires_grad) return "one needs a gradient, the other does not";
   return "";

@@ -19,6 +19,7 @@ struct CallInfo {
   int peer = -1;               // root, destination or source, in the group; -1: none
   const char* detail = "";     // "sum"; a literal
   int dim = -1;                // along which the ranks' sizes may differ; -1: nowhere
+  std::string split;           // "dim 1, sizes 3, 2" as the caller named them; only where calls are compared
   bool requires_grad = false;
   Where where = Where::current();
 

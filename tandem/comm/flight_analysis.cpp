@@ -198,7 +198,7 @@ std::optional<std::string> own_fault(const Records& records) {
 }
 
 std::string no_record(const std::vector<int>& ranks) {
-  return list(ranks) + " left no record (killed, stopped, or its machine is gone)";
+  return list(ranks) + " left no record (killed, stopped, ended early, or its machine is gone)";
 }
 
 /// What a rank was at instead.

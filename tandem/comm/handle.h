@@ -7,17 +7,23 @@ namespace tandem::comm {
 
 /// An operation that has begun. Nobody may write its input before wait() has returned.
 ///
-/// Every handle must be waited for, and the ranks must wait for theirs in the order in which they began; a handle that
-/// is destroyed without wait() leaves the operation to end by itself. Movable; one thread uses it.
+/// The ranks must wait for their handles in the order in which they began. A handle that is destroyed without wait()
+/// waits then, and drops what comes, so that the other ranks get theirs; not while an exception is on its way. May
+/// outlive its group. Movable; one thread uses it.
 class Handle {
  public:
   explicit Handle(std::function<Tensor()> finish) : finish_(std::move(finish)) {}
+  ~Handle();
+  Handle(Handle&& other) noexcept;
+  Handle& operator=(Handle&& other) noexcept;
 
   /// Waits and gives the result, with its place in the graph. Throws c10::DistBackendError as the operation would.
   /// A second call is an error (c10::Error).
   Tensor wait();
 
  private:
+  void drop() noexcept;
+
   std::function<Tensor()> finish_;
 };
 

@@ -143,6 +143,19 @@ LocalCall LocalBackend::call(const char* operation, uint64_t signature) const {
   return call;
 }
 
+/// Does `work` while all ranks' memory may be touched. Who fails in it stays until the others have done theirs.
+template <class Work>
+void LocalBackend::meet_and(const LocalCall& own, const Work& work) {
+  hub_->exchange.meet(getRank(), own);
+  try {
+    work();
+  } catch (...) {
+    hub_->exchange.part(getRank());
+    throw;
+  }
+  hub_->exchange.part(getRank());
+}
+
 /// Runs `body`, which meets and parts, now or on the group's thread.
 LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, Tensors results, Body body) {
   const auto guarded = [this, operation, body = std::move(body)] {
@@ -184,15 +197,15 @@ void LocalBackend::move_blocks(const char* operation, uint64_t signature, const 
   auto own = call(operation, signature);
   own.blocks = give.data();
   own.awaited = awaited.data();
-  hub_->exchange.meet(rank, own);
-  for (int step = 0; step < size; ++step) {
-    const int from = (rank + step) % size;  // not all at the same rank's memory at once
-    if (awaited[from] == 0) continue;
-    const void* source = hub_->exchange.call(from).blocks[rank].data;
-    void* target = take[from].data_ptr();
-    if (source != target) std::memcpy(target, source, awaited[from]);
-  }
-  hub_->exchange.part(rank);
+  meet_and(own, [&] {
+    for (int step = 0; step < size; ++step) {
+      const int from = (rank + step) % size;  // not all at the same rank's memory at once
+      if (awaited[from] == 0) continue;
+      const void* source = hub_->exchange.call(from).blocks[rank].data;
+      void* target = take[from].data_ptr();
+      if (source != target) std::memcpy(target, source, awaited[from]);
+    }
+  });
 }
 
 /// give[j]: for rank j; take[i]: where rank i's block goes; undefined: nothing.
@@ -227,12 +240,12 @@ LocalBackend::WorkPointer LocalBackend::allreduce(Tensors& tensors, const c10d::
   return run(OpType::ALLREDUCE, "all_reduce", {tensor}, [this, tensor, op] {
     auto own = call("all_reduce", signature_of(tensor, op));
     own.output = tensor.data_ptr();
-    hub_->exchange.meet(getRank(), own);
-    std::vector<void*> all;
-    for (int rank = 0; rank < getSize(); ++rank) all.push_back(hub_->exchange.call(rank).output);
-    const auto [begin, end] = split_range(tensor.numel(), getSize(), getRank());
-    reduce_slice(tensor.scalar_type(), op, {all.begin(), all.end()}, all, begin, end);
-    hub_->exchange.part(getRank());
+    meet_and(own, [&] {
+      std::vector<void*> all;
+      for (int rank = 0; rank < getSize(); ++rank) all.push_back(hub_->exchange.call(rank).output);
+      const auto [begin, end] = split_range(tensor.numel(), getSize(), getRank());
+      reduce_slice(tensor.scalar_type(), op, {all.begin(), all.end()}, all, begin, end);
+    });
   });
 }
 
@@ -244,13 +257,13 @@ LocalBackend::WorkPointer LocalBackend::reduce(Tensors& tensors, const c10d::Red
     auto own = call("reduce_sum", signature_of(tensor, op + 16 * root));
     own.input = tensor.const_data_ptr();
     if (getRank() == root) own.output = tensor.data_ptr();
-    hub_->exchange.meet(getRank(), own);
-    std::vector<const void*> inputs;
-    for (int rank = 0; rank < getSize(); ++rank) inputs.push_back(hub_->exchange.call(rank).input);
-    void* target = hub_->exchange.call(root).output;
-    const auto [begin, end] = split_range(tensor.numel(), getSize(), getRank());
-    reduce_slice(tensor.scalar_type(), op, inputs, {&target, 1}, begin, end);
-    hub_->exchange.part(getRank());
+    meet_and(own, [&] {
+      std::vector<const void*> inputs;
+      for (int rank = 0; rank < getSize(); ++rank) inputs.push_back(hub_->exchange.call(rank).input);
+      void* target = hub_->exchange.call(root).output;
+      const auto [begin, end] = split_range(tensor.numel(), getSize(), getRank());
+      reduce_slice(tensor.scalar_type(), op, inputs, {&target, 1}, begin, end);
+    });
   });
 }
 
@@ -331,20 +344,17 @@ LocalBackend::WorkPointer LocalBackend::start_reduce_scatter(Tensors parts, at::
     auto own = call("reduce_scatter", type_of(output) + 256 * static_cast<uint64_t>(op));
     own.blocks = blocks.data();
     own.awaited = awaited.data();
-    hub_->exchange.meet(getRank(), own);
-    std::vector<const void*> inputs;
-    for (int rank = 0; rank < getSize(); ++rank) inputs.push_back(hub_->exchange.call(rank).blocks[getRank()].data);
-    void* target = output.data_ptr();
-    reduce_slice(output.scalar_type(), op, inputs, {&target, 1}, 0, output.numel());
-    hub_->exchange.part(getRank());
+    meet_and(own, [&] {
+      std::vector<const void*> inputs;
+      for (int rank = 0; rank < getSize(); ++rank) inputs.push_back(hub_->exchange.call(rank).blocks[getRank()].data);
+      void* target = output.data_ptr();
+      reduce_slice(output.scalar_type(), op, inputs, {&target, 1}, 0, output.numel());
+    });
   });
 }
 
 LocalBackend::WorkPointer LocalBackend::barrier(const c10d::BarrierOptions&) {
-  return run(OpType::BARRIER, "barrier", {}, [this] {
-    hub_->exchange.meet(getRank(), call("barrier", 0));
-    hub_->exchange.part(getRank());
-  });
+  return run(OpType::BARRIER, "barrier", {}, [this] { meet_and(call("barrier", 0), [] {}); });
 }
 
 LocalBackend::WorkPointer LocalBackend::send(Tensors& tensors, int to, int tag) {

@@ -75,6 +75,8 @@ class LocalBackend : public c10d::Backend {
   WorkPointer start_reduce_scatter(Tensors parts, at::Tensor output, c10d::ReduceOp::RedOpType op);
   WorkPointer receive(Tensors& tensors, int from, int tag);
   LocalCall call(const char* operation, uint64_t signature) const;
+  template <class Work>
+  void meet_and(const LocalCall& own, const Work& work);
 
   std::shared_ptr<LocalHub> hub_;
   TaskQueue queue_;

@@ -68,7 +68,7 @@ struct RecvNode : torch::autograd::Function<RecvNode> {
 void check_peer(int peer, const ProcessGroup& group, const char* operation, int tag) {
   TORCH_CHECK_INDEX(peer >= 0 && peer < group.size(), operation, ": rank is ", peer, ", wanted 0..", group.size() - 1);
   TORCH_CHECK_INDEX(peer != group.rank(), operation, ": rank is ", peer, ", which is this one, wanted another");
-  TORCH_CHECK_VALUE(tag >= 0 && tag < 1 << 29, operation, ": tag is ", tag, ", wanted 0 or more");
+  TORCH_CHECK_VALUE(tag >= 0 && tag < 1 << 29, operation, ": tag is ", tag, ", wanted 0..", (1 << 29) - 1);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ ProcessGroup::ProcessGroup(Connect connect, std::string name, std::vector<int> m
   TORCH_CHECK_VALUE(size() >= 1, "process group '", name_, "': size is ", size(), ", wanted 1 or more");
   TORCH_CHECK_INDEX(rank >= 0 && rank < size(), "process group '", name_, "': rank is ", rank, ", wanted 0..",
                     size() - 1);
+  log_ = std::make_shared<CallLog>(name_, members_[rank_], instruments_);
   handle_ = connect_(name_, rank_, size());
   backend_ = handle_->getBackend(c10::DeviceType::CPU);
   local_ = dynamic_cast<LocalBackend*>(backend_.get());
@@ -44,8 +45,8 @@ c10d::Backend& ProcessGroup::backend(c10::DeviceType device) const {
   return device == c10::DeviceType::CPU ? *backend_ : *handle_->getBackend(device);
 }
 
-std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour) {
-  const auto colours = all_gather(at::full({1}, colour, at::kInt), *this);
+std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
+  const auto colours = all_gather(at::full({1}, colour, at::kInt), *this, 0, std::vector<int64_t>(size(), 1), where);
   const int* values = colours.const_data_ptr<int>();
   std::vector<int> members;
   int rank = 0;
@@ -58,7 +59,14 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour) {
   if (colour < 0) return nullptr;
   auto group = std::make_unique<ProcessGroup>(connect_, name, std::move(members), rank, instruments_);
   // A rank that ends before a first call would leave the others without a word from Gloo.
-  if (group->size() > 1) group->backend_->barrier()->wait();
+  CallInfo call;
+  call.operation = "split";
+  call.where = where;
+  try {
+    if (group->size() > 1) group->backend_->barrier()->wait();
+  } catch (const std::exception& error) {
+    group->log_->fail(group->recorder().begin(group->name_, group->members_, 0, call), call, error);
+  }
   return group;
 }
 
@@ -70,16 +78,16 @@ uint64_t ProcessGroup::begin(const CallInfo& call, const std::vector<int64_t>& b
   try {
     check_call(*backend_, call, sequence);
   } catch (const std::exception& error) {
-    fail(number, call, error);
+    log_->fail(number, call, error);
   }
   return number;
 }
 
-void ProcessGroup::fail(uint64_t number, const CallInfo& call, const std::exception& error) {
-  recorder().end(number, FlightRecorder::State::failed);
-  const auto text = call.describe() + ", group '" + name_ + "', failed on rank " + std::to_string(members_[rank_]) +
-                    ": " + without_source(message_of(error));
-  recorder().write(text);
+void CallLog::fail(uint64_t number, const CallInfo& call, const std::exception& error) {
+  instruments_->recorder.end(number, FlightRecorder::State::failed);
+  const auto text = call.describe() + ", group '" + group_ + "', failed on rank " + std::to_string(world_rank_) + ": " +
+                    without_source(message_of(error));
+  instruments_->recorder.write(text);
   TORCH_CHECK_WITH(DistBackendError, false, text);
 }
 

@@ -21,6 +21,23 @@ namespace tandem::comm {
 
 class LocalBackend;
 
+/// What a call under way needs of its group; may outlive it.
+class CallLog {
+ public:
+  CallLog(std::string group, int world_rank, std::shared_ptr<Instruments> instruments)
+      : group_(std::move(group)), world_rank_(world_rank), instruments_(std::move(instruments)) {}
+
+  void end(uint64_t number) { instruments_->recorder.end(number); }
+
+  /// Writes the flight record and throws c10::DistBackendError that names operation, place and rank.
+  [[noreturn]] void fail(uint64_t number, const CallInfo& call, const std::exception& error);
+
+ private:
+  std::string group_;
+  int world_rank_;
+  std::shared_ptr<Instruments> instruments_;
+};
+
 /// The ranks that talk to each other, seen from one of them. Passed to whatever communicates; nothing is global.
 ///
 /// Ranks and roots are group-local. One thread uses a group at a time. Threads: each rank has its own object.
@@ -43,7 +60,7 @@ class ProcessGroup {
 
   /// The ranks that give the same colour make a group; they keep their order. A negative colour: in none, null.
   /// Collective over this group.
-  std::unique_ptr<ProcessGroup> split(int colour);
+  std::unique_ptr<ProcessGroup> split(int colour, Where where = Where::current());
 
   /// Counts what this rank sends through this group and those split from it.
   WireMeter& meter() { return instruments_->meter; }
@@ -53,6 +70,7 @@ class ProcessGroup {
 
   /// Compare every collective call with the other ranks' before it is made; all ranks alike. Slow: for finding faults.
   void set_check(bool check) { instruments_->check = check; }
+  bool checks() const { return instruments_->check; }
 
   /// The c10d group below, for parts of libtorch that want one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
@@ -60,12 +78,10 @@ class ProcessGroup {
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }  // null: the ranks are processes
 
-  /// For the operators: a call begins (it is numbered, counted, recorded, and checked when that is on), ends, or fails.
-  /// `bytes`: what the meter counts, for each rank of the group. fail() writes the flight record and throws
-  /// c10::DistBackendError that names operation, number, place and rank.
+  /// For the operators: a call begins; it is numbered, counted, recorded, and checked when that is on. The log hears of
+  /// its end. `bytes`: what the meter counts, for each rank of the group.
   uint64_t begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
-  void end(uint64_t number) { instruments_->recorder.end(number); }
-  [[noreturn]] void fail(uint64_t number, const CallInfo& call, const std::exception& error);
+  const std::shared_ptr<CallLog>& log() const { return log_; }
 
   /// Collective calls that have begun: the same number on all ranks.
   int64_t num_calls() const { return num_calls_; }
@@ -81,6 +97,7 @@ class ProcessGroup {
   int64_t num_calls_ = 0;
   std::map<std::pair<std::string, int>, int64_t> num_messages_;  // operation, peer
   std::shared_ptr<Instruments> instruments_;
+  std::shared_ptr<CallLog> log_;
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   LocalBackend* local_ = nullptr;

@@ -169,7 +169,11 @@ std::optional<Launch> detect(const Variables& variables) {
 std::optional<Launch> detect_launch(const Environment& environment) {
   auto launch = detect(Variables(environment));
   if (!launch) return launch;
-  if (launch->size < 1 || launch->rank < 0 || launch->rank >= launch->size) {
+  if (launch->size < 1) {
+    throw SettingsError("number of ranks is " + std::to_string(launch->size) + " by " + launch->launcher +
+                        "'s variables, wanted 1 or more");
+  }
+  if (launch->rank < 0 || launch->rank >= launch->size) {
     throw SettingsError("rank is " + std::to_string(launch->rank) + " of " + std::to_string(launch->size) + " by " +
                         launch->launcher + "'s variables, wanted 0.." + std::to_string(launch->size - 1));
   }

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -71,6 +72,9 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
   } catch (const std::exception& error) {
     group.recorder().write(message_of(error));
     throw;
+  } catch (...) {
+    group.recorder().write("an exception of unknown type");
+    throw;
   }
 }
 
@@ -105,6 +109,37 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   failure.rethrow();
 }
 
+namespace {
+
+std::weak_ptr<Instruments> joined;  // those of the process's world
+std::terminate_handler before = nullptr;
+
+/// Gloo's own thread throws when a peer sends more than is awaited, and nobody can catch that.
+[[noreturn]] void end_process() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    const auto text = message_of(error);
+    const auto instruments = joined.lock();
+    if (instruments && text.find("gloo") != std::string::npos) {
+      const auto fault = "the ranks' sizes or types differ, says Gloo: " + text;
+      instruments->recorder.write(fault);
+      std::fprintf(stderr, "error: %s\n", fault.c_str());
+      std::_Exit(static_cast<int>(ExitCode::communication));
+    }
+  } catch (...) {
+  }
+  if (before != nullptr) before();
+  std::abort();
+}
+
+void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
+  joined = instruments;
+  if (std::get_terminate() != &end_process) before = std::set_terminate(&end_process);
+}
+
+}  // namespace
+
 std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options) {
   if (!launch || launch->size == 1) {
     at::set_num_threads(threads_of(options, 1));
@@ -113,9 +148,10 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   at::set_num_threads(threads_of(options, launch->local_size));
   choose_gpu(launch->local_rank, launch->local_size);
   const auto store = detail::meet(*launch, options);
+  const auto instruments = instruments_of(options, launch->rank, launch->size);
+  watch_gloos_thread(instruments);
   auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout, launch->address), "world",
-                                              ranks_up_to(launch->size), launch->rank,
-                                              instruments_of(options, launch->rank, launch->size));
+                                              ranks_up_to(launch->size), launch->rank, instruments);
   barrier(*group);
   group->meter().reset();
   return group;

@@ -34,10 +34,10 @@ class SumHook : public c10d::CommHookInterface {
         [this, call, number](c10::ivalue::Future& done) {
           try {
             auto value = done.value();
-            group_.end(number);
+            group_.log()->end(number);
             return value;
           } catch (const std::exception& error) {
-            group_.fail(number, call, error);
+            group_.log()->fail(number, call, error);
           }
         },
         sent->elementType());
@@ -52,7 +52,7 @@ class SumHook : public c10d::CommHookInterface {
       const comm::CallScope scope(&call);
       return group_.backend().allreduce(tensors)->getFuture();
     } catch (const std::exception& error) {
-      group_.fail(number, call, error);
+      group_.log()->fail(number, call, error);
     }
   }
 

@@ -44,29 +44,52 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
 
 Optimizer::~Optimizer() = default;
 
-void Optimizer::step(double learning_rate) {
-  const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::optimizer);
-  std::vector<Tensor> weights, gradients, first, second, steps;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& tensor = parameters_[i].tensor;
-    if (!tensor.grad().defined()) continue;
-    weights.push_back(tensor);
-    gradients.push_back(tensor.grad());
-    if (!first_.empty()) first.push_back(first_[i]);
-    if (!second_.empty()) second.push_back(second_[i]);
-    if (!steps_.empty()) steps.push_back(steps_[i]);
-  }
-  if (weights.empty()) return;
+void Optimizer::update(Lists& lists, double learning_rate) const {
+  auto& [weights, gradients, first, second, steps] = lists;
   if (options_.kind == OptimizerKind::sgd) {
     // The momentum starts from zeros, which gives what torch's copy of the first gradient gives.
     at::_fused_sgd_(weights, gradients, first, options_.weight_decay, options_.momentum, learning_rate,
                     /*dampening=*/0.0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
   } else {
-    at::_foreach_add_(steps, 1);
     at::_fused_adamw_(weights, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2,
                       options_.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
   }
+}
+
+void Optimizer::step(double learning_rate) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::optimizer);
+  Lists lists;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& tensor = parameters_[i].tensor;
+    if (!tensor.grad().defined()) continue;
+    lists.weights.push_back(tensor);
+    lists.gradients.push_back(tensor.grad());
+    if (!first_.empty()) lists.first.push_back(first_[i]);
+    if (!second_.empty()) lists.second.push_back(second_[i]);
+    if (!steps_.empty()) lists.steps.push_back(steps_[i]);
+  }
+  if (lists.weights.empty()) return;
+  if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
+  update(lists, learning_rate);
+}
+
+std::function<void(int64_t, const Tensor&)> Optimizer::step_rows(size_t parameter, double learning_rate) {
+  if (!steps_.empty()) steps_[parameter].add_(1);
+  return [this, parameter, learning_rate](int64_t begin, const Tensor& gradient) {
+    const at::NoGradGuard no_grad;
+    const memory::Scope scope(memory::Category::optimizer);
+    const auto rows_of = [&](const Tensor& whole) {
+      return std::vector<Tensor>{whole.narrow(0, begin, gradient.size(0))};
+    };
+    Lists lists;
+    lists.weights = rows_of(parameters_[parameter].tensor);
+    lists.gradients = {gradient};
+    if (!first_.empty()) lists.first = rows_of(first_[parameter]);
+    if (!second_.empty()) lists.second = rows_of(second_[parameter]);
+    if (!steps_.empty()) lists.steps = {steps_[parameter]};
+    update(lists, learning_rate);
+  };
 }
 
 void Optimizer::zero_grad() {

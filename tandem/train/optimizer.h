@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "tandem/comm/process_group.h"
@@ -27,6 +28,11 @@ class Optimizer {
   ~Optimizer();
 
   void step(double learning_rate);
+
+  /// The step of one parameter whose gradient comes in blocks of rows: call the result with each block once. The same
+  /// numbers as step() gives. It must not be called after the next step of that parameter has begun.
+  std::function<void(int64_t begin, const Tensor& gradient)> step_rows(size_t parameter, double learning_rate);
+
   void zero_grad();  // to undefined, which frees or reuses the memory
 
   /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the real
@@ -34,6 +40,11 @@ class Optimizer {
   std::vector<Parameter> state() const;
 
  private:
+  struct Lists {
+    std::vector<Tensor> weights, gradients, first, second, steps;
+  };
+  void update(Lists& lists, double learning_rate) const;
+
   std::vector<Parameter> parameters_;
   OptimizerOptions options_;
   std::vector<Tensor> first_, second_, steps_;

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -7,7 +9,7 @@
 
 namespace tandem::train {
 
-/// What the loop trains, on one rank: a model with its loss. Knows nothing of steps, files or schedules.
+/// What the loop trains, on one rank: a model with its loss. Knows nothing of files or schedules.
 class Task {
  public:
   virtual ~Task() = default;
@@ -27,6 +29,12 @@ class Task {
 
   virtual std::vector<Parameter> parameters() const = 0;
   virtual std::vector<Buffer> buffers() const = 0;
+
+  /// The place in parameters() of one that is updated row by row during backward and has no gradient afterwards; the
+  /// trainer then gives an update before each backward. Nothing: all have gradients.
+  using RowUpdate = std::function<void(int64_t begin, const Tensor& gradient)>;
+  virtual std::optional<size_t> row_updated() const { return std::nullopt; }
+  virtual void set_row_update(RowUpdate update) {}
 };
 
 }  // namespace tandem::train

@@ -64,6 +64,11 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
   if (training_.batches_per_epoch() == 0) {
     throw SettingsError("train.batch is larger than the number of training images, wanted at most one epoch");
   }
+  if (task_.row_updated() && options_.clip > 0) {
+    throw SettingsError("train.clip is " + std::to_string(options_.clip) +
+                            " with a parameter that is updated before the norm of all gradients is known",
+                        "leave train.clip or head.fused_update out");
+  }
 }
 
 Outcome Trainer::run(Observer& observer) {
@@ -102,7 +107,9 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
 
 double Trainer::train_step(const data::Batch& batch) {
   const memory::Scope scope(memory::Category::activations);
+  const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
+  if (const auto parameter = task_.row_updated()) task_.set_row_update(optimizer_.step_rows(*parameter, rate));
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
   check_finite(value);
@@ -110,7 +117,7 @@ double Trainer::train_step(const data::Batch& batch) {
   loss.backward();
   const comm::PhaseScope phase(comm::Phase::optimizer);
   if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, group_);
-  optimizer_.step(learning_rate(options_.schedule, step_));
+  optimizer_.step(rate);
   optimizer_.zero_grad();
   return value;
 }

@@ -259,6 +259,28 @@ TEST(Head, ANumberThatIsNoneReachesTheLoss) {
   }
 }
 
+TEST(Head, RowsThatAreUpdatedInBackwardAreTheGradients) {
+  const Oracle oracle(cosface(24, 0.2));
+  for (int world = 1; world <= 3; ++world) {
+    comm::run_ranks(world, [&](comm::ProcessGroup& group) {
+      ClassShardedHead head({kClasses, kDim, cosface(24, 0.2), false, {0, 2}, 1, at::kDouble}, group);
+      const auto whole = head.weight().detach().clone();
+      const auto sizes = comm::split_sizes(kRows, world);
+      const auto [begin, end] = comm::split_range(kRows, world, group.rank());
+      auto features = features_of_all().slice(0, begin, end).clone().requires_grad_();
+      head.set_row_update([&](int64_t first, const Tensor& gradient) {
+        head.weight().detach().narrow(0, first, gradient.size(0)).sub_(gradient, 0.1);
+      });
+      head.loss(features, targets_of_all().slice(0, begin, end).contiguous(), sizes).backward();
+      EXPECT_FALSE(head.weight().grad().defined());
+      const auto classes = comm::split_range(kClasses, world, group.rank());
+      const auto expected = whole - 0.1 * oracle.weight.grad().slice(0, classes.first, classes.second);
+      EXPECT_TRUE(at::allclose(head.weight(), expected, 1e-10, 1e-12));
+      EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-12));
+    });
+  }
+}
+
 TEST(Head, BlocksNeedLittleMemory) {
   memory::install_meter();
   const auto group = comm::make_single_group();

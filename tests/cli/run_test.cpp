@@ -128,6 +128,23 @@ TEST_F(Run, EachHeadTrains) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "wrong"));
 }
 
+TEST_F(Run, AHeadThatIsUpdatedInBackwardLearnsTheSameWithAThirdLess) {
+  for (const std::string optimizer : {"sgd", "adamw"}) {
+    const auto with = [&](const std::string& fused) {
+      return job({"ranks=2", "train.optimizer=" + optimizer, "head.fused_update=" + fused, out(optimizer + fused)});
+    };
+    ASSERT_EQ(run_tandem(with("off")).status, 0);
+    ASSERT_EQ(run_tandem(with("on")).status, 0);
+    EXPECT_NEAR(result(optimizer + "on")["loss"], result(optimizer + "off")["loss"], 1e-6);
+  }
+  const auto bytes = [&](const std::string& name) {
+    return result(name)["memory"]["ranks"][0]["head_bytes"].get<int64_t>();
+  };
+  EXPECT_EQ(bytes("sgdoff") - bytes("sgdon"), 10 * 128 * 4);
+  const auto clipped = run_tandem(job({"head.fused_update=on", "train.clip=1", out("clipped")}));
+  EXPECT_EQ(clipped.status, 78);
+}
+
 TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
   const int port = test::free_port();
   test::Running process(
@@ -233,7 +250,7 @@ TEST_F(Run, TheDoctorNamesWhoWasKilled) {
   EXPECT_EQ(ended.status, 137) << ended.err;
   const auto doctor = run_tandem({"doctor", (folder_ / "run").string()});
   EXPECT_EQ(doctor.status, 0) << doctor.err;
-  EXPECT_NE(doctor.out.find("rank 1 left no record (killed, stopped, or its machine is gone) while rank 0 waited in "),
+  EXPECT_NE(doctor.out.find("rank 1 left no record (killed, stopped, ended early, or its machine is gone) while rank 0 waited in "),
             std::string::npos)
       << doctor.out;
 }

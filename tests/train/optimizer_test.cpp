@@ -121,6 +121,22 @@ TEST(OptimizerAgainstTorch, SgdAdamWAndOneCycle) {
   EXPECT_EQ(result.output, "");
 }
 
+TEST(Optimizer, RowByRowIsTheSameStep) {
+  for (const auto& one : cases()) {
+    std::vector<Parameter> whole = {{"a", drawn({7, 3}, 1), {}}}, rows = {{"a", drawn({7, 3}, 1), {}}};
+    Optimizer together(whole, one.options), apart(rows, one.options);
+    for (int step = 0; step < kSteps; ++step) {
+      const auto gradient = drawn({7, 3}, 100 + step);
+      whole[0].tensor.mutable_grad() = gradient.clone();
+      together.step(0.1);
+      const auto update = apart.step_rows(0, 0.1);
+      update(0, gradient.narrow(0, 0, 4).clone());
+      update(4, gradient.narrow(0, 4, 3).clone());
+      EXPECT_TRUE(rows[0].tensor.equal(whole[0].tensor)) << one.name;
+    }
+  }
+}
+
 TEST(Schedule, OtherShapes) {
   const ScheduleOptions cosine = {.kind = ScheduleKind::cosine, .lr = 1.0, .steps = 100, .warmup = 0.1};
   EXPECT_DOUBLE_EQ(learning_rate(cosine, 0), 0.1);

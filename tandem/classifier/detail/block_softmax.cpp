@@ -159,14 +159,15 @@ std::vector<double> BlockSoftmax::target_gradients(Range classes, const RowGradi
   return gradients;
 }
 
-BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, const Tensor& weight) const {
-  Gradients gradients;
+BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, const Tensor& weight,
+                                                      const RowUpdate& update) const {
+  Gradients gradients{.update = update};
   gradients.inputs = directions_of(features);
   gradients.features = at::zeros({columns_, features.size(1)}, features.options());
   gradients.along_samples = start_lines(features, columns_);
   gradients.along_rows.assign(rows_, 0.0);
   const memory::Scope scope(memory::Category::gradients);
-  gradients.weight = at::empty_like(weight);
+  gradients.weight = at::empty({update ? std::min(block_, classes_) : classes_, weight.size(1)}, weight.options());
   return gradients;
 }
 
@@ -200,7 +201,7 @@ void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& weight, Ran
   const auto own_weight = weight.narrow(0, classes.begin, classes.size());
   if (!scoring_.normalise_weight) along_classes.zero_();
   put_target_gradients(gradients, classes, products, along_classes, of_values);
-  auto own_gradient = gradients.weight.narrow(0, classes.begin, classes.size());
+  auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
   at::mm_out(own_gradient, products, gradients.inputs);
   if (scoring_.normalise_weight) {
     const auto factors = factors_of(weight, classes);
@@ -208,14 +209,15 @@ void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& weight, Ran
   }
   if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
   gradients.features.addmm_(products.t(), own_weight);
+  if (gradients.update) gradients.update(classes.begin, own_gradient);
 }
 
 std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
-                                                 const Tensor& share, int64_t classes) {
+                                                 const Tensor& share, int64_t classes, const RowUpdate& update) {
   const auto floor = share * (scoring_.smoothing / static_cast<double>(classes));
   const Shares shares = {padded_rows(log_sum), padded_rows(share), padded_rows(floor)};
   const RowGradients rows(log_sum, share, floor);
-  auto gradients = start_gradients(features, weight);
+  auto gradients = start_gradients(features, weight, update);
   make_scratch(features);
   for_each_block([&](Range range) {
     auto products = buffer_of(range);
@@ -227,7 +229,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
   });
   scratch_.reset();
   kept_.reset();
-  return {features_gradient(gradients, features), gradients.weight};
+  return {features_gradient(gradients, features), update ? Tensor() : gradients.weight};
 }
 
 Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) {
@@ -251,7 +253,8 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
   TORCH_CHECK(kept_.defined(), "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
   const Range all = {0, classes_};
   const auto factors = factors_of(weight, all).unsqueeze(1);
-  auto gradients = start_gradients(features, weight);
+  const RowUpdate none;
+  auto gradients = start_gradients(features, weight, none);
   auto of_scores = at::zeros_like(kept_);
   of_scores.narrow(1, 0, rows_).copy_(gradient);
   const auto of_values = read_entries(of_scores, targets_.all(), 0);

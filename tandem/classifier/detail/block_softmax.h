@@ -27,9 +27,9 @@ class BlockSoftmax {
   Rows forward(const Tensor& features, const Tensor& weight);
 
   /// Gradients of this rank's features (its share) and weight. `log_sum` [N] over all ranks; `share` [N]: the loss's
-  /// derivative by a row's loss; `classes`: of all ranks.
+  /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's is not defined.
   std::pair<Tensor, Tensor> backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
-                                     const Tensor& share, int64_t classes);
+                                     const Tensor& share, int64_t classes, const RowUpdate& update = {});
 
   /// All scores with margin at once, [C_local, N], and what their gradient is turned into: for the naive form.
   Tensor whole_scores(const Tensor& features, const Tensor& weight);
@@ -44,8 +44,9 @@ class BlockSoftmax {
   };
   class RowGradients;
   struct Gradients {
+    const RowUpdate& update;
     Tensor inputs;                   // [columns, D], what entered the products
-    Tensor features, weight;         // [columns, D] of the inputs; [C_local, D]
+    Tensor features, weight;         // [columns, D] of the inputs; [C_local, D], or of a block
     Tensor along_samples;            // [threads, columns]
     std::vector<double> along_rows;  // the targets' part of it
   };
@@ -62,7 +63,7 @@ class BlockSoftmax {
   void apply_margins(const Tensor& products, const Tensor& factors, Range classes);
   void put_target_values(Tensor& products, Range classes);
   std::vector<double> target_gradients(Range classes, const RowGradients& rows);
-  Gradients start_gradients(const Tensor& features, const Tensor& weight) const;
+  Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
   void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                             const std::vector<double>& of_values);
   void add_gradients(Gradients& gradients, const Tensor& weight, Range classes, Tensor& products, Tensor& along_classes,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -78,17 +79,19 @@ bool any_answers(const Addresses& addresses) {
   return false;
 }
 
+void check_address(const Launch& launch, int error) {
+  TORCH_CHECK_WITH(DistBackendError, error == 0, "host '", launch.address,
+                   "', where rank 0 should be, has no address: ", gai_strerror(error),
+                   "; set MASTER_ADDR to an address that every rank can reach");
+}
+
 /// libtorch's store would wait for its server too, but neither say what is wrong with a name nor stop when asked.
 void await_server(const Launch& launch, const Patience& patience) {
   constexpr auto kNameServerTime = std::chrono::seconds(5);  // a name server may be slow to begin with
   const auto start = Clock::now();
   for (;;) {
     const Addresses addresses(launch);
-    TORCH_CHECK_WITH(DistBackendError,
-                     addresses.error == 0 || (addresses.error == EAI_AGAIN && Clock::now() - start < kNameServerTime),
-                     "host '", launch.address,
-                     "', where rank 0 should be, has no address: ", gai_strerror(addresses.error),
-                     "; set MASTER_ADDR to an address that every rank can reach");
+    if (addresses.error != EAI_AGAIN || Clock::now() - start >= kNameServerTime) check_address(launch, addresses.error);
     if (addresses.error == 0 && any_answers(addresses)) return;
     TORCH_CHECK_WITH(DistBackendError, !patience.is_over(), "rank 0 does not answer at ", place_of(launch), " within ",
                      patience.seconds(), " s");
@@ -96,30 +99,69 @@ void await_server(const Launch& launch, const Patience& patience) {
   }
 }
 
-c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const WorldOptions& options) {
+c10d::TCPStoreOptions store_options(const Launch& launch, const WorldOptions& options) {
   c10d::TCPStoreOptions of_store;
   of_store.port = static_cast<uint16_t>(launch.port);
   of_store.isServer = launch.rank == 0 && !launch.agent_serves_store;
   of_store.numWorkers = launch.size;
   of_store.waitWorkers = false;
   of_store.timeout = options.init_timeout;
+  return of_store;
+}
+
+/// The store is made on a thread of its own, which is left behind when the time is over: libtorch waits without end for
+/// a program that listens there and is no store, and heeds no signal.
+c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const WorldOptions& options,
+                                           const Patience& patience) {
+  using Made = c10::intrusive_ptr<c10d::Store>;
+  std::promise<Made> promise;
+  auto made = promise.get_future();
+  std::thread([address = launch.address, of_store = store_options(launch, options),
+               promise = std::move(promise)]() mutable {
+    try {
+      promise.set_value(c10::make_intrusive<c10d::TCPStore>(address, of_store));
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  }).detach();
+  while (made.wait_for(milliseconds(20)) != std::future_status::ready) {
+    TORCH_CHECK_WITH(DistBackendError, !patience.is_over(), "nobody at ", place_of(launch),
+                     " answers as the ranks' meeting place within ", patience.seconds(),
+                     " s: set MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port");
+    patience.sleep(milliseconds(0));
+  }
   try {
-    return c10::make_intrusive<c10d::TCPStore>(launch.address, of_store);
+    return made.get();
   } catch (const std::exception& error) {
     const auto text = message_of(error);
     TORCH_CHECK_WITH(DistBackendError, text.find("EADDRINUSE") == std::string::npos, "port ", launch.port,
                      " is taken, wanted a free one for the ranks to meet at: set MASTER_PORT to another");
-    TORCH_CHECK_WITH(DistBackendError, false, "the ranks cannot meet at ", place_of(launch), ": ", text);
+    TORCH_CHECK_WITH(DistBackendError, false, "the ranks cannot meet at ", place_of(launch), ": ",
+                     text.substr(0, text.find("Exception raised from")));
   }
 }
 
 std::string arrival_key(int rank) { return "tandem/arrived/" + std::to_string(rank); }
+std::string size_key(int rank) { return "tandem/size/" + std::to_string(rank); }
+
+/// Of who has come so far; a rank that is not a program of ours may not say.
+void check_sizes(c10d::Store& store, const Launch& launch) {
+  const auto own = std::to_string(launch.size);
+  for (int rank = 0; rank < launch.size; ++rank) {
+    if (!store.check({size_key(rank)})) continue;
+    const auto told = store.get_to_str(size_key(rank));
+    TORCH_CHECK_WITH(DistBackendError, told == own, "rank ", rank, " is one of ", told, " and rank ", launch.rank,
+                     " one of ", own, ", wanted the same: set WORLD_SIZE alike");
+  }
+}
 
 /// Says who is missing; Gloo would name a socket.
 void await_ranks(c10d::Store& store, const Launch& launch, const Patience& patience) {
+  store.set(size_key(launch.rank), std::to_string(launch.size));
   TORCH_CHECK_WITH(DistBackendError, store.add(arrival_key(launch.rank), 1) == 1, "rank ", launch.rank, " has come to ",
                    place_of(launch), " twice, wanted one process of each rank");
   for (;;) {
+    check_sizes(store, launch);
     std::string missing;
     for (int rank = 0; rank < launch.size; ++rank) {
       if (!store.check({arrival_key(rank)})) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
@@ -136,8 +178,12 @@ void await_ranks(c10d::Store& store, const Launch& launch, const Patience& patie
 c10::intrusive_ptr<c10d::Store> meet(const Launch& launch, const WorldOptions& options) {
   const Patience patience(options);
   const bool is_server = launch.rank == 0 && !launch.agent_serves_store;
-  if (!is_server) await_server(launch, patience);
-  auto store = open_store(launch, options);
+  if (is_server) {
+    check_address(launch, Addresses(launch).error);
+  } else {
+    await_server(launch, patience);
+  }
+  auto store = open_store(launch, options, patience);
   if (launch.attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
     store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch.attempt), store);
   }

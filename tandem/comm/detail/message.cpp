@@ -83,16 +83,16 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where w
       if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
     }
   } catch (const std::exception& error) {
-    group.fail(number, call, error);
+    group.log()->fail(number, call, error);
   }
-  return Handle([=, &group] {  // head and body live until they have left
+  return Handle([=, log = group.log()] {  // head and body live until they have left
     try {
       if (head_work) head_work->wait();
       if (body_work) body_work->wait();
     } catch (const std::exception& error) {
-      group.fail(number, call, error);
+      log->fail(number, call, error);
     }
-    group.end(number);
+    log->end(number);
     return Tensor();
   });
 }
@@ -111,9 +111,9 @@ Message receive(int from, int tag, ProcessGroup& group, Where where) {
       if (message.tensor.numel() > 0) receive_into(message.tensor, from, body_tag(tag), group);
     }
   } catch (const std::exception& error) {
-    group.fail(number, call, error);
+    group.log()->fail(number, call, error);
   }
-  group.end(number);
+  group.log()->end(number);
   return message;
 }
 

@@ -45,7 +45,7 @@ struct Operator : torch::autograd::Function<Operator<Op>> {
 template <class Op>
 Handle begin(const Tensor& x, PlanPointer plan, bool later) {
   const bool requires_grad = at::GradMode::is_enabled() && x.requires_grad();
-  const Caller caller{plan->group, plan->where, later, requires_grad};
+  const Caller caller{plan->group, plan->where, later, requires_grad, plan->dim};
   auto begun = Op::begin(x.detach(), *plan, caller);
   if (!requires_grad) return begun;
   return Handle([x, plan = std::move(plan), begun = std::make_shared<Handle>(std::move(begun))] {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/comm/local_reduce.h"
 
@@ -17,16 +17,20 @@ constexpr int kTag = 0x7f000000, kTags = 1 << 20;
 }  // namespace
 
 SumExchange::SumExchange(at::Tensor rows, const std::vector<int64_t>& sizes, ProcessGroup& group)
-    : group_(group), chunk_size_(std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(rows.element_size()))) {
+    : group_(&group),
+      backend_(group.handle()->getBackend(c10::DeviceType::CPU)),
+      rank_(group.rank()),
+      size_(group.size()),
+      chunk_size_(std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(rows.element_size()))) {
   int64_t at = 0;
   for (const auto size : sizes) {
     parts_.push_back(rows.narrow(0, at, size).view({-1}));
     at += size;
   }
   auto shape = rows.sizes().vec();
-  shape[0] = sizes[group.rank()];
+  shape[0] = sizes[rank_];
   result_ = at::empty(shape, rows.options());
-  own_ = parts_[group.rank()];
+  own_ = parts_[rank_];
 }
 
 int64_t SumExchange::chunks_of(const at::Tensor& part) const { return (part.numel() + chunk_size_ - 1) / chunk_size_; }
@@ -38,14 +42,14 @@ at::Tensor SumExchange::cut(const at::Tensor& part, int64_t chunk) const {
 
 /// First chunks first, and each rank begins with another peer: nobody waits for what comes last.
 void SumExchange::begin() {
-  tag_ = kTag + static_cast<int>(group_.num_calls() % kTags);
+  tag_ = kTag + static_cast<int>(group_->num_calls() % kTags);
   slots_.resize(std::min(kSlots, chunks_of(own_)));
   for (size_t chunk = 0; chunk < slots_.size(); ++chunk) receive(static_cast<int64_t>(chunk));
   int64_t most = 0;
   for (const auto& part : parts_) most = std::max(most, chunks_of(part));
   for (int64_t chunk = 0; chunk < most; ++chunk) {
-    for (int step = 1; step < group_.size(); ++step) {
-      const int peer = (group_.rank() + step) % group_.size();
+    for (int step = 1; step < size_; ++step) {
+      const int peer = (rank_ + step) % size_;
       if (chunk < chunks_of(parts_[peer])) send(peer, chunk);
     }
   }
@@ -53,20 +57,20 @@ void SumExchange::begin() {
 
 void SumExchange::send(int peer, int64_t chunk) {
   std::vector<at::Tensor> piece = {cut(parts_[peer], chunk)};
-  sends_.push_back(group_.backend().send(piece, peer, tag_));
+  sends_.push_back(backend_->send(piece, peer, tag_));
 }
 
 void SumExchange::receive(int64_t chunk) {
   auto& slot = slots_[chunk % kSlots];
-  slot.chunks.resize(group_.size());
+  slot.chunks.resize(size_);
   slot.works.clear();
   const int64_t length = cut(own_, chunk).numel();
-  for (int step = 1; step < group_.size(); ++step) {
-    const int peer = (group_.rank() + group_.size() - step) % group_.size();
+  for (int step = 1; step < size_; ++step) {
+    const int peer = (rank_ + size_ - step) % size_;
     auto& buffer = slot.chunks[peer];
     if (!buffer.defined()) buffer = at::empty({length}, own_.options());
     std::vector<at::Tensor> piece = {buffer.narrow(0, 0, length)};
-    slot.works.push_back(group_.backend().recv(piece, peer, tag_));
+    slot.works.push_back(backend_->recv(piece, peer, tag_));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/TensorBody.h>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
@@ -42,8 +43,9 @@ class SumExchange : public c10d::Work {
   void receive(int64_t chunk);
   void add(int64_t chunk);
 
-  ProcessGroup& group_;
-  int tag_ = 0;
+  ProcessGroup* group_;  // until begin()
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  int rank_, size_, tag_ = 0;
   std::vector<at::Tensor> parts_;  // flat, of the input, by rank
   at::Tensor result_, own_;        // own_: this rank's part
   int64_t chunk_size_;             // elements

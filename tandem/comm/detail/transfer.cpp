@@ -6,6 +6,7 @@
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tandem/comm/detail/element_types.h"
 #include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local_backend.h"
 #include "tandem/comm/local_reduce.h"
@@ -49,15 +50,15 @@ Handle start(const Caller& caller, CallInfo call, const std::vector<int64_t>& by
     if (group.local()) group.local()->run_later(false);
   } catch (const std::exception& error) {
     if (group.local()) group.local()->run_later(false);
-    group.fail(number, call, error);
+    group.log()->fail(number, call, error);
   }
-  return Handle([&group, number, call = std::move(call), work, finish = std::move(finish)] {
+  return Handle([log = group.log(), number, call = std::move(call), work, finish = std::move(finish)] {
     try {
       if (work) work->wait();
     } catch (const std::exception& error) {
-      group.fail(number, call, error);
+      log->fail(number, call, error);
     }
-    group.end(number);
+    log->end(number);
     return finish();
   });
 }
@@ -124,9 +125,17 @@ CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
   return call;
 }
 
+/// `sizes` are those of all ranks, where all know them.
+CallInfo with_split(CallInfo call, const Caller& caller, const Sizes& sizes) {
+  if (!caller.group.checks()) return call;
+  call.split = "dim " + std::to_string(caller.dim);
+  for (size_t i = 0; i < sizes.size(); ++i) call.split += (i ? ", " : ", sizes ") + std::to_string(sizes[i]);
+  return call;
+}
+
 /// Of a call to which the ranks bring rows of their own number.
-CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller) {
-  auto call = info_of(operation, rows, caller);
+CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller, const Sizes& sizes) {
+  auto call = with_split(info_of(operation, rows, caller), caller, sizes);
   call.dim = 0;
   return call;
 }
@@ -152,7 +161,7 @@ Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
   auto all = empty_rows(rows, largest * caller.group.size());
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
-      caller, info_of_rows("all_gather", rows, caller), bytes,
+      caller, info_of_rows("all_gather", rows, caller, sizes), bytes,
       [&] { return backend_of(caller, rows)._allgather_base(all, padded); },
       [all, sizes, largest] {
         std::vector<Tensor> parts;
@@ -202,6 +211,7 @@ int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
 }
 
 Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
+  check_reducible(x, "all_reduce", op);
   auto call = info_of("all_reduce", x, caller);
   call.detail = name_of(op);
   const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo knows no mean
@@ -216,6 +226,7 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
 }
 
 Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
+  check_reducible(x, "reduce_sum", Reduce::sum);
   const auto bytes = wire_of(caller).reduce_sum(root, static_cast<int64_t>(x.nbytes()));
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::ReduceOptions options;
@@ -226,6 +237,7 @@ Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
 }
 
 Handle start_broadcast(Tensor x, const Caller& caller, int root) {
+  check_movable(x, "broadcast", caller.group);
   const auto bytes = wire_of(caller).broadcast(root, static_cast<int64_t>(x.nbytes()));
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::BroadcastOptions options;
@@ -236,11 +248,12 @@ Handle start_broadcast(Tensor x, const Caller& caller, int root) {
 }
 
 Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
+  check_movable(rows, "all_gather", caller.group);
   if (is_over_sockets(caller, rows)) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
   auto all = empty_rows(rows, sum_of(sizes));
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
-      caller, info_of_rows("all_gather", rows, caller), bytes,
+      caller, info_of_rows("all_gather", rows, caller, sizes), bytes,
       [&] {
         std::vector<std::vector<Tensor>> outputs = {cut(all, sizes)};
         std::vector<Tensor> inputs = {rows};
@@ -250,7 +263,8 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
-  auto call = info_of("reduce_scatter", rows, caller);
+  check_reducible(rows, "reduce_scatter", Reduce::sum);
+  auto call = with_split(info_of("reduce_scatter", rows, caller), caller, sizes);
   const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(rows)));
   if (is_over_sockets(caller, rows)) {
     return start_reduce_scatter_over_sockets(std::move(rows), caller, std::move(call), bytes, std::move(sizes));
@@ -267,13 +281,15 @@ Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received) {
-  const auto call = info_of_rows("all_to_all", rows, caller);
+  check_movable(rows, "all_to_all", caller.group);
+  const auto call = info_of_rows("all_to_all", rows, caller, {});
   const auto bytes = wire_of(caller).exchange(times(sent, row_bytes_of(rows)));
   return start_exchange(std::move(rows), caller, call, bytes, std::move(sent), std::move(received), unchanged);
 }
 
 Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
-  const auto call = with_root(info_of_rows("gather", rows, caller), root);
+  check_movable(rows, "gather", caller.group);
+  const auto call = with_root(info_of_rows("gather", rows, caller, sizes), root);
   const auto bytes = wire_of(caller).gather(root, static_cast<int64_t>(rows.nbytes()));
   Sizes sent(sizes.size(), 0), received = caller.group.rank() == root ? sizes : sent;
   sent[root] = rows.size(0);
@@ -281,8 +297,9 @@ Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
 }
 
 Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes) {
+  check_movable(rows, "scatter", caller.group);
   const bool is_root = caller.group.rank() == root;
-  const auto call = with_root(info_of_rows("scatter", rows, caller), root);
+  const auto call = with_root(info_of_rows("scatter", rows, caller, sizes), root);
   if (!is_root) rows = rows.narrow(0, 0, 0);
   const auto bytes = wire_of(caller).scatter(root, times(sizes, row_bytes_of(rows)));
   Sizes received(sizes.size(), 0), sent = is_root ? sizes : received;

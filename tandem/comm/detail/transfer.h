@@ -17,6 +17,7 @@ struct Caller {
   Where where;
   bool later = false;
   bool requires_grad = false;
+  int64_t dim = 0;  // that the caller named
 };
 
 /// `dim` counted from the front. Throws c10::ValueError for a tensor without dims, c10::IndexError for a dim out of
