@@ -250,7 +250,8 @@ TEST_F(Run, TheDoctorNamesWhoWasKilled) {
   EXPECT_EQ(ended.status, 137) << ended.err;
   const auto doctor = run_tandem({"doctor", (folder_ / "run").string()});
   EXPECT_EQ(doctor.status, 0) << doctor.err;
-  EXPECT_NE(doctor.out.find("rank 1 left no record (killed, stopped, ended early, or its machine is gone) while rank 0 waited in "),
+  EXPECT_NE(doctor.out.find(
+                "rank 1 left no record (killed, stopped, ended early, or its machine is gone) while rank 0 waited in "),
             std::string::npos)
       << doctor.out;
 }

@@ -26,8 +26,9 @@ struct Fault {
 
 void expect_named(const Fault& fault, const std::string& text) {
   const auto rank = "rank " + std::to_string(fault.rank);
-  const auto wanted = fault.kind == "throw" ? rank + " ended by itself: image 'a.png' is not an image"
-                                            : rank + " left no record (killed, stopped, ended early, or its machine is gone)";
+  const auto wanted = fault.kind == "throw"
+                          ? rank + " ended by itself: image 'a.png' is not an image"
+                          : rank + " left no record (killed, stopped, ended early, or its machine is gone)";
   EXPECT_EQ(text.substr(0, wanted.size()), wanted) << text << "\n" << fault.kind << " in step " << fault.step;
 }
 

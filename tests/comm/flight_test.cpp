@@ -81,9 +81,10 @@ TEST_P(Flight, ARankThatStaysAwayIsNamed) {
         }
       },
       kSoon);
-  expect_has(text,
-             "rank 1 left no record (killed, stopped, ended early, or its machine is gone) while ranks 0 and 2 waited in "
-             "all_gather #2 of Float [4] at flight_test.cpp:");
+  expect_has(
+      text,
+      "rank 1 left no record (killed, stopped, ended early, or its machine is gone) while ranks 0 and 2 waited in "
+      "all_gather #2 of Float [4] at flight_test.cpp:");
 }
 
 TEST_P(Flight, ARankThatGoesOnElsewhereIsNamed) {
