@@ -122,7 +122,9 @@ std::terminate_handler before = nullptr;
     const auto text = message_of(error);
     const auto instruments = joined.lock();
     if (instruments && text.find("gloo") != std::string::npos) {
-      const auto fault = "the ranks' sizes or types differ, says Gloo: " + text;
+      const auto source = text.find("] "), remark = text.find(". Received data");
+      const auto begin = source == std::string::npos ? 0 : source + 2;
+      const auto fault = "the ranks' sizes or types differ, says Gloo: " + text.substr(begin, remark - begin);
       instruments->recorder.write(fault);
       std::fprintf(stderr, "error: %s\n", fault.c_str());
       std::_Exit(static_cast<int>(ExitCode::communication));

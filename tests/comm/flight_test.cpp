@@ -144,6 +144,32 @@ TEST_P(Flight, CheckedCallsWantOneMindOnGradients) {
   expect_has(text, "one needs a gradient, the other does not");
 }
 
+TEST_P(Flight, CheckedCallsCompareDimAndSizes) {
+  auto with = options();
+  with.check = true;
+  const auto other_dim = text_of([&] {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          reduce_scatter(at::ones({6, 6}), group, group.rank());
+        },
+        with);
+  });
+  expect_has(other_dim, "rank 0 calls reduce_scatter of Float [6, 6] along dim 0, sizes 3, 3 at flight_test.cpp:");
+  expect_has(other_dim, ": another dim or other sizes of the parts");
+  const auto other_sizes = text_of([&] {
+    run_ranks(
+        2,
+        [](ProcessGroup& group) {
+          const std::vector<int64_t> sizes =
+              group.rank() == 0 ? std::vector<int64_t>{2, 1} : std::vector<int64_t>{1, 1};
+          all_gather(at::ones({sizes[group.rank()]}), group, 0, sizes);
+        },
+        with);
+  });
+  expect_has(other_sizes, "rank 1 calls all_gather of Float [1] along dim 0, sizes 1, 1 at flight_test.cpp:");
+}
+
 TEST_P(Flight, CheckedCallsThatAgreeGoThrough) {
   auto with = options();
   with.check = true;

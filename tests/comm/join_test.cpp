@@ -64,6 +64,29 @@ TEST(Join, AHostWithoutAnAddressIsNamed) {
   EXPECT_TRUE(text.ends_with("; set MASTER_ADDR to an address that every rank can reach")) << text;
 }
 
+TEST(Join, AnotherProgramAtThePortIsNamed) {
+  const TakenPort port;  // listens and says nothing
+  const auto text =
+      text_of([&] { join_world(launch_of(1, 2, port.number()), with_init_timeout(std::chrono::milliseconds(500))); });
+  EXPECT_EQ(text, "nobody at 127.0.0.1:" + std::to_string(port.number()) +
+                      " answers as the ranks' meeting place within 0.5 s: set MASTER_ADDR to an address of rank 0's "
+                      "host and MASTER_PORT to a free port");
+}
+
+TEST(Join, WorldsOfOtherSizesAreNamed) {
+  const int port = free_port();
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+  std::array<std::string, 2> texts;
+  const auto body = [&](int rank) {
+    texts[rank] =
+        text_of([&] { join_world(launch_of(rank, 2 + rank, port), with_init_timeout(std::chrono::seconds(5))); });
+  };
+  std::thread zero(body, 0), one(body, 1);
+  zero.join();
+  one.join();
+  EXPECT_EQ(texts[0], "rank 1 is one of 3 and rank 0 one of 2, wanted the same: set WORLD_SIZE alike");
+}
+
 TEST(Join, WhoIsAskedToStopDoesNotWait) {
   for (const int rank : {0, 1}) {
     auto options = with_init_timeout(std::chrono::minutes(5));

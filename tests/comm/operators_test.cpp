@@ -8,6 +8,7 @@
 #include "tandem/comm/split.h"
 #include "tests/comm/backends.h"
 #include "tests/comm/operator_cases.h"
+#include "tests/support/text_of.h"
 
 // Every operator against the same function of all ranks' inputs on one device: value, gradient and gradient of the
 // gradient, in float64.
@@ -378,6 +379,50 @@ TEST_P(Operators, AreTheAdjointsOfTheirGradients) {
   for (int n = 1; n <= 5; ++n) {
     on_ranks(n, [](ProcessGroup& group) { EXPECT_EQ(test::adjoint_faults(group), ""); });
   }
+}
+
+TEST_P(Operators, AHandleThatIsDroppedLetsTheOthersGetTheirs) {
+  on_ranks(3, [](ProcessGroup& group) {
+    const auto x = at::ones({900'000}, at::kDouble);  // in chunks
+    auto handle = std::make_unique<Handle>(reduce_scatter_async(x, group));
+    if (group.rank() == 0) {
+      handle.reset();
+    } else {
+      EXPECT_TRUE(handle->wait().eq(3).all().item<bool>());
+    }
+    barrier(group);
+  });
+}
+
+TEST_P(Operators, AHandleMayOutliveItsGroup) {
+  on_ranks(3, [](ProcessGroup& group) {
+    const auto begin = [&] {
+      const auto same = group.split(0);
+      return reduce_scatter_async(at::ones({900'000}, at::kDouble), *same);
+    };
+    auto handle = begin();
+    EXPECT_TRUE(handle.wait().eq(3).all().item<bool>());
+    barrier(group);
+  });
+}
+
+TEST_P(Operators, ATypeThatCannotBeReducedIsRefusedAtOnce) {
+  on_ranks(3, [](ProcessGroup& group) {
+    for (int i = 0; i < 100; ++i) {  // nobody works on what another has left
+      EXPECT_EQ(
+          test::text_of([&] { reduce_scatter(at::ones({3}, at::kComplexFloat), group); }),
+          "reduce_scatter: tensor is ComplexFloat, wanted Float, Double, Half, BFloat16, Byte, Char, Int or Long");
+    }
+    EXPECT_EQ(test::text_of([&] { all_reduce(at::ones({3}, at::kLong), group, Reduce::mean); }),
+              "all_reduce: the mean is of Long, wanted Float, Double, Half or BFloat16");
+    EXPECT_TRUE(all_reduce(at::ones({3}, at::kLong), group).eq(3).all().item<bool>());
+    if (GetParam()) {
+      EXPECT_EQ(test::text_of([&] { broadcast(at::ones({3}, at::kShort), 0, group); }),
+                "broadcast: tensor is Short, wanted between processes Float, Double, Half, BFloat16, Byte, Char, Int, "
+                "Long or Bool");
+    }
+    barrier(group);
+  });
 }
 
 TEST_P(Operators, ALargeReduceScatterIsSummedInRankOrder) {

@@ -97,5 +97,15 @@ TEST(World, WithoutALauncherThereIsAGroupOfOne) {
   EXPECT_TRUE(all_reduce(at::ones({2}), *group).equal(at::ones({2})));
 }
 
+TEST(World, WhateverIsThrownIsCaught) {
+  EXPECT_EQ(text_of([] {
+              run_ranks(2, [](ProcessGroup& group) {
+                if (group.rank() == 1) throw 42;
+                barrier(group);
+              });
+            }),
+            "rank 1 of 2: an exception of unknown type");
+}
+
 }  // namespace
 }  // namespace tandem::comm
