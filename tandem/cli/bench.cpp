@@ -5,11 +5,13 @@
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/table.h"
+#include "tandem/cli/bench_classifier.h"
 #include "tandem/cli/bench_comm.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
 #include "tandem/cli/suggest.h"
+#include "tandem/cli/value.h"
 
 namespace tandem::cli {
 namespace {
@@ -104,16 +106,107 @@ void tell(const Arguments& arguments, const CommBenchResult& result) {
       {{"cases", list_of(result.cases)}, {"over_gloo", list_of(result.over_gloo)}, {"geomean_speedup", geomean}});
 }
 
+const std::vector<Setting>& classifier_settings() {
+  static const std::vector<Setting> settings = {
+      {"classes", int64_t{0}, "0: the two standard cases, 100,000 and 1,000,000", {0, 1e12}},
+      {"dim", int64_t{512}, "numbers of a feature", {1, 65536}},
+      {"batch", int64_t{0}, "samples of all ranks; 0: 256, or 64 from 500,000 classes on", {0, 1e9}},
+      {"ranks", int64_t{1}, "thread-ranks of ours, processes of a sharded peer", {1, 64}},
+      {.key = "form",
+       .default_value = std::string("fused"),
+       .doc = "the step inside backward, or a gradient first",
+       .choices = {"fused", "sharded"}},
+      {.key = "keep_bytes",
+       .default_value = std::string("64M"),
+       .doc = "scores kept for backward",
+       .other = {"bytes as 512, 64M or 2G", read_size}},
+      {"peers", classifier_peers(), "which; empty: none"},
+      {"rounds", int64_t{5}, "steps beside each peer", {1, 1000}},
+  };
+  return settings;
+}
+
+std::vector<ClassifierBench> read_classifier_benches(const std::vector<std::string>& words) {
+  Settings settings{Schema(classifier_settings())};
+  settings.apply(words);
+  const auto known = classifier_peers();
+  for (const auto& name : settings.get_list("peers")) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw SettingsError("peers names '" + name + "', wanted " + one_of(known));
+  }
+  std::vector<ClassifierBench> benches;
+  const auto classes = settings.get_int("classes");
+  for (const auto count : classes > 0 ? std::vector<int64_t>{classes} : std::vector<int64_t>{100'000, 1'000'000}) {
+    ClassifierBench bench;
+    bench.classes = count;
+    bench.dim = settings.get_int("dim");
+    bench.batch = settings.get_int("batch") > 0 ? settings.get_int("batch") : count < 500'000 ? 256 : 64;
+    bench.ranks = static_cast<int>(settings.get_int("ranks"));
+    bench.form = settings.get_string("form");
+    bench.keep_bytes = parse_bytes(settings.get_string("keep_bytes")).value();
+    bench.peers = settings.get_list("peers");
+    bench.rounds = static_cast<int>(settings.get_int("rounds"));
+    benches.push_back(bench);
+  }
+  return benches;
+}
+
+nlohmann::json json_of(const ClassifierResult& result) {
+  const auto& bench = result.bench;
+  nlohmann::json json = {{"classes", bench.classes},
+                         {"dim", bench.dim},
+                         {"batch", bench.batch},
+                         {"ranks", bench.ranks},
+                         {"form", bench.form},
+                         {"seconds", result.seconds},
+                         {"extra_bytes", result.extra_bytes},
+                         {"floor_seconds", result.floor_seconds}};
+  json["peers"] = nlohmann::json::array();
+  for (const auto& peer : result.peers) {
+    json["peers"].push_back(
+        {{"name", peer.name}, {"seconds", peer.seconds}, {"extra_bytes", peer.extra_bytes}, {"speedup", peer.speedup}});
+  }
+  if (result.peers.empty()) return json;
+  const auto& first = result.peers.front();  // naive, where it is asked for
+  json["speedup"] = first.speedup;
+  json["bytes_ratio"] = static_cast<double>(result.extra_bytes) / static_cast<double>(first.extra_bytes);
+  return json;
+}
+
+void add_rows(Table& table, const ClassifierResult& result) {
+  const auto& bench = result.bench;
+  const auto size = format_count(bench.classes) + " x " + std::to_string(bench.dim);
+  table.add_row({size, std::to_string(bench.batch), "tandem, " + bench.form, milliseconds(result.seconds),
+                 format_bytes(result.extra_bytes), "", times(result.seconds / result.floor_seconds)});
+  for (const auto& peer : result.peers) {
+    table.add_row(
+        {"", "", peer.name, milliseconds(peer.seconds), format_bytes(peer.extra_bytes), times(peer.speedup), ""});
+  }
+}
+
+int run_classifier(const Arguments& arguments) {
+  Table table({"classes", "batch", "who", "ms", "extra", "tandem is faster", "of its GEMMs"});
+  auto cases = nlohmann::json::array();
+  for (const auto& bench : read_classifier_benches({arguments.words.begin() + 1, arguments.words.end()})) {
+    const auto result = bench_classifier(bench);
+    add_rows(table, result);
+    cases.push_back(json_of(result));
+  }
+  write_result(arguments, table.str(), {{"cases", cases}});
+  return 0;
+}
+
 }  // namespace
 
 int run_bench(const Arguments& arguments) {
-  if (arguments.words.empty() || arguments.words[0] != "comm") {
-    const auto& words = arguments.words;
-    throw UsageError(
-        words.empty() ? "bench has no name, wanted comm" : "bench '" + words[0] + "' is unknown, wanted comm",
-        "tandem bench comm quick=true");
+  const auto& words = arguments.words;
+  if (words.empty() || (words[0] != "comm" && words[0] != "classifier")) {
+    throw UsageError((words.empty() ? "bench has no name" : "bench '" + words[0] + "' is unknown") +
+                         std::string(", wanted comm or classifier"),
+                     "tandem bench comm quick=true");
   }
   check_result_file(arguments);
+  if (words[0] == "classifier") return run_classifier(arguments);
   tell(arguments, bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()})));
   return 0;
 }

@@ -21,7 +21,7 @@ const std::vector<Command>& table() {
        run_launch,
        {{"-n", "N", "number of ranks"}, {"--grace", "SECONDS", "from SIGTERM to SIGKILL when a rank has failed (5)"}},
        true},
-      {"bench", "measure a part of tandem: comm", "comm [key=value...]", run_bench, {kJson}},
+      {"bench", "measure a part of tandem: comm, classifier", "NAME [key=value...]", run_bench, {kJson}},
       {"doctor",
        "say from a failed run's flight records which rank did not do what the others waited for",
        "DIR",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tandem/base/bytes.h"
 #include "tandem/cli/suggest.h"
 #include "tandem/cli/value.h"
 
@@ -27,11 +26,6 @@ std::optional<std::string> read_class_count(std::string_view text) {
   const auto count = read_integer(text);
   if (!count || *count < 10 || *count > 93773) return std::nullopt;
   return std::to_string(*count);
-}
-
-std::optional<std::string> read_size(std::string_view text) {
-  if (!parse_bytes(text)) return std::nullopt;
-  return std::string(text);
 }
 
 std::optional<std::string> read_folder(std::string_view text) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/cli/suggest.h"
 
@@ -129,6 +130,11 @@ std::vector<std::string> split_at_commas(std::string_view text) {
 }
 
 }  // namespace
+
+std::optional<std::string> read_size(std::string_view text) {
+  if (!parse_bytes(text)) return std::nullopt;
+  return std::string(text);
+}
 
 std::optional<int64_t> read_integer(std::string_view text) {
   const auto plain = without_underscores(text);

@@ -12,6 +12,9 @@ namespace tandem::cli {
 /// number.
 std::optional<int64_t> read_integer(std::string_view text);
 
+/// For a setting that is a number of bytes (parse_bytes): the text as it is, or nothing.
+std::optional<std::string> read_size(std::string_view text);
+
 /// The same with a fraction: "1e-3", ".5". Neither infinity nor NaN.
 std::optional<double> read_number(std::string_view text);
 

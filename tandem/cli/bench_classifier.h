@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::cli {
+
+/// One step of a CosFace classifier: forward, backward and SGD's update with momentum and weight decay.
+struct ClassifierBench {
+  int64_t classes = 0, dim = 512, batch = 0;
+  int ranks = 1;
+  std::string form = "fused";  // fused: updated in backward; sharded: with a gradient, then the step
+  int64_t keep_bytes = 64 << 20;
+  std::vector<std::string> peers;  // of bench/classifier/peers.py
+  int rounds = 5;
+};
+
+struct PeerResult {
+  std::string name;
+  double seconds = 0;
+  int64_t extra_bytes = 0;  // beyond weights and momentum, at the highest, of all ranks
+  double speedup = 0;       // median over the rounds of its time by ours beside it
+};
+
+struct ClassifierResult {
+  ClassifierBench bench;
+  double seconds = 0, floor_seconds = 0;  // floor: the three GEMMs alone, in the same run
+  int64_t extra_bytes = 0;
+  std::vector<PeerResult> peers;
+};
+
+/// Ours and each peer in turn, in one run; medians.
+ClassifierResult bench_classifier(const ClassifierBench& bench);
+
+std::vector<std::string> classifier_peers();
+
+}  // namespace tandem::cli
