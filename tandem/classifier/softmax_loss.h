@@ -11,10 +11,11 @@ namespace tandem::classifier {
 /// those rows of the weight any more: it may change them. The gradient is a buffer that the next block overwrites.
 using RowUpdate = std::function<void(int64_t begin, const Tensor& gradient)>;
 
-/// How much of the scores is in memory at a time; no result depends on it.
+/// How the scores are worked out; but for bf16 no result depends on it.
 struct BlockOptions {
   int64_t keep_bytes = 0;  // forward's products that backward need not compute again, a rank
   int64_t rows = 0;        // classes of a block; 0: as many as a core's cache holds
+  bool bf16 = false;       // products in bfloat16, sums in float32; the targets' own products in float32
 };
 
 /// Mean cross entropy of a softmax whose classes are spread over the ranks of `group`.

@@ -116,8 +116,10 @@ const std::vector<Setting>& classifier_settings() {
        .default_value = std::string("fused"),
        .doc = "the step inside backward, or a gradient first",
        .choices = {"fused", "sharded"}},
+      {"bf16", false, "products in bfloat16"},
+      {"block", int64_t{0}, "classes of a block; 0: as many as a core's cache holds", {0, 1e9}},
       {.key = "keep_bytes",
-       .default_value = std::string("64M"),
+       .default_value = std::string("128M"),
        .doc = "scores kept for backward",
        .other = {"bytes as 512, 64M or 2G", read_size}},
       {"peers", classifier_peers(), "which; empty: none"},
@@ -143,6 +145,8 @@ std::vector<ClassifierBench> read_classifier_benches(const std::vector<std::stri
     bench.batch = settings.get_int("batch") > 0 ? settings.get_int("batch") : count < 500'000 ? 256 : 64;
     bench.ranks = static_cast<int>(settings.get_int("ranks"));
     bench.form = settings.get_string("form");
+    bench.bf16 = settings.get_bool("bf16");
+    bench.block = settings.get_int("block");
     bench.keep_bytes = parse_bytes(settings.get_string("keep_bytes")).value();
     bench.peers = settings.get_list("peers");
     bench.rounds = static_cast<int>(settings.get_int("rounds"));
@@ -158,6 +162,7 @@ nlohmann::json json_of(const ClassifierResult& result) {
                          {"batch", bench.batch},
                          {"ranks", bench.ranks},
                          {"form", bench.form},
+                         {"bf16", bench.bf16},
                          {"seconds", result.seconds},
                          {"extra_bytes", result.extra_bytes},
                          {"floor_seconds", result.floor_seconds}};
@@ -176,8 +181,9 @@ nlohmann::json json_of(const ClassifierResult& result) {
 void add_rows(Table& table, const ClassifierResult& result) {
   const auto& bench = result.bench;
   const auto size = format_count(bench.classes) + " x " + std::to_string(bench.dim);
-  table.add_row({size, std::to_string(bench.batch), "tandem, " + bench.form, milliseconds(result.seconds),
-                 format_bytes(result.extra_bytes), "", times(result.seconds / result.floor_seconds)});
+  table.add_row({size, std::to_string(bench.batch), "tandem, " + bench.form + (bench.bf16 ? ", bf16" : ""),
+                 milliseconds(result.seconds), format_bytes(result.extra_bytes), "",
+                 times(result.seconds / result.floor_seconds)});
   for (const auto& peer : result.peers) {
     table.add_row(
         {"", "", peer.name, milliseconds(peer.seconds), format_bytes(peer.extra_bytes), times(peer.speedup), ""});

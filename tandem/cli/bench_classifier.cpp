@@ -48,7 +48,7 @@ class OwnRank {
         head_({.classes = bench.classes,
                .dim = bench.dim,
                .scoring = classifier::cosface(64, 0.35),
-               .blocks = {.keep_bytes = bench.keep_bytes}},
+               .blocks = {.keep_bytes = bench.keep_bytes, .rows = bench.block, .bf16 = bench.bf16}},
               group),
         optimizer_({{"head.weight", head_.weight(), {}}}, {.momentum = 0.9, .nesterov = false, .weight_decay = 5e-4}) {
     const auto [begin, end] = comm::split_range(bench.batch, group.size(), group.rank());

@@ -10,7 +10,9 @@ struct ClassifierBench {
   int64_t classes = 0, dim = 512, batch = 0;
   int ranks = 1;
   std::string form = "fused";  // fused: updated in backward; sharded: with a gradient, then the step
-  int64_t keep_bytes = 64 << 20;
+  bool bf16 = false;           // products in bfloat16
+  int64_t block = 0;           // classes of a block; 0: as many as a core's cache holds
+  int64_t keep_bytes = 128 << 20;
   std::vector<std::string> peers;  // of bench/classifier/peers.py
   int rounds = 5;
 };

@@ -68,7 +68,8 @@ classifier::Annealing read_annealing(const Settings& settings) {
 }
 
 classifier::BlockOptions read_blocks(const Settings& settings) {
-  return {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value()};
+  return {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
+          .bf16 = settings.get_string("head.precision") == "bf16"};
 }
 
 }  // namespace tandem::cli

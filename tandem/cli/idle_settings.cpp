@@ -45,7 +45,7 @@ const std::array<Rule, 13>& rules() {
          return is(s, "head", "softmax") || is(s, "head", "normalised") || is(s, "head", "cosface");
        },
        "with head=softmax, normalised and cosface"},
-      {{"head.keep_bytes", "head.fused_update"},
+      {{"head.keep_bytes", "head.fused_update", "head.precision"},
        [](const Settings& s) { return is(s, "head.parallel", "naive"); },
        "with head.parallel=naive"},
       {{"train.momentum", "train.nesterov"},

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numbers>
 
 #include "tandem/base/error.h"
@@ -256,6 +257,36 @@ TEST(Head, ANumberThatIsNoneReachesTheLoss) {
     features[1][1] = bad;
     const auto loss = sharded_softmax_loss(features, at::ones({40, 2}), at::zeros({3}, at::kLong), 0, 40, {}, *group);
     EXPECT_FALSE(std::isfinite(loss.item<double>())) << bad;
+  }
+}
+
+/// In bfloat16 a product has eight bits; the loss and the direction of the gradients stay. (A filter would not: scores
+/// near it change sides.)
+TEST(Head, Bfloat16ProductsComeNear) {
+  const int64_t classes = 500, rows = 40, dim = 64;
+  for (const auto& scoring : {plain_softmax(), with(cosface(32, 0.3), 0.1), arcface(32, 0.5), sphereface(3, 1)}) {
+    for (const bool operators : {false, true}) {
+      comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+        detail::use_operators_on_cpu(operators);
+        const std::vector<int64_t> sizes = {rows / 2, rows / 2};
+        auto x = at::empty({rows / 2, dim});
+        fill_normal_(x, 1.0, 3, 1 + group.rank());
+        const auto targets = at::arange(rows / 2, at::kLong) * 23 + group.rank();
+        std::array<Tensor, 2> losses, of_x, of_weight;
+        for (const bool bf16 : {false, true}) {
+          ClassShardedHead head({classes, dim, scoring, false, {50'000, 64, bf16}}, group);
+          auto features = x.clone().requires_grad_();
+          losses[bf16] = head.loss(features, targets, sizes);
+          losses[bf16].backward();
+          of_x[bf16] = features.grad().flatten();
+          of_weight[bf16] = head.weight().grad().flatten();
+        }
+        EXPECT_NEAR(losses[0].item<double>(), losses[1].item<double>(), 2e-3 * losses[0].item<double>());
+        EXPECT_GT(at::cosine_similarity(of_x[0], of_x[1], 0).item<double>(), 0.999);
+        EXPECT_GT(at::cosine_similarity(of_weight[0], of_weight[1], 0).item<double>(), 0.999);
+        detail::use_operators_on_cpu(false);
+      });
+    }
   }
 }
 

@@ -13,8 +13,13 @@
 namespace tandem::classifier::detail {
 namespace {
 
-// A block's products stay in a core's cache between their GEMMs, and its GEMMs are large enough to run at full speed.
+// A block's products and its rows of the weight stay in a core's cache between their GEMMs, and these are large enough
+// to run at full speed.
 constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
+
+/// Where bfloat16 would round a target's score, it is left out by a score that is small beside any and added at the
+/// end.
+constexpr double kLeftOut = -3e4;
 
 int64_t rows_of_block(const BlockOptions& options, int64_t bytes_a_row) {
   if (options.rows > 0) return options.rows;
@@ -45,9 +50,10 @@ BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const T
       targets_(targets, first, features, weight, scoring),
       rows_(features.size(0)),
       columns_(padded(features.size(0))),
-      classes_(weight.size(0)) {
-  const auto bytes_a_row = columns_ * static_cast<int64_t>(features.element_size());
-  block_ = rows_of_block(options, bytes_a_row);
+      classes_(weight.size(0)),
+      bf16_(options.bf16 && features.scalar_type() == at::kFloat) {
+  const auto bytes_a_row = columns_ * static_cast<int64_t>(bf16_ ? 2 : features.element_size());
+  block_ = rows_of_block(options, std::max(columns_, features.size(1)) * static_cast<int64_t>(features.element_size()));
   const int64_t fit = options.keep_bytes / std::max<int64_t>(bytes_a_row, 1);
   num_kept_ = fit >= classes_ ? classes_ : fit / block_ * block_;
   if (scoring.filter < 1.0) num_kept_ = 0;  // forward loses what was above it
@@ -82,7 +88,7 @@ Tensor BlockSoftmax::directions_of(const Tensor& features) const {
   } else {
     at::mul_out(own, features, at::scalar_tensor(scoring_.scale, features.options()));
   }
-  return directions;
+  return bf16_ ? directions.to(at::kBFloat16) : directions;
 }
 
 Tensor BlockSoftmax::factors_of(const Tensor& weight, Range classes) const {
@@ -94,7 +100,7 @@ bool BlockSoftmax::is_kept(Range classes) const { return kept_.defined() && clas
 
 void BlockSoftmax::make_scratch(const Tensor& features) {
   if (kept_.defined() && num_kept_ == classes_) return;
-  scratch_ = at::empty({std::min(block_, classes_), columns_}, features.options());
+  scratch_ = at::empty({std::min(block_, classes_), columns_}, product_options(features));
 }
 
 /// Where the products of these classes are, or are put.
@@ -103,31 +109,71 @@ Tensor BlockSoftmax::buffer_of(Range classes) {
 }
 
 void BlockSoftmax::multiply(const Tensor& weight, const Tensor& directions, Range classes, Tensor& products) const {
-  at::mm_out(products, weight.narrow(0, classes.begin, classes.size()), directions.t());
+  const auto rows = weight.narrow(0, classes.begin, classes.size());
+  at::mm_out(products, rows.to(products.scalar_type()), directions.t());
 }
 
-void BlockSoftmax::apply_margins(const Tensor& products, const Tensor& factors, Range classes) {
+at::TensorOptions BlockSoftmax::product_options(const Tensor& features) const {
+  return bf16_ ? features.options().dtype(at::kBFloat16) : features.options();
+}
+
+/// In bfloat16 they are worked out again, in float32: a target's score decides most of its row's loss.
+std::vector<double> BlockSoftmax::target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
+                                                  Range classes) {
   const auto targets = targets_.in_classes(classes.begin, classes.end);
-  const auto found = read_entries(products, targets, classes.begin);
+  if (!bf16_ || targets.empty()) return read_entries(products, targets, classes.begin);
+  std::vector<int64_t> ids, rows;
+  for (const auto& target : targets) {
+    ids.push_back(target.target_class);
+    rows.push_back(target.row);
+  }
+  const auto row_ids = at::tensor(rows, at::kLong).to(features.device());
+  auto x = features.index_select(0, row_ids).mul_(scoring_.scale);
+  if (inverse_features_.defined()) x.mul_(inverse_features_.index_select(0, row_ids).unsqueeze(1));
+  return numbers_of((x * weight.index_select(0, at::tensor(ids, at::kLong).to(weight.device()))).sum({1}));
+}
+
+void BlockSoftmax::apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes) {
+  const auto targets = targets_.in_classes(classes.begin, classes.end);
   for (size_t i = 0; i < targets.size(); ++i) {
     auto& target = targets[i];
     target.factor = read_number(factors, target.target_class - classes.begin);
-    apply_margin(target, found[i] * target.factor, scoring_);
+    apply_margin(target, products[i] * target.factor, scoring_);
   }
 }
 
 void BlockSoftmax::put_target_values(Tensor& products, Range classes) {
   const auto targets = targets_.in_classes(classes.begin, classes.end);
   std::vector<double> values;
-  for (const auto& target : targets) values.push_back(target.value / target.factor);
+  for (const auto& target : targets) values.push_back((bf16_ ? kLeftOut : target.value) / target.factor);
   write_entries(products, targets, classes.begin, values);
+}
+
+void BlockSoftmax::add_targets(Running& rows) {
+  auto maximum = numbers_of(rows.maximum), sum = numbers_of(rows.sum);
+  double* total = nullptr;
+  auto totals = rows.total.defined() ? numbers_of(rows.total) : std::vector<double>();
+  if (!totals.empty()) total = totals.data();
+  for (const auto& target : targets_.all()) {
+    const auto row = target.row;
+    const double larger = std::max(maximum[row], target.value);
+    sum[row] = sum[row] * std::exp(maximum[row] - larger) + std::exp(target.value - larger);
+    maximum[row] = larger;
+    if (total != nullptr) total[row] += target.value - kLeftOut;
+  }
+  const auto put = [](Tensor& numbers, const std::vector<double>& values) {
+    numbers = at::tensor(values, at::kDouble).to(numbers.options());
+  };
+  put(rows.maximum, maximum);
+  put(rows.sum, sum);
+  if (total != nullptr) put(rows.total, totals);
 }
 
 BlockSoftmax::Rows BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
   if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
   if (scoring_.normalise_weight) inverse_weight_ = at::empty({classes_}, weight.options());
   const auto directions = directions_of(features);
-  if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, features.options());
+  if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, product_options(features));
   make_scratch(features);
   auto running = start_running(features, columns_, scoring_.smoothing > 0);
   for_each_block([&](Range classes) {
@@ -138,13 +184,14 @@ BlockSoftmax::Rows BlockSoftmax::forward(const Tensor& features, const Tensor& w
     const auto factors = factors_of(weight, classes);
     auto products = buffer_of(classes);
     multiply(weight, directions, classes, products);
-    apply_margins(products, factors, classes);
+    apply_margins(target_products(features, weight, products, classes), factors, classes);
     drop_above(products, factors, filter());
     put_target_values(products, classes);
     add_block(products, factors, running);
   });
   scratch_.reset();
-  const auto merged = merge_threads(running);
+  auto merged = merge_threads(running);
+  if (bf16_) add_targets(merged);
   const auto own = [&](const Tensor& numbers) { return numbers.defined() ? numbers.narrow(0, 0, rows_) : numbers; };
   return {own(merged.maximum), own(merged.sum), own(merged.total)};
 }
@@ -192,7 +239,19 @@ void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Ten
   }
   write_entries(products, targets, classes.begin, of_products);
   along_classes.index_add_(0, at::tensor(places, at::kLong).to(products.device()),
-                           at::tensor(along, at::kDouble).to(products.options()));
+                           at::tensor(along, at::kDouble).to(along_classes.options()));
+}
+
+void BlockSoftmax::multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
+                                      Tensor& weight_gradient) const {
+  if (!bf16_) {
+    at::mm_out(weight_gradient, products, gradients.inputs);
+    gradients.features.addmm_(products.t(), weight);
+    return;
+  }
+  weight_gradient.copy_(at::mm(products, gradients.inputs));
+  gradients.features.add_(
+      at::mm(products.t(), weight.to(at::kBFloat16)));  // a block's sum is rounded, the whole is not
 }
 
 /// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
@@ -202,13 +261,12 @@ void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& weight, Ran
   if (!scoring_.normalise_weight) along_classes.zero_();
   put_target_gradients(gradients, classes, products, along_classes, of_values);
   auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
-  at::mm_out(own_gradient, products, gradients.inputs);
+  multiply_gradients(gradients, own_weight, products, own_gradient);
   if (scoring_.normalise_weight) {
     const auto factors = factors_of(weight, classes);
     along_classes.mul_(factors).mul_(factors).neg_();
   }
   if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
-  gradients.features.addmm_(products.t(), own_weight);
   if (gradients.update) gradients.update(classes.begin, own_gradient);
 }
 
@@ -241,7 +299,7 @@ Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) 
   multiply(weight, directions_of(features), all, kept_);
   auto scores = kept_ * factors.unsqueeze(1);
   if (scoring_.filter < 1.0) scores.masked_fill_(scores.gt(filter()), 0);
-  apply_margins(kept_, factors, all);
+  apply_margins(target_products(features, weight, kept_, all), factors, all);
   std::vector<double> values;
   for (const auto& target : targets_.all()) values.push_back(target.value);
   write_entries(scores, targets_.all(), 0, values);

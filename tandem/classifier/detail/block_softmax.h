@@ -45,7 +45,7 @@ class BlockSoftmax {
   class RowGradients;
   struct Gradients {
     const RowUpdate& update;
-    Tensor inputs;                   // [columns, D], what entered the products
+    Tensor inputs;                   // [columns, D], what entered the products, in their type
     Tensor features, weight;         // [columns, D] of the inputs; [C_local, D], or of a block
     Tensor along_samples;            // [threads, columns]
     std::vector<double> along_rows;  // the targets' part of it
@@ -60,14 +60,20 @@ class BlockSoftmax {
   void make_scratch(const Tensor& features);
   Tensor buffer_of(Range classes);
   void multiply(const Tensor& weight, const Tensor& directions, Range classes, Tensor& products) const;
-  void apply_margins(const Tensor& products, const Tensor& factors, Range classes);
+  std::vector<double> target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
+                                      Range classes);
+  void apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes);
   void put_target_values(Tensor& products, Range classes);
+  void add_targets(Running& rows);
+  at::TensorOptions product_options(const Tensor& features) const;
   std::vector<double> target_gradients(Range classes, const RowGradients& rows);
   Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
   void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                             const std::vector<double>& of_values);
   void add_gradients(Gradients& gradients, const Tensor& weight, Range classes, Tensor& products, Tensor& along_classes,
                      const std::vector<double>& of_values);
+  void multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
+                          Tensor& weight_gradient) const;
   Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
   template <class Body>
   void for_each_block(const Body& body) const;
@@ -75,6 +81,7 @@ class BlockSoftmax {
   Scoring scoring_;
   LocalTargets targets_;
   int64_t rows_, columns_, classes_, block_, num_kept_;
+  bool bf16_;
   Tensor kept_, scratch_;
   Tensor inverse_features_, inverse_weight_;  // [N], [C_local]; undefined where not normalised
 };

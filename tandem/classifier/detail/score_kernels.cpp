@@ -46,6 +46,29 @@ TANDEM_INLINE void store(const Vector<T>& values, T* to) {
   std::memcpy(to, &values, sizeof(values));
 }
 
+using Words = uint32_t __attribute__((vector_size(64)));
+using Halves = uint16_t __attribute__((vector_size(32)));
+
+/// bfloat16's bits are the upper half of a float's.
+TANDEM_INLINE Vector<float> load(const uint16_t* from) {
+  Halves halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  Vector<float> values;
+  std::memcpy(&values, &words, sizeof(values));
+  return values;
+}
+
+/// To the nearest, ties to even; a NaN stays one.
+TANDEM_INLINE void store(const Vector<float>& values, uint16_t* to) {
+  Words words;
+  std::memcpy(&words, &values, sizeof(words));
+  const Words rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16;
+  const Words quiet = (words >> 16) | 0x40;
+  const auto halves = __builtin_convertvector(values == values ? rounded : quiet, Halves);
+  std::memcpy(to, &halves, sizeof(halves));
+}
+
 template <class T>
 TANDEM_INLINE Vector<T> all(T value) {
   return Vector<T>{} + value;
@@ -95,14 +118,14 @@ TANDEM_INLINE Vector<double> exp_of_negative(const Vector<double>& x) {
   return x < -708.0 ? Vector<double>{} : series * scale;
 }
 
-template <class T>
-TANDEM_INLINE Vector<T> score_at(const Block<T>& block, int64_t row, int64_t column) {
+template <class T, class S>
+TANDEM_INLINE Vector<T> score_at(const Block<T, S>& block, int64_t row, int64_t column) {
   return load(block.products + row * block.columns + column) * block.factors[row];
 }
 
 /// A tile of columns at a time, so that what runs over the rows stays in registers.
-template <class T, int kTile>
-TANDEM_INLINE void add_columns(const Block<T>& block, const RunningRows<T>& running, int64_t column) {
+template <int kTile, class T, class S>
+TANDEM_INLINE void add_columns(const Block<T, S>& block, const RunningRows<T>& running, int64_t column) {
   Vector<T> maximum[kTile], sum[kTile], total[kTile];
   for (int k = 0; k < kTile; ++k) maximum[k] = all(std::numeric_limits<T>::lowest());
   for (int64_t row = 0; row < block.rows; ++row) {
@@ -130,22 +153,22 @@ TANDEM_INLINE void add_columns(const Block<T>& block, const RunningRows<T>& runn
   }
 }
 
-template <class T>
-TANDEM_INLINE void add_block_as(const Block<T>& block, const RunningRows<T>& running) {
+template <class T, class S>
+TANDEM_INLINE void add_block_as(const Block<T, S>& block, const RunningRows<T>& running) {
   constexpr int kTile = 4;
   int64_t column = 0;
   for (; column + kTile * kLanes<T> <= block.columns; column += kTile * kLanes<T>) {
-    add_columns<T, kTile>(block, running, column);
+    add_columns<kTile>(block, running, column);
   }
-  for (; column < block.columns; column += kLanes<T>) add_columns<T, 1>(block, running, column);
+  for (; column < block.columns; column += kLanes<T>) add_columns<1>(block, running, column);
 }
 
-template <class T>
-TANDEM_INLINE void differentiate_as(const Block<T>& block, const ShareRows<T>& shares, T filter, T* along_classes,
+template <class T, class S>
+TANDEM_INLINE void differentiate_as(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
                                     T* along_samples) {
   for (int64_t row = 0; row < block.rows; ++row) {
     Vector<T> along{};
-    T* products = block.products + row * block.columns;
+    S* products = block.products + row * block.columns;
     for (int64_t column = 0; column < block.columns; column += kLanes<T>) {
       const auto score = load(products + column) * block.factors[row];
       const auto below = score - load(shares.log_sum + column);
@@ -176,18 +199,29 @@ TANDEM_INLINE void inverse_lengths_as(const T* values, int64_t rows, int64_t col
   }
 }
 
-TANDEM_FOR_EACH_CPU void add_floats(const Block<float>& block, const RunningRows<float>& running) {
+using FloatBlock = Block<float, float>;
+using DoubleBlock = Block<double, double>;
+using HalfBlock = Block<float, uint16_t>;
+
+TANDEM_FOR_EACH_CPU void add_floats(const FloatBlock& block, const RunningRows<float>& running) {
   add_block_as(block, running);
 }
-TANDEM_FOR_EACH_CPU void add_doubles(const Block<double>& block, const RunningRows<double>& running) {
+TANDEM_FOR_EACH_CPU void add_doubles(const DoubleBlock& block, const RunningRows<double>& running) {
   add_block_as(block, running);
 }
-TANDEM_FOR_EACH_CPU void differentiate_floats(const Block<float>& block, const ShareRows<float>& shares, float filter,
+TANDEM_FOR_EACH_CPU void add_halves(const HalfBlock& block, const RunningRows<float>& running) {
+  add_block_as(block, running);
+}
+TANDEM_FOR_EACH_CPU void differentiate_floats(const FloatBlock& block, const ShareRows<float>& shares, float filter,
                                               float* classes, float* samples) {
   differentiate_as(block, shares, filter, classes, samples);
 }
-TANDEM_FOR_EACH_CPU void differentiate_doubles(const Block<double>& block, const ShareRows<double>& shares,
-                                               double filter, double* classes, double* samples) {
+TANDEM_FOR_EACH_CPU void differentiate_doubles(const DoubleBlock& block, const ShareRows<double>& shares, double filter,
+                                               double* classes, double* samples) {
+  differentiate_as(block, shares, filter, classes, samples);
+}
+TANDEM_FOR_EACH_CPU void differentiate_halves(const HalfBlock& block, const ShareRows<float>& shares, float filter,
+                                              float* classes, float* samples) {
   differentiate_as(block, shares, filter, classes, samples);
 }
 TANDEM_FOR_EACH_CPU void lengths_of_floats(const float* values, int64_t rows, int64_t columns, float* out) {
@@ -200,22 +234,31 @@ TANDEM_FOR_EACH_CPU void lengths_of_doubles(const double* values, int64_t rows, 
 }  // namespace
 
 template <>
-void add_block(const Block<float>& block, const RunningRows<float>& running) {
+void add_block(const FloatBlock& block, const RunningRows<float>& running) {
   add_floats(block, running);
 }
 template <>
-void add_block(const Block<double>& block, const RunningRows<double>& running) {
+void add_block(const DoubleBlock& block, const RunningRows<double>& running) {
   add_doubles(block, running);
 }
 template <>
-void differentiate_block(const Block<float>& block, const ShareRows<float>& shares, float filter, float* along_classes,
+void add_block(const HalfBlock& block, const RunningRows<float>& running) {
+  add_halves(block, running);
+}
+template <>
+void differentiate_block(const FloatBlock& block, const ShareRows<float>& shares, float filter, float* along_classes,
                          float* along_samples) {
   differentiate_floats(block, shares, filter, along_classes, along_samples);
 }
 template <>
-void differentiate_block(const Block<double>& block, const ShareRows<double>& shares, double filter,
+void differentiate_block(const DoubleBlock& block, const ShareRows<double>& shares, double filter,
                          double* along_classes, double* along_samples) {
   differentiate_doubles(block, shares, filter, along_classes, along_samples);
+}
+template <>
+void differentiate_block(const HalfBlock& block, const ShareRows<float>& shares, float filter, float* along_classes,
+                         float* along_samples) {
+  differentiate_halves(block, shares, filter, along_classes, along_samples);
 }
 template <>
 void inverse_lengths(const float* values, int64_t rows, int64_t columns, float* out) {

@@ -2,8 +2,9 @@
 #include <cstdint>
 
 // What is done to a block of products between its GEMMs, one thread's rows of it: plain C++ on contiguous memory.
-// T is float or double. A block is [rows, columns] with a class a row and a sample a column; `columns` is a multiple of
-// kColumnUnit. A class's score of a sample is product * factor[class].
+// T is float or double; S, in which products are stored, is T or bfloat16's bits. A block is [rows, columns] with a
+// class a row and a sample a column; `columns` is a multiple of kColumnUnit. A class's score of a sample is product *
+// factor[class].
 namespace tandem::classifier::detail {
 
 inline constexpr int64_t kColumnUnit = 16;
@@ -11,9 +12,9 @@ inline constexpr int64_t kColumnUnit = 16;
 /// Rounds up.
 inline int64_t padded(int64_t columns) { return (columns + kColumnUnit - 1) / kColumnUnit * kColumnUnit; }
 
-template <class T>
+template <class T, class S>
 struct Block {
-  T* products;
+  S* products;
   const T* factors;
   int64_t rows, columns;
 };
@@ -27,8 +28,8 @@ struct RunningRows {
 };
 
 /// Adds the block's classes.
-template <class T>
-void add_block(const Block<T>& block, const RunningRows<T>& running);
+template <class T, class S>
+void add_block(const Block<T, S>& block, const RunningRows<T>& running);
 
 /// What a score's gradient is made of: share * exp(min(score - log_sum, 0)) - floor.
 template <class T>
@@ -38,8 +39,8 @@ struct ShareRows {
 
 /// The products become the gradient of the products, which is 0 where the score is above `filter`; `along_classes`
 /// [rows] is set to, and `along_samples` [columns] raised by, the sum of gradient of the score times score.
-template <class T>
-void differentiate_block(const Block<T>& block, const ShareRows<T>& shares, T filter, T* along_classes,
+template <class T, class S>
+void differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
                          T* along_samples);
 
 /// out[row] = 1 / max(length of the row, 1e-12).

@@ -27,15 +27,37 @@ void for_each_line(int64_t lines, int64_t rows, const Body& body) {
   });
 }
 
-template <class T>
-Block<T> rows_of(const Tensor& products, const Tensor& factors, int64_t begin, int64_t end) {
+template <class T, class S>
+Block<T, S> rows_of(const Tensor& products, const Tensor& factors, int64_t begin, int64_t end) {
   const int64_t columns = products.size(1);
-  return {products.mutable_data_ptr<T>() + begin * columns, factors.const_data_ptr<T>() + begin, end - begin, columns};
+  return {static_cast<S*>(products.mutable_data_ptr()) + begin * columns, factors.const_data_ptr<T>() + begin,
+          end - begin, columns};
+}
+
+/// body(T, S): the type of the numbers and the type in which products are stored.
+template <class Body>
+void dispatch(const Tensor& products, const Body& body) {
+  switch (products.scalar_type()) {
+    case at::kBFloat16:
+      return body(float{}, uint16_t{});
+    case at::kFloat:
+      return body(float{}, float{});
+    case at::kDouble:
+      return body(double{}, double{});
+    default:
+      TORCH_CHECK_TYPE(false, "softmax loss: products are ", products.scalar_type(),
+                       ", wanted Float, Double or BFloat16");
+  }
 }
 
 template <class T>
 T* line_of(const Tensor& lines, int64_t line) {
   return lines.defined() ? lines.mutable_data_ptr<T>() + line * lines.size(1) : nullptr;
+}
+
+/// Products in bfloat16 are counted in float.
+Tensor scores_of(const Tensor& products, const Tensor& factors) {
+  return products.to(factors.scalar_type()) * factors.unsqueeze(1);
 }
 
 void add_by_operators(const Tensor& scores, Running& running) {
@@ -47,12 +69,12 @@ void add_by_operators(const Tensor& scores, Running& running) {
 
 Tensor differentiate_by_operators(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
                                   Tensor& along_samples) {
-  const auto scores = products * factors.unsqueeze(1);
+  const auto scores = scores_of(products, factors);
   auto gradient = (scores - shares.log_sum).clamp_max_(0).exp_().mul_(shares.share).sub_(shares.floor);
   if (std::isfinite(filter)) gradient.masked_fill_(scores.gt(filter), 0);
   const auto along = gradient * scores;
   along_samples[0].add_(along.sum({0}));
-  at::mul_out(products, gradient, factors.unsqueeze(1));
+  products.copy_(gradient.mul_(factors.unsqueeze(1)));
   return along.sum({1});
 }
 
@@ -73,17 +95,17 @@ Running start_running(const Tensor& features, int64_t columns, bool with_total) 
 }
 
 void drop_above(Tensor& products, const Tensor& factors, double filter) {
-  if (std::isfinite(filter)) products.masked_fill_((products * factors.unsqueeze(1)).gt(filter), 0);
+  if (std::isfinite(filter)) products.masked_fill_(scores_of(products, factors).gt(filter), 0);
 }
 
 void add_block(const Tensor& products, const Tensor& factors, Running& running) {
   if (products.size(0) == 0) return;
-  if (!has_kernel(products)) return add_by_operators(products * factors.unsqueeze(1), running);
-  AT_DISPATCH_FLOATING_TYPES(products.scalar_type(), "softmax loss", [&] {
+  if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), running);
+  dispatch(products, [&]<class T, class S>(T, S) {
     for_each_line(running.sum.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
-      add_block<scalar_t>(rows_of<scalar_t>(products, factors, begin, end),
-                          {line_of<scalar_t>(running.maximum, line), line_of<scalar_t>(running.sum, line),
-                           line_of<scalar_t>(running.total, line)});
+      add_block<T, S>(
+          rows_of<T, S>(products, factors, begin, end),
+          {line_of<T>(running.maximum, line), line_of<T>(running.sum, line), line_of<T>(running.total, line)});
     });
   });
 }
@@ -101,15 +123,13 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
   if (!has_kernel(products)) {
     return differentiate_by_operators(products, factors, filter, shares, along_samples);
   }
-  const auto along_classes = at::empty({products.size(0)}, products.options());
-  AT_DISPATCH_FLOATING_TYPES(products.scalar_type(), "softmax loss", [&] {
-    const ShareRows<scalar_t> pointers = {shares.log_sum.const_data_ptr<scalar_t>(),
-                                          shares.share.const_data_ptr<scalar_t>(),
-                                          shares.floor.const_data_ptr<scalar_t>()};
+  const auto along_classes = at::empty({products.size(0)}, factors.options());
+  dispatch(products, [&]<class T, class S>(T, S) {
+    const ShareRows<T> pointers = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
+                                   shares.floor.const_data_ptr<T>()};
     for_each_line(along_samples.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
-      differentiate_block<scalar_t>(rows_of<scalar_t>(products, factors, begin, end), pointers,
-                                    static_cast<scalar_t>(filter), along_classes.mutable_data_ptr<scalar_t>() + begin,
-                                    line_of<scalar_t>(along_samples, line));
+      differentiate_block<T, S>(rows_of<T, S>(products, factors, begin, end), pointers, static_cast<T>(filter),
+                                along_classes.mutable_data_ptr<T>() + begin, line_of<T>(along_samples, line));
     });
   });
   return along_classes;

@@ -82,7 +82,7 @@ std::vector<double> read_entries(const Tensor& block, std::span<const Target> ta
     const auto found = block.index(index_of(block, targets, first_class)).to(at::kDouble).cpu();
     return {found.const_data_ptr<double>(), found.const_data_ptr<double>() + found.numel()};
   }
-  AT_DISPATCH_FLOATING_TYPES(block.scalar_type(), "softmax loss", [&] {
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, block.scalar_type(), "softmax loss", [&] {
     const auto* at = block.const_data_ptr<scalar_t>();
     for (const auto& target : targets) {
       values.push_back(at[(target.target_class - first_class) * block.size(1) + target.row]);
@@ -98,7 +98,7 @@ void write_entries(Tensor& block, std::span<const Target> targets, int64_t first
     block.index_put_(index_of(block, targets, first_class), at::tensor(values, at::kDouble).to(block.options()));
     return;
   }
-  AT_DISPATCH_FLOATING_TYPES(block.scalar_type(), "softmax loss", [&] {
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, block.scalar_type(), "softmax loss", [&] {
     auto* at = block.mutable_data_ptr<scalar_t>();
     for (size_t i = 0; i < targets.size(); ++i) {
       at[(targets[i].target_class - first_class) * block.size(1) + targets[i].row] = static_cast<scalar_t>(values[i]);
