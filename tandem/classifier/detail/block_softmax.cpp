@@ -15,7 +15,7 @@ namespace {
 
 // A block's products and its rows of the weight stay in a core's cache between their GEMMs, and these are large enough
 // to run at full speed.
-constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
+constexpr int64_t kBlockBytes = 2 << 20, kFewestRows = 128, kMostRows = 8192;
 
 /// Where bfloat16 would round a target's score, it is left out by a score that is small beside any and added at the
 /// end.
