@@ -21,6 +21,10 @@ bool is(const Settings& settings, std::string_view key, std::string_view value) 
   return settings.get_string(key) == value;
 }
 
+bool changes_no_angle(const Settings& settings) {
+  return is(settings, "head", "softmax") || is(settings, "head", "normalised") || is(settings, "head", "cosface");
+}
+
 const std::array<Rule, 13>& rules() {
   static const std::array<Rule, 13> all = {{
       {{"data.classes", "data.train_fonts", "data.test_fonts"}, has_images, "with a folder of images"},
@@ -35,16 +39,8 @@ const std::array<Rule, 13>& rules() {
       {{"head.scale"},
        [](const Settings& s) { return is(s, "head", "softmax") || anneals(s); },
        "with head=softmax, sphereface and l-softmax"},
-      {{"head.beyond"},
-       [](const Settings& s) {
-         return is(s, "head", "softmax") || is(s, "head", "normalised") || is(s, "head", "cosface");
-       },
-       "with head=softmax, normalised and cosface, which change no angle"},
-      {{"head.gradient"},
-       [](const Settings& s) {
-         return is(s, "head", "softmax") || is(s, "head", "normalised") || is(s, "head", "cosface");
-       },
-       "with head=softmax, normalised and cosface"},
+      {{"head.beyond"}, changes_no_angle, "with head=softmax, normalised and cosface, which change no angle"},
+      {{"head.gradient"}, changes_no_angle, "with head=softmax, normalised and cosface"},
       {{"head.keep_bytes", "head.fused_update", "head.precision"},
        [](const Settings& s) { return is(s, "head.parallel", "naive"); },
        "with head.parallel=naive"},

@@ -1,53 +1,11 @@
 #include "tandem/models/detail/channel_kernels.h"
 
-#include <cstring>
-
-// One source for all machines: the compiler makes each entry point several times and the loader picks. Sanitizers run
-// before the loader's choice can be made, so they get the plain one.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define TANDEM_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define TANDEM_FOR_EACH_CPU
-#endif
-#define TANDEM_INLINE [[gnu::always_inline]] inline
+#include "tandem/base/vectors.h"
 
 namespace tandem::models::detail {
 namespace {
 
-using Floats = float __attribute__((vector_size(64)));
-using Words = uint32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
-
-template <class To, class From>
-TANDEM_INLINE To bits_of(const From& from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
-TANDEM_INLINE Floats load(const float* from) {
-  Floats values;
-  std::memcpy(&values, from, sizeof(values));
-  return values;
-}
-
-TANDEM_INLINE Floats load(const uint16_t* from) {
-  Halves halves;
-  std::memcpy(&halves, from, sizeof(halves));
-  return bits_of<Floats>(__builtin_convertvector(halves, Words) << 16);
-}
-
-TANDEM_INLINE void store(Floats values, float* to) { std::memcpy(to, &values, sizeof(values)); }
-
-/// To the nearest, ties to even; a NaN stays one.
-TANDEM_INLINE void store(Floats values, uint16_t* to) {
-  const auto words = bits_of<Words>(values);
-  const Words rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16;
-  const Words quiet = (words >> 16) | 0x40;
-  const auto halves = __builtin_convertvector(values == values ? rounded : quiet, Halves);
-  std::memcpy(to, &halves, sizeof(halves));
-}
+using Floats = Vector<float>;
 
 template <class T>
 TANDEM_INLINE void moments_of(const T* x, int64_t rows, int64_t channels, float* sum, float* square) {
