@@ -9,8 +9,11 @@
 
 namespace tandem::classifier {
 namespace {
+
 constexpr double kInitialDeviation = 0.01;
-}
+constexpr int64_t kScoreBytes = 16 << 20;  // of a block of classes, while the best are looked for
+
+}  // namespace
 
 ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group)
     : options_(options), group_(group) {
@@ -28,11 +31,19 @@ Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std
   const auto all_features = gather(features.to(options_.dtype), sizes);
   const auto all_targets = gather(targets, sizes);
   if (options_.naive) {
+    TORCH_CHECK_VALUE(!options_.sampling, "head: the naive form scores all classes, wanted the sharded one to sample");
     TORCH_CHECK_VALUE(!update_, "head: the naive form has no blocks of rows to update, wanted the sharded one");
     return naive_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_);
   }
   return sharded_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_,
-                              options_.blocks, update_);
+                              {.blocks = options_.blocks, .update = update_, .sample = sample(all_targets)});
+}
+
+std::optional<ClassSample> ClassShardedHead::sample(const Tensor& targets) const {
+  if (!options_.sampling || !is_training_) return std::nullopt;
+  auto sample = sample_classes(*options_.sampling, options_.seed, step_, first_, weight_.size(0), targets);
+  if (read_) read_({.count = sample.ids.numel(), .ids = sample.ids});
+  return sample;
 }
 
 Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> sizes) {
@@ -40,13 +51,28 @@ Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> siz
   return comm::all_gather(rows, group_, 0, sizes);
 }
 
+/// Scores and places here of each row's best, [k or fewer, N] each, best first.
+std::pair<Tensor, Tensor> ClassShardedHead::best_of_own(const Tensor& rows, int64_t k) const {
+  const int64_t classes = weight_.size(0), row_bytes = rows.size(0) * static_cast<int64_t>(rows.element_size());
+  const int64_t block = std::max(k, kScoreBytes / std::max<int64_t>(row_bytes, 1));
+  auto values = at::empty({0, rows.size(0)}, rows.options()), places = values.to(at::kLong);
+  for (int64_t begin = 0; begin < classes; begin += block) {
+    const auto own = weight_.narrow(0, begin, std::min(block, classes - begin));
+    const auto scores = class_scores(rows, own, options_.scoring);
+    const auto [best, at] = scores.topk(std::min(k, own.size(0)), 0);
+    const auto both = at::cat({values, best}), of_both = at::cat({places, at + begin});
+    const auto kept = both.topk(std::min(k, both.size(0)), 0);
+    values = std::get<0>(kept);
+    places = of_both.gather(0, std::get<1>(kept));
+  }
+  return {values, places};
+}
+
 Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   TORCH_CHECK_VALUE(k >= 1 && k <= options_.classes, "head: k is ", k, ", wanted 1..", options_.classes);
   const auto rows = gather(features.to(options_.dtype), sizes);
-  const auto scores = class_scores(rows, weight_, options_.scoring);  // [C_local, N]
-  const int64_t own = std::min(k, scores.size(0));
-  const auto [values, places] = scores.topk(own, 0);
+  const auto [values, places] = best_of_own(rows, k);
   // Each rank may bring fewer than k; the parts go along dim 0.
   std::vector<int64_t> counts;
   for (const int64_t classes : comm::split_sizes(options_.classes, group_.size()))

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -13,6 +14,7 @@ struct HeadOptions {
   Scoring scoring = normalised_softmax(1.0);
   bool naive = false;  // all scores on rank 0, the baseline
   BlockOptions blocks = {};
+  std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
   at::ScalarType dtype = at::kFloat;
 };
@@ -33,15 +35,23 @@ class ClassShardedHead {
   ///   sizes     n_r of every rank
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes);
 
-  /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`). Collective.
+  /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`); of equal ones
+  /// any. Memory: the scores of a block of classes. Collective.
   Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes);
 
   /// The margin's softening from now on; see Margin.
   void set_softening(double softening) { options_.scoring.margin.softening = softening; }
 
+  /// What the next loss samples its classes by; while not training all are scored.
+  void set_step(int64_t step) { step_ = step; }
+  void set_training(bool training) { is_training_ = training; }
+
   /// From now on backward gives the weight's gradient to `update`, rows counted from this rank's first, and none is
   /// kept: 4 bytes a weight less. Empty: back to a gradient. Not for the naive form.
   void set_row_update(RowUpdate update) { update_ = std::move(update); }
+
+  /// From now on `read` is told of sampled rows before they are.
+  void set_rows_read(RowsRead read) { read_ = std::move(read); }
 
   const Tensor& weight() const { return weight_; }
   int64_t first_class() const { return first_; }
@@ -49,12 +59,17 @@ class ClassShardedHead {
 
  private:
   Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
+  std::pair<Tensor, Tensor> best_of_own(const Tensor& rows, int64_t k) const;
+  std::optional<ClassSample> sample(const Tensor& targets) const;
 
   HeadOptions options_;
   comm::ProcessGroup& group_;
   int64_t first_;
   Tensor weight_;
   RowUpdate update_;
+  RowsRead read_;
+  int64_t step_ = 0;
+  bool is_training_ = true;
 };
 
 }  // namespace tandem::classifier

@@ -29,8 +29,8 @@ void check_arguments(const Tensor& features, const Tensor& weight, const Tensor&
 /// What a loss keeps for its backward.
 struct Kept : torch::CustomClassHolder {
   Kept(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first, const Scoring& scoring,
-       const BlockOptions& options)
-      : softmax(features, weight, targets, first, scoring, options) {}
+       const BlockOptions& options, const ClassSample* sample = nullptr)
+      : softmax(features, weight, targets, first, scoring, options, sample) {}
 
   BlockSoftmax softmax;
   Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
@@ -58,15 +58,16 @@ void keep(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const 
 struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group,
-                        const BlockOptions& options, const RowUpdate& update) {
-    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, options);
+                        const LossOptions& options) {
+    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, options.blocks,
+                                                options.sample ? &*options.sample : nullptr);
     const auto own = kept->softmax.forward(features, weight);
     const auto rows = detail::merge_ranks(own, kept->softmax.targets(), *group);
     detail::check_owners(targets, rows.has_owner);
     kept->log_sum = rows.log_sum;
     kept->share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
     kept->classes = classes;
-    kept->update = update;
+    kept->update = options.update;
     keep(context, kept, features, weight);
     return detail::mean_loss(rows, kept->share, scoring.smoothing, classes);
   }
@@ -76,7 +77,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in(context);
     const auto share = kept.share * gradients[0];
-    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 9);
+    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 8);
   }
 };
 
@@ -131,9 +132,11 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
 
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
-                            const BlockOptions& options, const RowUpdate& update) {
+                            const LossOptions& options) {
   check_arguments(features, weight, targets, scoring);
-  return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options, update);
+  TORCH_CHECK_VALUE(!options.sample || scoring.smoothing == 0,
+                    "softmax loss: smoothing is over all classes, wanted 0 where only some are sampled");
+  return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options);
 }
 
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,

@@ -35,14 +35,17 @@ class Classification : public train::Task {
                .scoring = read_scoring(settings),
                .naive = form == HeadForm::naive,
                .blocks = read_blocks(settings),
+               .sampling = form == HeadForm::naive ? std::nullopt : read_sampling(settings),
                .seed = static_cast<uint64_t>(settings.get_int("seed")),
                .dtype = dtype_},
               group) {
     if (anneals(settings)) annealing_ = read_annealing(settings);
     fused_ = settings.get_bool("head.fused_update") && form != HeadForm::naive;
+    lazy_ = head_.options().sampling && settings.get_string("head.lazy") == "exact";
   }
 
   void begin_step(int64_t step) override {
+    head_.set_step(step);
     if (annealing_) head_.set_softening(annealing_->at(step));
   }
 
@@ -54,7 +57,10 @@ class Classification : public train::Task {
     return head_.top_k(embed(batch), k, sizes);
   }
 
-  void set_training(bool training) override { backbone_->train(training); }
+  void set_training(bool training) override {
+    backbone_->train(training);
+    head_.set_training(training);
+  }
 
   std::vector<train::Parameter> parameters() const override {
     auto all = train::parameters_of(*backbone_);
@@ -64,10 +70,14 @@ class Classification : public train::Task {
   }
 
   // The head's weight is the last of parameters().
-  std::optional<size_t> row_updated() const override {
-    return fused_ ? std::optional(train::parameters_of(*backbone_).size()) : std::nullopt;
+  std::optional<train::RowParameter> row_parameter() const override {
+    if (!fused_ && !lazy_) return std::nullopt;
+    return train::RowParameter{train::parameters_of(*backbone_).size(), fused_, lazy_};
   }
-  void set_row_update(RowUpdate update) override { head_.set_row_update(std::move(update)); }
+  void set_row_hooks(RowUpdate update, RowsRead read) override {
+    head_.set_row_update(std::move(update));
+    head_.set_rows_read(std::move(read));
+  }
 
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
@@ -77,7 +87,7 @@ class Classification : public train::Task {
     return backbone_->forward(batch.images.to(dtype_));
   }
 
-  bool bf16_, fused_ = false;
+  bool bf16_, fused_ = false, lazy_ = false;
   at::ScalarType dtype_;
   int64_t classes_;
   std::shared_ptr<models::Backbone> backbone_;

@@ -15,6 +15,11 @@ const std::vector<Command>& table() {
   static const std::vector<Command> table = {
       on_settings("train", "train a class-sharded classifier", run_train),
       on_settings("eval", "test a checkpoint on the held-out images", run_eval),
+      {"reshard",
+       "write a checkpoint anew for another number of ranks, or as one file of weights",
+       "RUN [key=value...]",
+       run_reshard,
+       {kJson}},
       {"launch",
        "run a command on several ranks of this machine",
        "[--] COMMAND...",

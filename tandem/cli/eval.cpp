@@ -67,9 +67,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   state.job = trainer_options(settings, *data.train, 1).job;
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {
-    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job, wanted one that " +
-                        std::to_string(group.size()) + (group.size() == 1 ? " rank has" : " ranks have") + " written",
-                    "see the warnings above");
+    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job", "see the warnings above");
   }
   if (group.rank() == 0) log::info("tests    " + store.path(restored->step).string());
   group.meter().reset();

@@ -67,6 +67,16 @@ classifier::Annealing read_annealing(const Settings& settings) {
   return {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
 }
 
+std::optional<classifier::Sampling> read_sampling(const Settings& settings) {
+  const double rate = settings.get_float("head.sample");
+  if (rate == 1.0) return std::nullopt;
+  if (settings.get_float("head.smoothing") > 0) {
+    throw SettingsError("head.sample is below 1 with head.smoothing, which is over all classes",
+                        "leave one of them out");
+  }
+  return classifier::Sampling{rate, settings.get_bool("head.log_q")};
+}
+
 classifier::BlockOptions read_blocks(const Settings& settings) {
   return {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
           .bf16 = settings.get_string("head.precision") == "bf16"};

@@ -12,6 +12,9 @@ classifier::Scoring read_scoring(const Settings& settings);
 classifier::Annealing read_annealing(const Settings& settings);
 bool anneals(const Settings& settings);
 
+/// Nothing: all classes are scored. Throws SettingsError for a rate with label smoothing.
+std::optional<classifier::Sampling> read_sampling(const Settings& settings);
+
 classifier::BlockOptions read_blocks(const Settings& settings);
 
 }  // namespace tandem::cli

@@ -25,8 +25,8 @@ bool changes_no_angle(const Settings& settings) {
   return is(settings, "head", "softmax") || is(settings, "head", "normalised") || is(settings, "head", "cosface");
 }
 
-const std::array<Rule, 13>& rules() {
-  static const std::array<Rule, 13> all = {{
+const std::array<Rule, 14>& rules() {
+  static const std::array<Rule, 14> all = {{
       {{"data.classes", "data.train_fonts", "data.test_fonts"}, has_images, "with a folder of images"},
       {{"data.hold_out"}, has_glyphs, "with data=glyphs"},
       {{"head.margin"},
@@ -41,9 +41,12 @@ const std::array<Rule, 13>& rules() {
        "with head=softmax, sphereface and l-softmax"},
       {{"head.beyond"}, changes_no_angle, "with head=softmax, normalised and cosface, which change no angle"},
       {{"head.gradient"}, changes_no_angle, "with head=softmax, normalised and cosface"},
-      {{"head.keep_bytes", "head.fused_update", "head.precision"},
+      {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
        [](const Settings& s) { return is(s, "head.parallel", "naive"); },
        "with head.parallel=naive"},
+      {{"head.log_q", "head.lazy"},
+       [](const Settings& s) { return s.get_float("head.sample") == 1.0; },
+       "while all classes are scored (head.sample=1)"},
       {{"train.momentum", "train.nesterov"},
        [](const Settings& s) { return is(s, "train.optimizer", "adamw"); },
        "with train.optimizer=adamw"},

@@ -70,27 +70,11 @@ train::ScheduleOptions schedule_options(const Settings& settings, int64_t steps,
 /// What a checkpoint must share with the job that continues it.
 train::Job identity(const Settings& settings, const data::Dataset& dataset) {
   train::Job job;
-  for (const auto* key : {"data",
-                          "data.classes",
-                          "data.train_fonts",
-                          "data.size",
-                          "model",
-                          "embedding",
-                          "head",
-                          "head.margin",
-                          "head.margins",
-                          "head.factor",
-                          "head.anneal",
-                          "head.scale",
-                          "head.beyond",
-                          "head.gradient",
-                          "head.filter",
-                          "head.smoothing",
-                          "head.precision",
-                          "train.batch",
-                          "train.optimizer",
-                          "train.precision",
-                          "seed"}) {
+  for (const auto* key :
+       {"data",        "data.classes",   "data.train_fonts", "data.size",       "model",           "embedding",
+        "head",        "head.margin",    "head.margins",     "head.factor",     "head.anneal",     "head.scale",
+        "head.beyond", "head.gradient",  "head.filter",      "head.smoothing",  "head.sample",     "head.log_q",
+        "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"}) {
     job.emplace_back(key, format_value(settings.get(key)));
   }
   job.emplace_back("classes", std::to_string(dataset.num_classes()));

@@ -47,9 +47,11 @@ std::vector<FormMemory> compare_forms(const Settings& settings, const data::Data
 }
 
 int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer) {
+  const auto rows = task.row_parameter();
+  const bool has_gradient = !rows || !rows->steps_in_backward;
   int64_t bytes = 0;
   for (const auto& parameter : task.parameters()) {  // weight and gradient
-    if (parameter.name == kHeadWeight) bytes += (task.row_updated() ? 1 : 2) * int64_t(parameter.tensor.nbytes());
+    if (parameter.name == kHeadWeight) bytes += (has_gradient ? 2 : 1) * int64_t(parameter.tensor.nbytes());
   }
   for (const auto& state : optimizer.state()) {
     if (state.name.ends_with(std::string(".") + kHeadWeight)) bytes += static_cast<int64_t>(state.tensor.nbytes());

@@ -7,17 +7,13 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/collectives.h"
+#include "tandem/train/checkpoint_reader.h"
 
 namespace tandem::train {
 namespace {
 
-constexpr const char* kRanksEntry = "ranks";
-
 std::string stored_name(const Parameter& tensor, int rank) {
-  if (!tensor.rows) return tensor.name;
-  char suffix[16];
-  std::snprintf(suffix, sizeof suffix, ".rank_%04d", rank);
-  return tensor.name + suffix;
+  return tensor.rows ? name_of_part(tensor.name, rank) : tensor.name;
 }
 
 void write_own(CheckpointStore& store, int64_t step, const TrainingState& state, int rank) {
@@ -63,16 +59,16 @@ std::string first_failure(const std::string& own, comm::ProcessGroup& group) {
          std::to_string(group.size()) + ")";
 }
 
-Job with_ranks(const TrainingState& state, comm::ProcessGroup& group) {
-  Job job = state.job;
-  job.emplace_back(kRanksEntry, std::to_string(group.size()));
-  return job;
-}
-
-void read_into(const SafetensorsFile& file, const Parameter& tensor, const std::string& name) {
-  const auto stored = file.read(name);
+void read_into(const CheckpointReader& checkpoint, const Parameter& tensor) {
+  const auto rows = checkpoint.split_rows(tensor.name);
+  if (rows != (tensor.rows ? std::optional(tensor.rows->total) : std::nullopt)) {
+    throw DataError("tensor '" + tensor.name + "' of the checkpoint is split otherwise than this job's, or has " +
+                    "another number of rows");
+  }
+  const auto stored = tensor.rows ? checkpoint.read_rows(tensor.name, tensor.rows->first, tensor.rows->count)
+                                  : checkpoint.read(tensor.name);
   if (stored.sizes() != tensor.tensor.sizes() || stored.scalar_type() != tensor.tensor.scalar_type()) {
-    throw DataError("tensor '" + name + "' of the checkpoint has another shape or type than this job's");
+    throw DataError("tensor '" + tensor.name + "' of the checkpoint has another shape or type than this job's");
   }
   const at::NoGradGuard no_grad;
   tensor.tensor.detach().copy_(stored);
@@ -89,16 +85,14 @@ bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& 
     failure = first_failure(failure_of([&] { write_own(store, step, state, group.rank()); }), group);
   }
   if (failure.empty()) {
-    failure = first_failure(failure_of([&] {
-                              if (group.rank() == 0) {
-                                store.commit({.step = step,
-                                              .world = group.size(),
-                                              .job = with_ranks(state, group),
-                                              .trainer = state.trainer,
-                                              .files = {}});
-                              }
-                            }),
-                            group);
+    failure = first_failure(
+        failure_of([&] {
+          if (group.rank() == 0) {
+            store.commit(
+                {.step = step, .world = group.size(), .job = state.job, .trainer = state.trainer, .files = {}});
+          }
+        }),
+        group);
   }
   if (failure.empty()) return true;
   if (group.rank() == 0) {
@@ -114,21 +108,18 @@ std::optional<Restored> load_checkpoint(const CheckpointStore& store, const Trai
   auto step = at::full({1}, -1, at::kLong);
   if (group.rank() == 0) {
     std::vector<std::string> notes;
-    const auto found = store.find_newest(with_ranks(state, group), notes, newest);
+    const auto found = store.find_newest(state.job, notes, newest);
     for (const auto& note : notes) log::warn(note);
     if (found) step.fill_(found->step);
   }
   comm::broadcast_(step, 0, group);
   if (step.item<int64_t>() < 0) return std::nullopt;
   Restored restored{step.item<int64_t>(), store.manifest(step.item<int64_t>()).trainer};
-  const auto failure = first_failure(
-      failure_of([&] {
-        const auto shared = store.open_rank(restored.step, 0), own = store.open_rank(restored.step, group.rank());
-        for (const auto& tensor : state.tensors) {
-          read_into(tensor.rows ? own : shared, tensor, stored_name(tensor, group.rank()));
-        }
-      }),
-      group);
+  const auto failure = first_failure(failure_of([&] {
+                                       const CheckpointReader checkpoint(store, restored.step);
+                                       for (const auto& tensor : state.tensors) read_into(checkpoint, tensor);
+                                     }),
+                                     group);
   if (!failure.empty()) throw DataError("checkpoint " + store.path(restored.step).string() + ": " + failure);
   return restored;
 }

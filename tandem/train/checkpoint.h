@@ -27,8 +27,8 @@ struct Restored {
   Fields trainer;
 };
 
-/// Fills `state.tensors` from the newest whole checkpoint of this job with this number of ranks; nothing when there is
-/// none. Each checkpoint passed over is told in one warning (rank 0). Collective.
+/// Fills `state.tensors` from the newest whole checkpoint of this job, whatever number of ranks wrote it; nothing when
+/// there is none. Each checkpoint passed over is told in one warning (rank 0). Collective.
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group);
 

@@ -59,10 +59,22 @@ void Optimizer::update(Lists& lists, double learning_rate) const {
 void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::optimizer);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& gradient = parameters_[i].tensor.grad();
+    if (!gradient.defined() || !gradient.is_sparse()) continue;
+    if (!steps_.empty()) steps_[i].add_(1);
+    const auto ids = gradient._indices().select(0, 0);
+    step_some_rows(i, {.count = ids.numel(), .ids = ids}, gradient._values(), learning_rate);
+  }
+  step_dense(learning_rate);
+  if (lazy_) lazy_->end_step(learning_rate);
+}
+
+void Optimizer::step_dense(double learning_rate) {
   Lists lists;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& tensor = parameters_[i].tensor;
-    if (!tensor.grad().defined()) continue;
+    if (!tensor.grad().defined() || tensor.grad().is_sparse()) continue;
     lists.weights.push_back(tensor);
     lists.gradients.push_back(tensor.grad());
     if (!first_.empty()) lists.first.push_back(first_[i]);
@@ -74,22 +86,44 @@ void Optimizer::step(double learning_rate) {
   update(lists, learning_rate);
 }
 
-std::function<void(int64_t, const Tensor&)> Optimizer::step_rows(size_t parameter, double learning_rate) {
+RowUpdate Optimizer::step_rows(size_t parameter, double learning_rate) {
   if (!steps_.empty()) steps_[parameter].add_(1);
-  return [this, parameter, learning_rate](int64_t begin, const Tensor& gradient) {
+  return [this, parameter, learning_rate](const Rows& rows, const Tensor& gradient) {
     const at::NoGradGuard no_grad;
     const memory::Scope scope(memory::Category::optimizer);
-    const auto rows_of = [&](const Tensor& whole) {
-      return std::vector<Tensor>{whole.narrow(0, begin, gradient.size(0))};
-    };
-    Lists lists;
-    lists.weights = rows_of(parameters_[parameter].tensor);
-    lists.gradients = {gradient};
-    if (!first_.empty()) lists.first = rows_of(first_[parameter]);
-    if (!second_.empty()) lists.second = rows_of(second_[parameter]);
-    if (!steps_.empty()) lists.steps = {steps_[parameter]};
-    update(lists, learning_rate);
+    step_some_rows(parameter, rows, gradient, learning_rate);
   };
+}
+
+void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate) {
+  if (rows.count == 0) return;
+  const auto& weight = parameters_[parameter].tensor;
+  Lists lists;
+  lists.weights = {rows.of(weight)};
+  lists.gradients = {gradient};
+  if (!first_.empty()) lists.first = {rows.of(first_[parameter])};
+  if (!second_.empty()) lists.second = {rows.of(second_[parameter])};
+  if (!steps_.empty()) lists.steps = {steps_[parameter]};
+  update(lists, learning_rate);
+  rows.put_back(weight.detach(), lists.weights[0]);
+  if (!first_.empty()) rows.put_back(first_[parameter], lists.first[0]);
+  if (!second_.empty()) rows.put_back(second_[parameter], lists.second[0]);
+}
+
+void Optimizer::move_all_rows(size_t parameter) {
+  check(options_.kind == OptimizerKind::sgd, "head.lazy is exact with train.optimizer adamw, wanted sgd",
+        "leave head.lazy out: rows that a step leaves out then stay as they are");
+  const memory::Scope scope(memory::Category::optimizer);
+  lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
+                options_.momentum, options_.weight_decay, options_.nesterov);
+}
+
+void Optimizer::prepare_rows(const Rows& rows) {
+  if (lazy_) lazy_->prepare(rows);
+}
+
+void Optimizer::settle() {
+  if (lazy_) lazy_->settle();
 }
 
 void Optimizer::zero_grad() {
@@ -121,7 +155,8 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
   for (const auto& parameter : parameters) {
     any_split |= parameter.rows.has_value();
     if (!parameter.tensor.grad().defined()) continue;
-    gradients.push_back(parameter.tensor.grad());
+    const auto& gradient = parameter.tensor.grad();
+    gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
     const double norm = at::linalg_vector_norm(gradients.back(), 2, {}, false, at::kDouble).item<double>();
     if (parameter.rows) split += norm * norm;
     if (!parameter.rows) replicated += norm * norm;

@@ -1,8 +1,9 @@
 #pragma once
-#include <functional>
-#include <memory>
+#include <optional>
 
+#include "tandem/base/rows.h"
 #include "tandem/comm/process_group.h"
+#include "tandem/train/lazy_decay.h"
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
@@ -20,7 +21,8 @@ struct OptimizerOptions {
 /// Updates parameters from their .grad with libtorch's fused kernels; the same numbers as torch.optim's SGD and AdamW.
 ///
 /// State is made at construction: sgd one tensor a parameter (none without momentum), adamw two and a step count.
-/// A parameter whose .grad is undefined is left alone.
+/// A parameter whose .grad is undefined is left alone; of one whose .grad is sparse, the rows that it has not are left
+/// alone, or move as if their gradient were zero, see move_all_rows(). With sparse gradients AdamW counts all steps.
 class Optimizer {
  public:
   /// Throws SettingsError: a number out of its range, Nesterov without momentum.
@@ -31,7 +33,16 @@ class Optimizer {
 
   /// The step of one parameter whose gradient comes in blocks of rows: call the result with each block once. The same
   /// numbers as step() gives. It must not be called after the next step of that parameter has begun.
-  std::function<void(int64_t begin, const Tensor& gradient)> step_rows(size_t parameter, double learning_rate);
+  RowUpdate step_rows(size_t parameter, double learning_rate);
+
+  /// From now on rows of this parameter that a step leaves out move as a dense SGD with no gradient there moves them,
+  /// by momentum and weight decay, but only when they are wanted: prepare_rows() those that a step reads, before it.
+  /// Costs 4 bytes a row. Throws SettingsError for adamw.
+  void move_all_rows(size_t parameter);
+  void prepare_rows(const Rows& rows);
+
+  /// All rows are what they would be without putting anything off: before reading a parameter as a whole.
+  void settle();
 
   void zero_grad();  // to undefined, which frees or reuses the memory
 
@@ -44,10 +55,13 @@ class Optimizer {
     std::vector<Tensor> weights, gradients, first, second, steps;
   };
   void update(Lists& lists, double learning_rate) const;
+  void step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate);
+  void step_dense(double learning_rate);
 
   std::vector<Parameter> parameters_;
   OptimizerOptions options_;
   std::vector<Tensor> first_, second_, steps_;
+  std::optional<LazyDecay> lazy_;
 };
 
 /// The norm of all gradients together, over all ranks; when it is above `largest`, scales them down to it. Returns the

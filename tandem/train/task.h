@@ -1,13 +1,19 @@
 #pragma once
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "tandem/base/rows.h"
 #include "tandem/data/dataset.h"
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
+
+struct RowParameter {
+  size_t place = 0;                // in Task::parameters()
+  bool steps_in_backward = false;  // row by row, without a gradient of the whole
+  bool moves_all_rows = false;     // those without a gradient move too, see Optimizer::move_all_rows()
+};
 
 /// What the loop trains, on one rank: a model with its loss. Knows nothing of files or schedules.
 class Task {
@@ -30,11 +36,12 @@ class Task {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual std::vector<Buffer> buffers() const = 0;
 
-  /// The place in parameters() of one that is updated row by row during backward and has no gradient afterwards; the
-  /// trainer then gives an update before each backward. Nothing: all have gradients.
-  using RowUpdate = std::function<void(int64_t begin, const Tensor& gradient)>;
-  virtual std::optional<size_t> row_updated() const { return std::nullopt; }
-  virtual void set_row_update(RowUpdate update) {}
+  /// A parameter whose rows have a life of their own; nothing: all are stepped as a whole.
+  virtual std::optional<RowParameter> row_parameter() const { return std::nullopt; }
+
+  /// Before each training step, where row_parameter() says something. `update` takes its gradient during backward, and
+  /// it has none afterwards; empty: it has one. `read` is to be told of rows before the loss reads them.
+  virtual void set_row_hooks(RowUpdate update, RowsRead read) {}
 };
 
 }  // namespace tandem::train

@@ -64,7 +64,9 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
   if (training_.batches_per_epoch() == 0) {
     throw SettingsError("train.batch is larger than the number of training images, wanted at most one epoch");
   }
-  if (task_.row_updated() && options_.clip > 0) {
+  const auto rows = task_.row_parameter();
+  if (rows && rows->moves_all_rows) optimizer_.move_all_rows(rows->place);
+  if (rows && rows->steps_in_backward && options_.clip > 0) {
     throw SettingsError("train.clip is " + std::to_string(options_.clip) +
                             " with a parameter that is updated before the norm of all gradients is known",
                         "leave train.clip or head.fused_update out");
@@ -105,11 +107,18 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   }
 }
 
+void Trainer::set_row_hooks(double learning_rate) {
+  const auto rows = task_.row_parameter();
+  if (!rows) return;
+  task_.set_row_hooks(rows->steps_in_backward ? optimizer_.step_rows(rows->place, learning_rate) : RowUpdate(),
+                      [this](const Rows& read) { optimizer_.prepare_rows(read); });
+}
+
 double Trainer::train_step(const data::Batch& batch) {
   const memory::Scope scope(memory::Category::activations);
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
-  if (const auto parameter = task_.row_updated()) task_.set_row_update(optimizer_.step_rows(*parameter, rate));
+  set_row_hooks(rate);
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
   check_finite(value);
@@ -141,6 +150,7 @@ bool Trainer::all_agree_to_stop() {
 
 void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   if (evaluation_ == nullptr) return;
+  optimizer_.settle();
   replicas_.sync_buffers();
   outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
                             [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); });
@@ -159,6 +169,7 @@ TrainingState Trainer::state() const {
 }
 
 void Trainer::save(Outcome& outcome, Observer& observer) {
+  optimizer_.settle();
   if (checkpoints_ == nullptr) return;
   saved_step_ = step_;
   outcome.saved = save_checkpoint(*checkpoints_, step_, state(), group_);

@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/text_of.h"
+
 namespace tandem::comm {
 namespace {
 
@@ -23,6 +25,19 @@ TEST(Split, RangesFollowEachOther) {
     }
     EXPECT_EQ(expected, 11);
   }
+}
+
+TEST(Split, InProportionToWeights) {
+  const auto split = [](int64_t n, std::vector<double> weights) { return split_by_weight(n, weights); };
+  EXPECT_EQ(split(10, {1, 1, 2}), (std::vector<int64_t>{3, 2, 5}));
+  EXPECT_EQ(split(7, {0, 3, 4}), (std::vector<int64_t>{0, 3, 4}));
+  EXPECT_EQ(split(5, {1, 1, 1}), (std::vector<int64_t>{2, 2, 1}));
+  EXPECT_EQ(split(0, {1, 2}), (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(split(1'000'000'007, {8e9, 16e9}), (std::vector<int64_t>{333'333'336, 666'666'671}));
+  EXPECT_EQ(test::text_of([&] { split(5, {1, -1}); }),
+            "split: weights are [1, -1], wanted numbers of 0 or more, not all 0");
+  EXPECT_THROW(split(5, {0, 0}), c10::ValueError);
+  EXPECT_THROW(split(5, {}), c10::ValueError);
 }
 
 TEST(Split, RejectsNonsense) {

@@ -130,9 +130,70 @@ TEST(Optimizer, RowByRowIsTheSameStep) {
       whole[0].tensor.mutable_grad() = gradient.clone();
       together.step(0.1);
       const auto update = apart.step_rows(0, 0.1);
-      update(0, gradient.narrow(0, 0, 4).clone());
-      update(4, gradient.narrow(0, 4, 3).clone());
+      update({.begin = 0, .count = 4}, gradient.narrow(0, 0, 4).clone());
+      update({.begin = 4, .count = 3}, gradient.narrow(0, 4, 3).clone());
       EXPECT_TRUE(rows[0].tensor.equal(whole[0].tensor)) << one.name;
+    }
+  }
+}
+
+Tensor sparse_rows(const Tensor& ids, const Tensor& rows, const Tensor& whole) {
+  return at::sparse_coo_tensor(ids.unsqueeze(0), rows, whole.sizes());
+}
+
+/// What stands in `ids` of a step: about a third of the rows, others each time.
+Tensor some_ids(int64_t rows, int step) {
+  const auto drawn_numbers = drawn({rows}, 300 + step);
+  return drawn_numbers.gt(0.4).nonzero().flatten();
+}
+
+TEST(Optimizer, SparseGradientsLeaveOtherRowsUntouched) {
+  for (const auto& one : cases()) {
+    std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+    Optimizer sparse(some, one.options), whole(dense, one.options);
+    const auto ids = some_ids(20, 0);
+    const auto rows = drawn({ids.numel(), 3}, 100);
+    some[0].tensor.mutable_grad() = sparse_rows(ids, rows, some[0].tensor);
+    dense[0].tensor.mutable_grad() = sparse_rows(ids, rows, some[0].tensor).to_dense();
+    sparse.step(0.1);
+    whole.step(0.1);
+    const auto is_in = at::zeros({20}, at::kBool).index_fill_(0, ids, true).unsqueeze(1);
+    EXPECT_TRUE(some[0].tensor.equal(at::where(is_in, dense[0].tensor, drawn({20, 3}, 1)))) << one.name;
+  }
+}
+
+/// Many steps, more than are put off at most; the rate changes in each.
+TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
+  const std::vector<OptimizerOptions> all = {{.momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+                                             {.momentum = 0.9, .nesterov = false, .weight_decay = 0.01},
+                                             {.momentum = 0.0, .nesterov = false, .weight_decay = 0.01}};
+  for (const auto& options : all) {
+    for (const bool in_backward : {false, true}) {
+      std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+      Optimizer lazy(some, options), whole(dense, options);
+      lazy.move_all_rows(0);
+      for (int step = 0; step < 600; ++step) {
+        const double rate = 0.1 / (1 + step % 7);
+        const auto ids = step < 300 ? some_ids(20, step) : some_ids(20, 0);  // later many rows wait long
+        const Rows rows = {.count = ids.numel(), .ids = ids};
+        lazy.prepare_rows(rows);
+        EXPECT_TRUE(at::allclose(rows.of(some[0].tensor), rows.of(dense[0].tensor), 1e-11, 1e-13)) << step;
+        const auto gradient = rows.of(some[0].tensor) * 0.3 + drawn({ids.numel(), 3}, 1000 + step);
+        dense[0].tensor.mutable_grad() = sparse_rows(ids, gradient, some[0].tensor).to_dense();
+        whole.step(rate);
+        if (in_backward) {
+          lazy.step_rows(0, rate)(rows, gradient);
+        } else {
+          some[0].tensor.mutable_grad() = sparse_rows(ids, gradient, some[0].tensor);
+        }
+        lazy.step(rate);
+        lazy.zero_grad();
+      }
+      lazy.settle();
+      EXPECT_TRUE(at::allclose(some[0].tensor, dense[0].tensor, 1e-11, 1e-13));
+      if (options.momentum > 0) {
+        EXPECT_TRUE(at::allclose(lazy.state()[0].tensor, whole.state()[0].tensor, 1e-11, 1e-13));
+      }
     }
   }
 }
@@ -191,6 +252,11 @@ TEST(Optimizer, FaultsAreNamed) {
   EXPECT_EQ(text_of({.momentum = 0.0, .nesterov = true}),
             "train.nesterov is true with train.momentum 0, wanted a momentum above 0: add train.nesterov=false for "
             "plain SGD");
+  std::vector<Parameter> one = {{"a", at::ones({2, 2}), {}}};
+  Optimizer adam(one, {.kind = OptimizerKind::adamw});
+  EXPECT_EQ(test::text_of([&] { adam.move_all_rows(0); }),
+            "head.lazy is exact with train.optimizer adamw, wanted sgd: leave head.lazy out: rows that a step leaves "
+            "out then stay as they are");
   EXPECT_EQ(text_of({.momentum = 1.0}), "train.momentum is 1.000000, wanted 0 or more and less than 1");
 }
 

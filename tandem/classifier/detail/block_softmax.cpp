@@ -45,12 +45,15 @@ class BlockSoftmax::RowGradients {
 };
 
 BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                           const Scoring& scoring, const BlockOptions& options)
+                           const Scoring& scoring, const BlockOptions& options, const ClassSample* sample)
     : scoring_(scoring),
-      targets_(targets, first, features, weight, scoring),
+      targets_(targets, first, features, weight, scoring, sample ? sample->ids : Tensor()),
+      ids_(sample ? sample->ids : Tensor()),
+      num_targets_(sample ? sample->num_targets : 0),
+      log_weight_(sample ? sample->log_weight : 0),
       rows_(features.size(0)),
       columns_(padded(features.size(0))),
-      classes_(weight.size(0)),
+      classes_(sample ? sample->ids.numel() : weight.size(0)),
       bf16_(options.bf16 && features.scalar_type() == at::kFloat) {
   const auto bytes_a_row = columns_ * static_cast<int64_t>(bf16_ ? 2 : features.element_size());
   block_ = rows_of_block(options, std::max(columns_, features.size(1)) * static_cast<int64_t>(features.element_size()));
@@ -64,10 +67,20 @@ bool BlockSoftmax::has_radial() const {
   return !scoring_.margin.is_none() && !(scoring_.normalise_features && scoring_.normalise_weight);
 }
 
+/// No block holds both targets of a sample and others.
 template <class Body>
 void BlockSoftmax::for_each_block(const Body& body) const {
-  for (int64_t begin = 0; begin < classes_; begin += block_) body(Range{begin, std::min(begin + block_, classes_)});
+  for (int64_t begin = 0, end; begin < classes_; begin = end) {
+    end = std::min(begin + block_, begin < num_targets_ ? num_targets_ : classes_);
+    body(Range{begin, end});
+  }
 }
+
+Rows BlockSoftmax::rows_of(Range classes) const {
+  return {classes.begin, classes.size(), ids_.defined() ? ids_.narrow(0, classes.begin, classes.size()) : Tensor()};
+}
+
+double BlockSoftmax::log_weight_of(Range classes) const { return classes.begin < num_targets_ ? 0.0 : log_weight_; }
 
 double BlockSoftmax::filter() const {
   return scoring_.filter < 1.0 ? scoring_.filter * scoring_.scale : std::numeric_limits<double>::infinity();
@@ -91,8 +104,8 @@ Tensor BlockSoftmax::directions_of(const Tensor& features) const {
   return bf16_ ? directions.to(at::kBFloat16) : directions;
 }
 
-Tensor BlockSoftmax::factors_of(const Tensor& weight, Range classes) const {
-  if (!scoring_.normalise_weight) return at::ones({classes.size()}, weight.options());
+Tensor BlockSoftmax::factors_of(Range classes, const at::TensorOptions& options) const {
+  if (!scoring_.normalise_weight) return at::ones({classes.size()}, options);
   return inverse_weight_.narrow(0, classes.begin, classes.size());
 }
 
@@ -108,9 +121,13 @@ Tensor BlockSoftmax::buffer_of(Range classes) {
   return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : scratch_.narrow(0, 0, classes.size());
 }
 
-void BlockSoftmax::multiply(const Tensor& weight, const Tensor& directions, Range classes, Tensor& products) const {
-  const auto rows = weight.narrow(0, classes.begin, classes.size());
-  at::mm_out(products, rows.to(products.scalar_type()), directions.t());
+void BlockSoftmax::multiply(const Tensor& own_weight, const Tensor& directions, Tensor& products) const {
+  at::mm_out(products, own_weight.to(products.scalar_type()), directions.t());
+}
+
+void BlockSoftmax::measure(const Tensor& own_weight, Range classes) {
+  if (!scoring_.normalise_weight) return;
+  inverse_weight_.narrow(0, classes.begin, classes.size()).copy_(inverse_lengths(own_weight));
 }
 
 at::TensorOptions BlockSoftmax::product_options(const Tensor& features) const {
@@ -120,7 +137,7 @@ at::TensorOptions BlockSoftmax::product_options(const Tensor& features) const {
 /// In bfloat16 they are worked out again, in float32: a target's score decides most of its row's loss.
 std::vector<double> BlockSoftmax::target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
                                                   Range classes) {
-  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  const auto targets = targets_.in_places(classes.begin, classes.end);
   if (!bf16_ || targets.empty()) return read_entries(products, targets, classes.begin);
   std::vector<int64_t> ids, rows;
   for (const auto& target : targets) {
@@ -134,16 +151,16 @@ std::vector<double> BlockSoftmax::target_products(const Tensor& features, const 
 }
 
 void BlockSoftmax::apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes) {
-  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  const auto targets = targets_.in_places(classes.begin, classes.end);
   for (size_t i = 0; i < targets.size(); ++i) {
     auto& target = targets[i];
-    target.factor = read_number(factors, target.target_class - classes.begin);
+    target.factor = read_number(factors, target.place - classes.begin);
     apply_margin(target, products[i] * target.factor, scoring_);
   }
 }
 
 void BlockSoftmax::put_target_values(Tensor& products, Range classes) {
-  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  const auto targets = targets_.in_places(classes.begin, classes.end);
   std::vector<double> values;
   for (const auto& target : targets) values.push_back((bf16_ ? kLeftOut : target.value) / target.factor);
   write_entries(products, targets, classes.begin, values);
@@ -169,37 +186,44 @@ void BlockSoftmax::add_targets(Running& rows) {
   if (total != nullptr) put(rows.total, totals);
 }
 
-BlockSoftmax::Rows BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
+BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
   if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
   if (scoring_.normalise_weight) inverse_weight_ = at::empty({classes_}, weight.options());
   const auto directions = directions_of(features);
   if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, product_options(features));
   make_scratch(features);
   auto running = start_running(features, columns_, scoring_.smoothing > 0);
+  auto others = log_weight_ > 0 ? start_running(features, columns_, false) : Running();
   for_each_block([&](Range classes) {
-    if (scoring_.normalise_weight) {
-      auto own = inverse_weight_.narrow(0, classes.begin, classes.size());
-      own.copy_(inverse_lengths(weight.narrow(0, classes.begin, classes.size())));
-    }
-    const auto factors = factors_of(weight, classes);
+    const auto own_weight = rows_of(classes).of(weight);
+    measure(own_weight, classes);
+    const auto factors = factors_of(classes, weight.options());
     auto products = buffer_of(classes);
-    multiply(weight, directions, classes, products);
+    multiply(own_weight, directions, products);
     apply_margins(target_products(features, weight, products, classes), factors, classes);
     drop_above(products, factors, filter());
     put_target_values(products, classes);
-    add_block(products, factors, running);
+    add_block(products, factors, log_weight_of(classes) > 0 ? others : running);
   });
   scratch_.reset();
   auto merged = merge_threads(running);
+  if (log_weight_ > 0) add_others(merged, merge_threads(others));
   if (bf16_) add_targets(merged);
   const auto own = [&](const Tensor& numbers) { return numbers.defined() ? numbers.narrow(0, 0, rows_) : numbers; };
   return {own(merged.maximum), own(merged.sum), own(merged.total)};
 }
 
+/// Their exponentials count exp(log_weight_) times.
+void BlockSoftmax::add_others(Running& rows, const Running& others) const {
+  const auto of_others = others.maximum + log_weight_, larger = at::maximum(rows.maximum, of_others);
+  rows.sum = rows.sum * (rows.maximum - larger).exp_() + others.sum * (of_others - larger).exp_();
+  rows.maximum = larger;
+}
+
 /// The losses' derivatives by the targets' scores with margin.
 std::vector<double> BlockSoftmax::target_gradients(Range classes, const RowGradients& rows) {
   std::vector<double> gradients;
-  for (const auto& target : targets_.in_classes(classes.begin, classes.end)) {
+  for (const auto& target : targets_.in_places(classes.begin, classes.end)) {
     const auto [log_sum, share, floor] = rows.at(target.row);
     gradients.push_back(share * (std::exp(target.value - log_sum) - (1.0 - scoring_.smoothing)) - floor);
   }
@@ -221,7 +245,7 @@ BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, co
 /// Where a length is divided out, the score's share along it goes; elsewhere the margin's own share comes.
 void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                                         const std::vector<double>& of_values) {
-  const auto targets = targets_.in_classes(classes.begin, classes.end);
+  const auto targets = targets_.in_places(classes.begin, classes.end);
   if (targets.empty()) return;
   constexpr double kLeastSquare = 1e-24;
   std::vector<double> of_products, along;
@@ -233,7 +257,7 @@ void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Ten
       return normalised ? of_score * target.score : radial / std::max(length * length, kLeastSquare);
     };
     of_products.push_back(of_score * target.factor);
-    places.push_back(target.target_class - classes.begin);
+    places.push_back(target.place - classes.begin);
     along.push_back(share_of(scoring_.normalise_weight, target.weight_length));
     gradients.along_rows[target.row] += share_of(scoring_.normalise_features, target.feature_length);
   }
@@ -255,48 +279,57 @@ void BlockSoftmax::multiply_gradients(Gradients& gradients, const Tensor& weight
 }
 
 /// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
-void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& weight, Range classes, Tensor& products,
+void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& own_weight, Range classes, Tensor& products,
                                  Tensor& along_classes, const std::vector<double>& of_values) {
-  const auto own_weight = weight.narrow(0, classes.begin, classes.size());
   if (!scoring_.normalise_weight) along_classes.zero_();
   put_target_gradients(gradients, classes, products, along_classes, of_values);
   auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
   multiply_gradients(gradients, own_weight, products, own_gradient);
   if (scoring_.normalise_weight) {
-    const auto factors = factors_of(weight, classes);
+    const auto factors = factors_of(classes, own_weight.options());
     along_classes.mul_(factors).mul_(factors).neg_();
   }
   if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
-  if (gradients.update) gradients.update(classes.begin, own_gradient);
+  if (gradients.update) gradients.update(rows_of(classes), own_gradient);
 }
 
 std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
                                                  const Tensor& share, int64_t classes, const RowUpdate& update) {
   const auto floor = share * (scoring_.smoothing / static_cast<double>(classes));
   const Shares shares = {padded_rows(log_sum), padded_rows(share), padded_rows(floor)};
+  const Shares of_others = {padded_rows(log_sum - log_weight_), shares.share, shares.floor};
   const RowGradients rows(log_sum, share, floor);
   auto gradients = start_gradients(features, weight, update);
   make_scratch(features);
   for_each_block([&](Range range) {
+    const auto own_weight = rows_of(range).of(weight);
     auto products = buffer_of(range);
-    if (!is_kept(range)) multiply(weight, gradients.inputs, range, products);
-    const auto targets = targets_.in_classes(range.begin, range.end);
+    if (!is_kept(range)) multiply(own_weight, gradients.inputs, products);
+    const auto targets = targets_.in_places(range.begin, range.end);
     write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
-    auto along = differentiate_block(products, factors_of(weight, range), filter(), shares, gradients.along_samples);
-    add_gradients(gradients, weight, range, products, along, target_gradients(range, rows));
+    auto along = differentiate_block(products, factors_of(range, weight.options()), filter(),
+                                     log_weight_of(range) > 0 ? of_others : shares, gradients.along_samples);
+    add_gradients(gradients, own_weight, range, products, along, target_gradients(range, rows));
   });
   scratch_.reset();
   kept_.reset();
-  return {features_gradient(gradients, features), update ? Tensor() : gradients.weight};
+  return {features_gradient(gradients, features), update ? Tensor() : spread(gradients.weight, weight)};
+}
+
+/// From the scored rows to a gradient of the whole weight.
+Tensor BlockSoftmax::spread(const Tensor& gradient, const Tensor& weight) const {
+  if (!ids_.defined()) return gradient;
+  return at::_sparse_coo_tensor_unsafe(ids_.unsqueeze(0), gradient, weight.sizes(),
+                                       gradient.options().layout(at::kSparse));
 }
 
 Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) {
   if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
   if (scoring_.normalise_weight) inverse_weight_ = inverse_lengths(weight);
   const Range all = {0, classes_};
-  const auto factors = factors_of(weight, all);
+  const auto factors = factors_of(all, weight.options());
   kept_ = at::empty({classes_, columns_}, features.options());
-  multiply(weight, directions_of(features), all, kept_);
+  multiply(weight, directions_of(features), kept_);
   auto scores = kept_ * factors.unsqueeze(1);
   if (scoring_.filter < 1.0) scores.masked_fill_(scores.gt(filter()), 0);
   apply_margins(target_products(features, weight, kept_, all), factors, all);
@@ -310,7 +343,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
                                                            const Tensor& gradient) {
   TORCH_CHECK(kept_.defined(), "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
   const Range all = {0, classes_};
-  const auto factors = factors_of(weight, all).unsqueeze(1);
+  const auto factors = factors_of(all, weight.options()).unsqueeze(1);
   const RowUpdate none;
   auto gradients = start_gradients(features, weight, none);
   auto of_scores = at::zeros_like(kept_);

@@ -14,17 +14,18 @@ namespace tandem::classifier::detail {
 ///                                                                      └── GEMM ── weight's gradient of the block
 ///
 /// The products live only while their block is worked on, except the first ones, which stay from forward to the first
-/// backward as long as they fit into keep_bytes.
+/// backward as long as they fit into keep_bytes. With a sample only its classes are worked on, whose rows are gathered
+/// block by block; the weight's gradient is then sparse, or goes to the update by ids.
 class BlockSoftmax {
  public:
   BlockSoftmax(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-               const Scoring& scoring, const BlockOptions& options);
+               const Scoring& scoring, const BlockOptions& options, const ClassSample* sample = nullptr);
 
   /// This rank's numbers of each row of `features`.
-  struct Rows {
+  struct OwnNumbers {
     Tensor maximum, sum, total;  // [N]; total only for smoothing
   };
-  Rows forward(const Tensor& features, const Tensor& weight);
+  OwnNumbers forward(const Tensor& features, const Tensor& weight);
 
   /// Gradients of this rank's features (its share) and weight. `log_sum` [N] over all ranks; `share` [N]: the loss's
   /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's is not defined.
@@ -38,7 +39,7 @@ class BlockSoftmax {
   const LocalTargets& targets() const { return targets_; }
 
  private:
-  struct Range {
+  struct Range {  // of the classes that are scored
     int64_t begin, end;
     int64_t size() const { return end - begin; }
   };
@@ -46,7 +47,7 @@ class BlockSoftmax {
   struct Gradients {
     const RowUpdate& update;
     Tensor inputs;                   // [columns, D], what entered the products, in their type
-    Tensor features, weight;         // [columns, D] of the inputs; [C_local, D], or of a block
+    Tensor features, weight;         // [columns, D] of the inputs; [scored, D], or of a block
     Tensor along_samples;            // [threads, columns]
     std::vector<double> along_rows;  // the targets' part of it
   };
@@ -56,34 +57,42 @@ class BlockSoftmax {
   double filter() const;
   Tensor padded_rows(const Tensor& row_numbers) const;
   Tensor directions_of(const Tensor& features) const;
-  Tensor factors_of(const Tensor& weight, Range classes) const;
+  Tensor factors_of(Range classes, const at::TensorOptions& options) const;
   void make_scratch(const Tensor& features);
   Tensor buffer_of(Range classes);
-  void multiply(const Tensor& weight, const Tensor& directions, Range classes, Tensor& products) const;
+  Rows rows_of(Range classes) const;
+  double log_weight_of(Range classes) const;
+  void multiply(const Tensor& own_weight, const Tensor& directions, Tensor& products) const;
+  void measure(const Tensor& own_weight, Range classes);
   std::vector<double> target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
                                       Range classes);
   void apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes);
   void put_target_values(Tensor& products, Range classes);
+  void add_others(Running& rows, const Running& others) const;
   void add_targets(Running& rows);
   at::TensorOptions product_options(const Tensor& features) const;
   std::vector<double> target_gradients(Range classes, const RowGradients& rows);
   Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
   void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                             const std::vector<double>& of_values);
-  void add_gradients(Gradients& gradients, const Tensor& weight, Range classes, Tensor& products, Tensor& along_classes,
-                     const std::vector<double>& of_values);
+  void add_gradients(Gradients& gradients, const Tensor& own_weight, Range classes, Tensor& products,
+                     Tensor& along_classes, const std::vector<double>& of_values);
   void multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
                           Tensor& weight_gradient) const;
+  Tensor spread(const Tensor& gradient, const Tensor& weight) const;
   Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
   template <class Body>
   void for_each_block(const Body& body) const;
 
   Scoring scoring_;
   LocalTargets targets_;
+  Tensor ids_;  // [scored], where not all classes are
+  int64_t num_targets_ = 0;
+  double log_weight_ = 0;
   int64_t rows_, columns_, classes_, block_, num_kept_;
   bool bf16_;
   Tensor kept_, scratch_;
-  Tensor inverse_features_, inverse_weight_;  // [N], [C_local]; undefined where not normalised
+  Tensor inverse_features_, inverse_weight_;  // [N], [scored]; undefined where not normalised
 };
 
 }  // namespace tandem::classifier::detail

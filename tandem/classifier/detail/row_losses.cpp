@@ -27,7 +27,7 @@ void put_target_scores(Tensor line, const LocalTargets& targets) {
 
 }  // namespace
 
-RowNumbers merge_ranks(const BlockSoftmax::Rows& own, const LocalTargets& targets, comm::ProcessGroup& group) {
+RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets, comm::ProcessGroup& group) {
   const double lowest = lowest_of(own.sum.scalar_type());
   auto packed = at::empty({1, own.total.defined() ? 4 : 3, own.sum.size(0)}, own.sum.options());
   packed[0][0].copy_(own.maximum);

@@ -14,7 +14,7 @@ struct RowNumbers {
 
 /// One all_gather of three numbers a row: this rank's maximum, its sum of exp(score - maximum), and the target's score,
 /// or where that is another rank's the lowest number there is; with smoothing also the total. Collective.
-RowNumbers merge_ranks(const BlockSoftmax::Rows& own, const LocalTargets& targets, comm::ProcessGroup& group);
+RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets, comm::ProcessGroup& group);
 
 /// Every counted target must be some rank's class. Throws c10::IndexError with the id and the row.
 void check_owners(const Tensor& targets, const Tensor& has_owner);

@@ -14,21 +14,21 @@ std::vector<double> lengths_of(const Tensor& rows, const std::vector<int64_t>& i
   return {lengths.const_data_ptr<double>(), lengths.const_data_ptr<double>() + lengths.numel()};
 }
 
-/// Classes and rows of the entries, to index a block with.
-c10::List<std::optional<Tensor>> index_of(const Tensor& block, std::span<const Target> targets, int64_t first_class) {
-  std::vector<int64_t> classes, rows;
+/// Places and rows of the entries, to index a block with.
+c10::List<std::optional<Tensor>> index_of(const Tensor& block, std::span<const Target> targets, int64_t first_place) {
+  std::vector<int64_t> places, rows;
   for (const auto& target : targets) {
-    classes.push_back(target.target_class - first_class);
+    places.push_back(target.place - first_place);
     rows.push_back(target.row);
   }
   const auto put = [&](const std::vector<int64_t>& ids) { return at::tensor(ids, at::kLong).to(block.device()); };
-  return {std::optional(put(classes)), std::optional(put(rows))};
+  return {std::optional(put(places)), std::optional(put(rows))};
 }
 
 }  // namespace
 
 LocalTargets::LocalTargets(const Tensor& targets, int64_t first, const Tensor& features, const Tensor& weight,
-                           const Scoring& scoring) {
+                           const Scoring& scoring, const Tensor& scored) {
   TORCH_CHECK_TYPE(targets.scalar_type() == at::kLong, "softmax loss: targets are ", targets.scalar_type(),
                    ", wanted int64");
   const auto ids = targets.cpu().contiguous();
@@ -38,6 +38,7 @@ LocalTargets::LocalTargets(const Tensor& targets, int64_t first, const Tensor& f
     if (id[row] >= first && id[row] < first + weight.size(0)) targets_.push_back({row, id[row] - first});
   }
   std::ranges::stable_sort(targets_, {}, &Target::target_class);
+  place(scored);
   if (scoring.margin.is_none() || targets_.empty()) return;  // lengths do not matter
   std::vector<int64_t> rows, classes;
   for (const auto& target : targets_) {
@@ -52,9 +53,25 @@ LocalTargets::LocalTargets(const Tensor& targets, int64_t first, const Tensor& f
   }
 }
 
-std::span<Target> LocalTargets::in_classes(int64_t begin, int64_t end) {
-  const auto from = std::ranges::lower_bound(targets_, begin, {}, &Target::target_class);
-  const auto to = std::ranges::lower_bound(targets_, end, {}, &Target::target_class);
+void LocalTargets::place(const Tensor& scored) {
+  if (!scored.defined()) {
+    for (auto& target : targets_) target.place = target.target_class;
+    return;
+  }
+  const auto ids = scored.cpu();
+  const std::span places(ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel()));
+  size_t at = 0;
+  for (auto& target : targets_) {
+    if (at < places.size() && places[at] < target.target_class) ++at;
+    TORCH_CHECK_VALUE(at < places.size() && places[at] == target.target_class, "softmax loss: class ",
+                      target.target_class, " of this rank is a target and not among the sampled ones");
+    target.place = static_cast<int64_t>(at);
+  }
+}
+
+std::span<Target> LocalTargets::in_places(int64_t begin, int64_t end) {
+  const auto from = std::ranges::lower_bound(targets_, begin, {}, &Target::place);
+  const auto to = std::ranges::lower_bound(targets_, end, {}, &Target::place);
   return {from, to};
 }
 
@@ -75,33 +92,33 @@ double read_number(const Tensor& numbers, int64_t place) {
                                     [&] { return static_cast<double>(numbers.const_data_ptr<scalar_t>()[place]); });
 }
 
-std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_class) {
+std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_place) {
   std::vector<double> values;
   if (targets.empty()) return values;
   if (!block.is_cpu()) {
-    const auto found = block.index(index_of(block, targets, first_class)).to(at::kDouble).cpu();
+    const auto found = block.index(index_of(block, targets, first_place)).to(at::kDouble).cpu();
     return {found.const_data_ptr<double>(), found.const_data_ptr<double>() + found.numel()};
   }
   AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, block.scalar_type(), "softmax loss", [&] {
     const auto* at = block.const_data_ptr<scalar_t>();
     for (const auto& target : targets) {
-      values.push_back(at[(target.target_class - first_class) * block.size(1) + target.row]);
+      values.push_back(at[(target.place - first_place) * block.size(1) + target.row]);
     }
   });
   return values;
 }
 
-void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_class,
+void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_place,
                    const std::vector<double>& values) {
   if (targets.empty()) return;
   if (!block.is_cpu()) {
-    block.index_put_(index_of(block, targets, first_class), at::tensor(values, at::kDouble).to(block.options()));
+    block.index_put_(index_of(block, targets, first_place), at::tensor(values, at::kDouble).to(block.options()));
     return;
   }
   AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, block.scalar_type(), "softmax loss", [&] {
     auto* at = block.mutable_data_ptr<scalar_t>();
     for (size_t i = 0; i < targets.size(); ++i) {
-      at[(targets[i].target_class - first_class) * block.size(1) + targets[i].row] = static_cast<scalar_t>(values[i]);
+      at[(targets[i].place - first_place) * block.size(1) + targets[i].row] = static_cast<scalar_t>(values[i]);
     }
   });
 }

@@ -9,7 +9,8 @@ namespace tandem::classifier::detail {
 
 /// A row whose target is one of this rank's classes.
 struct Target {
-  int64_t row, target_class;                     // class: its place here
+  int64_t row, target_class;                     // class: counted from the rank's first
+  int64_t place = 0;                             // of the class among those that are scored
   double feature_length = 1, weight_length = 1;  // 1 where normalised, or where nothing depends on it
   double factor = 1;                             // from product to score
   double score = 0;                              // without margin
@@ -17,17 +18,20 @@ struct Target {
   double radial = 0;  // derivative of the value by log |x| (and by log |w|) beyond the slope's
 };
 
-/// Ordered by class. Throws c10::TypeError when the ids are not int64.
+/// Ordered by class. `scored`: the classes that are, beginning with the targets in rising order; undefined: all.
+/// Throws c10::TypeError when the ids are not int64, c10::ValueError for a target that is not scored.
 class LocalTargets {
  public:
   LocalTargets(const Tensor& targets, int64_t first, const Tensor& features, const Tensor& weight,
-               const Scoring& scoring);
+               const Scoring& scoring, const Tensor& scored = {});
 
   int64_t counted() const { return counted_; }  // rows with a target, over all ranks
   std::span<const Target> all() const { return targets_; }
-  std::span<Target> in_classes(int64_t begin, int64_t end);
+  std::span<Target> in_places(int64_t begin, int64_t end);
 
  private:
+  void place(const Tensor& scored);
+
   std::vector<Target> targets_;
   int64_t counted_ = 0;
 };
@@ -37,9 +41,9 @@ double read_number(const Tensor& numbers, int64_t place);
 /// From the score without margin to value, slope and radial.
 void apply_margin(Target& target, double score, const Scoring& scoring);
 
-/// Entries [class - first_class, row] of a block. CPU tensors are read and written where they lie.
-std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_class);
-void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_class,
+/// Entries [place - first_place, row] of a block. CPU tensors are read and written where they lie.
+std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_place);
+void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_place,
                    const std::vector<double>& values);
 
 }  // namespace tandem::classifier::detail

@@ -1,0 +1,49 @@
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/train/checkpoint_store.h"
+
+namespace tandem::train {
+
+/// One checkpoint's tensors, whatever number of ranks wrote it: of what is split over the ranks' files, any rows.
+///
+///   files   rank_0000: rows 0..2      rank_0001: rows 3..4      rank_0002: rows 5..6
+///   wanted                  rows 2 . . . . . . . . . . . . . 5
+///
+/// Opens a file when something of it is wanted and keeps it open. One thread uses a reader at a time.
+class CheckpointReader {
+ public:
+  /// Reads the headers of all files. Throws DataError: damaged, or rows that lie in no file or in two.
+  CheckpointReader(const CheckpointStore& store, int64_t step);
+
+  const Manifest& manifest() const { return manifest_; }
+  std::vector<std::string> names() const;  // in alphabetical order, without a rank's suffix
+
+  /// How many rows a split tensor has in all; nothing for one that every rank has whole.
+  std::optional<int64_t> split_rows(const std::string& name) const;
+
+  /// New CPU tensors. Memory: the result and the largest part that is read for it. Throw DataError: no such tensor,
+  /// rows that it does not have, wrong bytes.
+  Tensor read(const std::string& name) const;
+  Tensor read_rows(const std::string& name, int64_t first, int64_t count) const;
+
+ private:
+  struct Part {
+    int rank;
+    RowRange rows;
+  };
+  void add_file(int rank);
+  void check_parts() const;
+  const std::vector<Part>& parts_of(const std::string& name) const;
+
+  Manifest manifest_;
+  std::vector<SafetensorsFile> files_;  // one a rank
+  std::map<std::string, std::vector<Part>> parts_;
+};
+
+/// The name under which a rank's rows of a split tensor stand in its file.
+std::string name_of_part(const std::string& name, int rank);
+
+}  // namespace tandem::train
