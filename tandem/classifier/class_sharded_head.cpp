@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <numeric>
+
 #include "tandem/base/rng.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -19,11 +21,15 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
     : options_(options), group_(group) {
   TORCH_CHECK_VALUE(options.classes > 0, "head: classes is ", options.classes, ", wanted 1 or more");
   TORCH_CHECK_VALUE(options.dim > 0, "head: dim is ", options.dim, ", wanted 1 or more");
-  const auto [begin, end] = comm::split_range(options.classes, group.size(), group.rank());
-  first_ = begin;
+  auto& counts = options_.counts;
+  if (counts.empty()) counts = comm::split_sizes(options.classes, group.size());
+  TORCH_CHECK_VALUE(static_cast<int>(counts.size()) == group.size() &&
+                        std::accumulate(counts.begin(), counts.end(), int64_t{0}) == options.classes,
+                    "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
+  first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   const memory::Scope scope(memory::Category::parameters);
-  weight_ = at::empty({end - begin, options.dim}, options.dtype);
-  fill_normal_(weight_, kInitialDeviation, options.seed, stream_of("head.weight"), begin * options.dim);
+  weight_ = at::empty({counts[group.rank()], options.dim}, options.dtype);
+  fill_normal_(weight_, kInitialDeviation, options.seed, stream_of("head.weight"), first_ * options.dim);
   weight_.set_requires_grad(true);
 }
 
@@ -75,8 +81,7 @@ Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<cons
   const auto [values, places] = best_of_own(rows, k);
   // Each rank may bring fewer than k; the parts go along dim 0.
   std::vector<int64_t> counts;
-  for (const int64_t classes : comm::split_sizes(options_.classes, group_.size()))
-    counts.push_back(std::min(k, classes));
+  for (const int64_t classes : options_.counts) counts.push_back(std::min(k, classes));
   const auto all_values = comm::all_gather(values, group_, 0, counts);
   const auto all_ids = comm::all_gather(places + first_, group_, 0, counts);
   const auto best = std::get<1>(all_values.topk(k, 0));

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "tandem/classifier/softmax_loss.h"
 
@@ -14,12 +15,13 @@ struct HeadOptions {
   Scoring scoring = normalised_softmax(1.0);
   bool naive = false;  // all scores on rank 0, the baseline
   BlockOptions blocks = {};
+  std::vector<int64_t> counts = {};       // classes of each rank, in rank order; empty: split_sizes(classes, ranks)
   std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
   at::ScalarType dtype = at::kFloat;
 };
 
-/// A classifier whose classes are split over the ranks: rank r holds split_sizes(classes, size)[r] rows of the weight.
+/// A classifier whose classes are split over the ranks: rank r holds counts[r] rows of the weight.
 ///
 /// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes,
 /// and the gradient of a rank's features comes back to it by reduce_scatter. Memory a rank: C_local * D elements of
@@ -27,7 +29,7 @@ struct HeadOptions {
 class ClassShardedHead {
  public:
   /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks.
-  /// Throws c10::ValueError when classes or dim is not positive.
+  /// Throws c10::ValueError when classes or dim is not positive, or counts do not add up to classes.
   ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group);
 
   /// Mean cross entropy over the global batch, equal on all ranks; see sharded_softmax_loss(). Collective.

@@ -1,6 +1,11 @@
+#include <ATen/ATen.h>
+#include "tandem/base/error.h"
+
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/memory_plan.h"
+#include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
 #include "tandem/models/backbone.h"
@@ -9,17 +14,30 @@
 namespace tandem::cli {
 namespace {
 
-std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const data::Dataset& dataset) {
-  const memory::Scope scope(memory::Category::parameters);
-  const auto shape = dataset.image_shape();
-  auto backbone = models::make({.name = settings.get_string("model"),
-                                .channels = shape[0],
-                                .size = shape[1],
-                                .embedding = settings.get_int("embedding"),
-                                .seed = static_cast<uint64_t>(settings.get_int("seed"))});
-  if (settings.get_string("train.precision") == "float64") backbone->to(at::kDouble);
-  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, memory::Category::buffers);
-  return backbone;
+/// Shares of the classes that memory.limit asks for: rank 0's word. Collective.
+std::vector<int64_t> planned_counts(const Settings& settings, const JobShape& shape, comm::ProcessGroup& group) {
+  if (settings.get_list("memory.limit").empty()) return {};
+  auto counts = comm::split_sizes(shape.classes, group.size());
+  std::string fault;
+  if (group.rank() == 0) {
+    try {
+      counts = MemoryPlan(settings, group.size(), shape).counts();
+    } catch (const SettingsError& error) {
+      fault = message_of(error);
+    }
+  }
+  fault = train::broadcast_text(fault, group);
+  if (!fault.empty()) throw SettingsError(fault);
+  const auto sent = at::tensor(counts, at::kLong);
+  comm::broadcast_(sent, 0, group);
+  return {sent.const_data_ptr<int64_t>(), sent.const_data_ptr<int64_t>() + sent.numel()};
+}
+
+classifier::HeadOptions head_options(const Settings& settings, int64_t classes, int64_t dim, HeadForm form,
+                                     comm::ProcessGroup& group, const std::array<int64_t, 3>& image_shape) {
+  auto options = read_head(settings, classes, dim, form);
+  if (form != HeadForm::naive) options.counts = planned_counts(settings, {classes, image_shape}, group);
+  return options;
 }
 
 /// A backbone that every rank has, and a classifier of which each rank has a part.
@@ -28,17 +46,9 @@ class Classification : public train::Task {
   Classification(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group)
       : bf16_(settings.get_string("train.precision") == "bf16"),
         dtype_(settings.get_string("train.precision") == "float64" ? at::kDouble : at::kFloat),
-        classes_(dataset.num_classes()),
-        backbone_(make_backbone(settings, dataset)),
-        head_({.classes = classes_,
-               .dim = backbone_->dim(),
-               .scoring = read_scoring(settings),
-               .naive = form == HeadForm::naive,
-               .blocks = read_blocks(settings),
-               .sampling = form == HeadForm::naive ? std::nullopt : read_sampling(settings),
-               .seed = static_cast<uint64_t>(settings.get_int("seed")),
-               .dtype = dtype_},
-              group) {
+        classes_(num_classes(settings, dataset)),
+        backbone_(make_backbone(settings, dataset.image_shape())),
+        head_(head_options(settings, classes_, backbone_->dim(), form, group, dataset.image_shape()), group) {
     if (anneals(settings)) annealing_ = read_annealing(settings);
     fused_ = settings.get_bool("head.fused_update") && form != HeadForm::naive;
     lazy_ = head_.options().sampling && settings.get_string("head.lazy") == "exact";
@@ -96,6 +106,23 @@ class Classification : public train::Task {
 };
 
 }  // namespace
+
+std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const std::array<int64_t, 3>& shape) {
+  const memory::Scope scope(memory::Category::parameters);
+  const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = settings.get_int("embedding");
+  if (settings.get_string("model") == "none" && numbers != embedding) {
+    throw SettingsError("embedding is " + std::to_string(embedding) + " with model none, wanted the " +
+                        std::to_string(numbers) + " numbers of an image");
+  }
+  auto backbone = models::make({.name = settings.get_string("model"),
+                                .channels = shape[0],
+                                .size = shape[1],
+                                .embedding = embedding,
+                                .seed = static_cast<uint64_t>(settings.get_int("seed"))});
+  if (settings.get_string("train.precision") == "float64") backbone->to(at::kDouble);
+  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, memory::Category::buffers);
+  return backbone;
+}
 
 std::unique_ptr<train::Task> make_task(const Settings& settings, const data::Dataset& dataset, HeadForm form,
                                        comm::ProcessGroup& group) {

@@ -35,6 +35,7 @@ struct Command {
 // One file each. They return the exit status; whatever they throw becomes one line on stderr and its exit code.
 int run_train(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
+int run_plan(const Arguments& arguments);
 int run_reshard(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_bench(const Arguments& arguments);

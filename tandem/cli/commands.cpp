@@ -15,6 +15,11 @@ const std::vector<Command>& table() {
   static const std::vector<Command> table = {
       on_settings("train", "train a class-sharded classifier", run_train),
       on_settings("eval", "test a checkpoint on the held-out images", run_eval),
+      {"plan",
+       "tell each rank's bytes in a training step before anything is allocated",
+       "key=value...",
+       run_plan,
+       {kConfig, kJson, {"--figure", "FILE", "draw the forms of the head as SVG"}}},
       {"reshard",
        "write a checkpoint anew for another number of ranks, or as one file of weights",
        "RUN [key=value...]",

@@ -72,7 +72,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   if (group.rank() == 0) log::info("tests    " + store.path(restored->step).string());
   group.meter().reset();
   const auto start = Clock::now();
-  const auto scores = train::evaluate(*task, *loader, data.train->num_classes(), group);
+  const auto scores = train::evaluate(*task, *loader, num_classes(settings, *data.train), group);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   RankFacts own;
   own.at_peak = memory::account(group.rank()).at_peak;
@@ -86,7 +86,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   const nlohmann::json result = {{"top1", scores.top1},       {"top5", scores.top5},
                                  {"loss", scores.loss},       {"test_images", scores.samples},
                                  {"images_per_second", rate}, {"seconds", seconds},
-                                 {"steps", restored->step},   {"classes", data.train->num_classes()},
+                                 {"steps", restored->step},   {"classes", num_classes(settings, *data.train)},
                                  {"ranks", group.size()},     {"memory", memory_json(facts)},
                                  {"wire", wire_json(facts)},  {"checkpoint", store.path(restored->step).string()}};
   write_result(arguments, result_text(scores, rate, facts), result);

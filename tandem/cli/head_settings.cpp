@@ -77,9 +77,23 @@ std::optional<classifier::Sampling> read_sampling(const Settings& settings) {
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
-classifier::BlockOptions read_blocks(const Settings& settings) {
-  return {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
-          .bf16 = settings.get_string("head.precision") == "bf16"};
+HeadForm head_form(const Settings& settings) {
+  return settings.get_string("head.parallel") == "naive" ? HeadForm::naive : HeadForm::sharded;
+}
+
+std::string_view name_of(HeadForm form) { return form == HeadForm::naive ? "naive" : "sharded"; }
+
+classifier::HeadOptions read_head(const Settings& settings, int64_t classes, int64_t dim, HeadForm form) {
+  const bool is_naive = form == HeadForm::naive;
+  return {.classes = classes,
+          .dim = dim,
+          .scoring = read_scoring(settings),
+          .naive = is_naive,
+          .blocks = {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
+                     .bf16 = settings.get_string("head.precision") == "bf16"},
+          .sampling = is_naive ? std::nullopt : read_sampling(settings),
+          .seed = static_cast<uint64_t>(settings.get_int("seed")),
+          .dtype = settings.get_string("train.precision") == "float64" ? at::kDouble : at::kFloat};
 }
 
 }  // namespace tandem::cli

@@ -1,8 +1,12 @@
 #pragma once
-#include "tandem/classifier/softmax_loss.h"
+#include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/settings.h"
 
 namespace tandem::cli {
+
+enum class HeadForm { sharded, naive };
+HeadForm head_form(const Settings& settings);
+std::string_view name_of(HeadForm form);
 
 /// What the settings head and head.* say. Throws SettingsError (a list of another length, numbers that do not go
 /// together).
@@ -15,6 +19,7 @@ bool anneals(const Settings& settings);
 /// Nothing: all classes are scored. Throws SettingsError for a rate with label smoothing.
 std::optional<classifier::Sampling> read_sampling(const Settings& settings);
 
-classifier::BlockOptions read_blocks(const Settings& settings);
+/// All of it. `dim`: numbers of an embedding.
+classifier::HeadOptions read_head(const Settings& settings, int64_t classes, int64_t dim, HeadForm form);
 
 }  // namespace tandem::cli

@@ -10,6 +10,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/data/glyphs.h"
 #include "tandem/data/image_folder.h"
+#include "tandem/data/synthetic.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
@@ -77,9 +78,21 @@ train::Job identity(const Settings& settings, const data::Dataset& dataset) {
         "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"}) {
     job.emplace_back(key, format_value(settings.get(key)));
   }
-  job.emplace_back("classes", std::to_string(dataset.num_classes()));
+  job.emplace_back("classes", std::to_string(num_classes(settings, dataset)));
   job.emplace_back("images", std::to_string(dataset.size()));
   return job;
+}
+
+data::Split open_synthetic(const Settings& settings) {
+  data::SyntheticOptions options;
+  if (settings.get_int("head.classes") > 0) options.classes = settings.get_int("head.classes");
+  const int64_t size = settings.get_int("data.size");
+  if (settings.get_string("model") == "none") {
+    options.shape = {1, 1, settings.get_int("embedding")};
+  } else {
+    options.shape = {3, size, size};
+  }
+  return data::synthetic(options);
 }
 
 }  // namespace
@@ -117,8 +130,28 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
   }
 }
 
+int64_t num_classes(const Settings& settings, const data::Dataset& dataset) {
+  const int64_t wanted = settings.get_int("head.classes");
+  if (wanted == 0) return dataset.num_classes();
+  if (wanted >= dataset.num_classes()) return wanted;
+  throw SettingsError("head.classes is " + std::to_string(wanted) + ", wanted at least " +
+                          std::to_string(dataset.num_classes()) + " as the data has",
+                      "leave head.classes out");
+}
+
+JobShape shape_of(const Settings& settings) {
+  const int64_t size = settings.get_int("data.size"), classes = settings.get_int("head.classes");
+  if (settings.get_string("model") == "none" && classes > 0) return {classes, {1, 1, settings.get_int("embedding")}};
+  if (settings.get_string("data") == "glyphs" && classes > 0) return {classes, {1, size, size}};
+  if (classes > 0) return {classes, {3, size, size}};
+  auto own = settings;
+  const auto data = open_data(own);
+  return {num_classes(settings, *data.train), data.train->image_shape()};
+}
+
 data::Split open_data(Settings& settings) {
   const auto& name = settings.get_string("data");
+  if (name == "synthetic") return open_synthetic(settings);
   if (name.starts_with(kImagesPrefix)) {
     return data::image_folder({.folder = name.substr(kImagesPrefix.size()),
                                .size = settings.get_int("data.size"),
@@ -157,12 +190,6 @@ std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const 
   options.drop_last = false;
   return std::make_unique<data::Loader>(dataset, options);
 }
-
-HeadForm head_form(const Settings& settings) {
-  return settings.get_string("head.parallel") == "naive" ? HeadForm::naive : HeadForm::sharded;
-}
-
-std::string_view name_of(HeadForm form) { return form == HeadForm::naive ? "naive" : "sharded"; }
 
 train::TrainerOptions trainer_options(const Settings& settings, const data::Dataset& dataset, int64_t steps_per_epoch) {
   train::TrainerOptions options;

@@ -3,10 +3,16 @@
 #include <memory>
 #include <string>
 
+#include "tandem/cli/head_settings.h"
+#include "tandem/cli/memory_plan.h"
 #include "tandem/cli/settings.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/train/trainer.h"
+
+namespace tandem::models {
+class Backbone;
+}
 
 namespace tandem::cli {
 
@@ -25,9 +31,13 @@ std::unique_ptr<data::Loader> training_loader(const Settings& settings, const da
 std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group);
 
-enum class HeadForm { sharded, naive };
-HeadForm head_form(const Settings& settings);
-std::string_view name_of(HeadForm form);
+/// Classes of the head: head.classes, or as many as the data has. Throws SettingsError when the data has more.
+int64_t num_classes(const Settings& settings, const data::Dataset& dataset);
+
+/// What the job's settings say of its data; opens the data only when they do not.
+JobShape shape_of(const Settings& settings);
+
+std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const std::array<int64_t, 3>& image_shape);
 
 /// Backbone on every rank, classifier split over them. Collective.
 std::unique_ptr<train::Task> make_task(const Settings& settings, const data::Dataset& dataset, HeadForm form,

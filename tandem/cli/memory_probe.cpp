@@ -11,8 +11,8 @@ constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradie
 
 /// Rank 0 holds about four buffers of all scores in the naive form.
 bool fits_easily(const Settings& settings, const data::Dataset& dataset) {
-  const double scores =
-      4.0 * 8.0 * static_cast<double>(dataset.num_classes()) * static_cast<double>(settings.get_int("train.batch"));
+  const double scores = 4.0 * 8.0 * static_cast<double>(num_classes(settings, dataset)) *
+                        static_cast<double>(settings.get_int("train.batch"));
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   return scores < memory / 4;
 }
@@ -25,7 +25,7 @@ FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadF
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;
   options.stop_requested = nullptr;
-  train::Trainer trainer(*task, *loader, nullptr, dataset.num_classes(), options, nullptr, group);
+  train::Trainer trainer(*task, *loader, nullptr, num_classes(settings, dataset), options, nullptr, group);
   train::Observer nobody;
   trainer.run(nobody);
   RankFacts facts;

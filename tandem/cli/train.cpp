@@ -56,7 +56,7 @@ class TrainRun {
   ExitCode train_and_report() {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
-    const int64_t classes = data_.train->num_classes(), per_epoch = training_->batches_per_epoch();
+    const int64_t classes = num_classes(settings_, *data_.train), per_epoch = training_->batches_per_epoch();
     const auto task = make_task(settings_, *data_.train, head_form(settings_), group_);
     const auto options = trainer_options(settings_, *data_.train, per_epoch);
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
@@ -82,7 +82,8 @@ class TrainRun {
     log::info(data_.summary);
     std::string shares;
     const bool naive = head_form(settings_) == HeadForm::naive;
-    for (const auto n : comm::split_sizes(data_.train->num_classes(), group_.size())) shares += " " + format_count(n);
+    for (const auto n : comm::split_sizes(num_classes(settings_, *data_.train), group_.size()))
+      shares += " " + format_count(n);
     log::info("plan     " + settings_.get_string("model") + " × " + std::to_string(group_.size()) +
               " (data parallel) · head split" + shares + (naive ? " · all scores on rank 0" : ""));
   }
@@ -139,7 +140,7 @@ class TrainRun {
                              {"seconds", outcome.seconds},
                              {"step_seconds", outcome.step_seconds},
                              {"steps", outcome.steps},
-                             {"classes", data_.train->num_classes()},
+                             {"classes", num_classes(settings_, *data_.train)},
                              {"ranks", group_.size()},
                              {"memory", memory_json(facts)},
                              {"wire", wire_json(facts)},

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/models/flat.h"
 #include "tandem/models/mlp.h"
 #include "tandem/models/resnet.h"
 
@@ -19,12 +20,17 @@ constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Bac
   return std::make_shared<Mlp>(options);
 };
 
+constexpr auto make_flat = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
+  return std::make_shared<Flat>(options);
+};
+
 template <auto build>
 std::shared_ptr<Backbone> as_backbone(const ModelOptions& options) {
   return build(options);
 }
 
-constexpr std::array<Entry, 5> kModels = {{{"mlp", make_mlp},
+constexpr std::array<Entry, 6> kModels = {{{"none", make_flat},
+                                           {"mlp", make_mlp},
                                            {"resnet_glyph", as_backbone<resnet_glyph>},
                                            {"resnet18", as_backbone<resnet18>},
                                            {"resnet34", as_backbone<resnet34>},

@@ -25,7 +25,7 @@ struct ModelOptions {
   uint64_t seed = 1;
 };
 
-/// mlp, resnet_glyph, resnet18, resnet34, resnet50.
+/// none, mlp, resnet_glyph, resnet18, resnet34, resnet50.
 std::span<const std::string_view> model_names();
 
 /// A float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: every rank that

@@ -8,7 +8,9 @@ namespace tandem::train {
 namespace {
 
 constexpr std::array<double, 4> kIdentity = {1, 0, 0, 1};
-constexpr int64_t kRowsAtOnce = 4096;  // copies of them stay in the cache
+constexpr int64_t kBytesAtOnce = 512 << 10;  // of rows: copies of them stay in the cache
+
+int64_t row_bytes(const Tensor& matrix) { return matrix.size(1) * static_cast<int64_t>(matrix.element_size()); }
 
 }  // namespace
 
@@ -31,8 +33,9 @@ LazyDecay::Map LazyDecay::map_of(double learning_rate) const {
 void LazyDecay::prepare(const Rows& rows) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::optimizer);
-  for (int64_t begin = 0; begin < rows.count; begin += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, rows.count - begin);
+  const int64_t at_once = std::max<int64_t>(1, kBytesAtOnce / std::max<int64_t>(1, row_bytes(weight_)));
+  for (int64_t begin = 0; begin < rows.count; begin += at_once) {
+    const int64_t count = std::min(at_once, rows.count - begin);
     move({rows.begin + begin, count, rows.ids.defined() ? rows.ids.narrow(0, begin, count) : Tensor()});
   }
   const auto now = static_cast<int64_t>(since_.size());

@@ -9,6 +9,8 @@
 namespace tandem::train {
 namespace {
 
+constexpr int64_t kBytesAtOnce = 512 << 10;  // of a sparse gradient: copies of the weight's rows stay in the cache
+
 void check(bool right, const std::string& fault, const std::string& remedy = "") {
   if (!right) throw SettingsError(fault, remedy);
 }
@@ -64,7 +66,13 @@ void Optimizer::step(double learning_rate) {
     if (!gradient.defined() || !gradient.is_sparse()) continue;
     if (!steps_.empty()) steps_[i].add_(1);
     const auto ids = gradient._indices().select(0, 0);
-    step_some_rows(i, {.count = ids.numel(), .ids = ids}, gradient._values(), learning_rate);
+    const auto row_bytes = static_cast<int64_t>(gradient.element_size()) * std::max<int64_t>(1, gradient.size(1));
+    const int64_t at_once = std::max<int64_t>(1, kBytesAtOnce / row_bytes);
+    for (int64_t begin = 0; begin < ids.numel(); begin += at_once) {
+      const int64_t count = std::min(at_once, ids.numel() - begin);
+      step_some_rows(i, {.count = count, .ids = ids.narrow(0, begin, count)},
+                     gradient._values().narrow(0, begin, count), learning_rate);
+    }
   }
   step_dense(learning_rate);
   if (lazy_) lazy_->end_step(learning_rate);

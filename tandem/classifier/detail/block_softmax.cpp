@@ -7,24 +7,15 @@
 #include <cmath>
 #include <limits>
 
-#include "tandem/classifier/detail/score_kernels.h"
+#include "tandem/classifier/detail/block_plan.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::classifier::detail {
 namespace {
 
-// A block's products and its rows of the weight stay in a core's cache between their GEMMs, and these are large enough
-// to run at full speed.
-constexpr int64_t kBlockBytes = 2 << 20, kFewestRows = 128, kMostRows = 8192;
-
 /// Where bfloat16 would round a target's score, it is left out by a score that is small beside any and added at the
 /// end.
 constexpr double kLeftOut = -3e4;
-
-int64_t rows_of_block(const BlockOptions& options, int64_t bytes_a_row) {
-  if (options.rows > 0) return options.rows;
-  return std::clamp(kBlockBytes / std::max<int64_t>(bytes_a_row, 1), kFewestRows, kMostRows);
-}
 
 std::vector<double> numbers_of(const Tensor& x) {
   const auto numbers = x.to(at::kDouble).cpu().contiguous();
@@ -52,14 +43,12 @@ BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const T
       num_targets_(sample ? sample->num_targets : 0),
       log_weight_(sample ? sample->log_weight : 0),
       rows_(features.size(0)),
-      columns_(padded(features.size(0))),
-      classes_(sample ? sample->ids.numel() : weight.size(0)),
-      bf16_(options.bf16 && features.scalar_type() == at::kFloat) {
-  const auto bytes_a_row = columns_ * static_cast<int64_t>(bf16_ ? 2 : features.element_size());
-  block_ = rows_of_block(options, std::max(columns_, features.size(1)) * static_cast<int64_t>(features.element_size()));
-  const int64_t fit = options.keep_bytes / std::max<int64_t>(bytes_a_row, 1);
-  num_kept_ = fit >= classes_ ? classes_ : fit / block_ * block_;
-  if (scoring.filter < 1.0) num_kept_ = 0;  // forward loses what was above it
+      classes_(sample ? sample->ids.numel() : weight.size(0)) {
+  const auto plan = plan_blocks(options, scoring, rows_, features.size(1), classes_, features.scalar_type());
+  columns_ = plan.columns;
+  block_ = plan.block;
+  num_kept_ = plan.num_kept;
+  product_type_ = plan.products;
 }
 
 /// Whether a target's score depends on a length by more than the slope says.
@@ -101,7 +90,7 @@ Tensor BlockSoftmax::directions_of(const Tensor& features) const {
   } else {
     at::mul_out(own, features, at::scalar_tensor(scoring_.scale, features.options()));
   }
-  return bf16_ ? directions.to(at::kBFloat16) : directions;
+  return directions.to(product_type_);
 }
 
 Tensor BlockSoftmax::factors_of(Range classes, const at::TensorOptions& options) const {
@@ -131,14 +120,14 @@ void BlockSoftmax::measure(const Tensor& own_weight, Range classes) {
 }
 
 at::TensorOptions BlockSoftmax::product_options(const Tensor& features) const {
-  return bf16_ ? features.options().dtype(at::kBFloat16) : features.options();
+  return features.options().dtype(product_type_);
 }
 
 /// In bfloat16 they are worked out again, in float32: a target's score decides most of its row's loss.
 std::vector<double> BlockSoftmax::target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
                                                   Range classes) {
   const auto targets = targets_.in_places(classes.begin, classes.end);
-  if (!bf16_ || targets.empty()) return read_entries(products, targets, classes.begin);
+  if (!is_rounded() || targets.empty()) return read_entries(products, targets, classes.begin);
   std::vector<int64_t> ids, rows;
   for (const auto& target : targets) {
     ids.push_back(target.target_class);
@@ -162,7 +151,7 @@ void BlockSoftmax::apply_margins(const std::vector<double>& products, const Tens
 void BlockSoftmax::put_target_values(Tensor& products, Range classes) {
   const auto targets = targets_.in_places(classes.begin, classes.end);
   std::vector<double> values;
-  for (const auto& target : targets) values.push_back((bf16_ ? kLeftOut : target.value) / target.factor);
+  for (const auto& target : targets) values.push_back((is_rounded() ? kLeftOut : target.value) / target.factor);
   write_entries(products, targets, classes.begin, values);
 }
 
@@ -208,7 +197,7 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
   scratch_.reset();
   auto merged = merge_threads(running);
   if (log_weight_ > 0) add_others(merged, merge_threads(others));
-  if (bf16_) add_targets(merged);
+  if (is_rounded()) add_targets(merged);
   const auto own = [&](const Tensor& numbers) { return numbers.defined() ? numbers.narrow(0, 0, rows_) : numbers; };
   return {own(merged.maximum), own(merged.sum), own(merged.total)};
 }
@@ -268,14 +257,14 @@ void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Ten
 
 void BlockSoftmax::multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
                                       Tensor& weight_gradient) const {
-  if (!bf16_) {
+  if (!is_rounded()) {
     at::mm_out(weight_gradient, products, gradients.inputs);
     gradients.features.addmm_(products.t(), weight);
     return;
   }
   weight_gradient.copy_(at::mm(products, gradients.inputs));
   gradients.features.add_(
-      at::mm(products.t(), weight.to(at::kBFloat16)));  // a block's sum is rounded, the whole is not
+      at::mm(products.t(), weight.to(product_type_)));  // a block's sum is rounded, the whole is not
 }
 
 /// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
@@ -297,7 +286,8 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
                                                  const Tensor& share, int64_t classes, const RowUpdate& update) {
   const auto floor = share * (scoring_.smoothing / static_cast<double>(classes));
   const Shares shares = {padded_rows(log_sum), padded_rows(share), padded_rows(floor)};
-  const Shares of_others = {padded_rows(log_sum - log_weight_), shares.share, shares.floor};
+  const Shares of_others =
+      log_weight_ > 0 ? Shares{padded_rows(log_sum - log_weight_), shares.share, shares.floor} : shares;
   const RowGradients rows(log_sum, share, floor);
   auto gradients = start_gradients(features, weight, update);
   make_scratch(features);

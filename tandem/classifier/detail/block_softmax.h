@@ -53,6 +53,7 @@ class BlockSoftmax {
   };
 
   bool has_radial() const;
+  bool is_rounded() const { return product_type_ == at::kBFloat16; }
   bool is_kept(Range classes) const;
   double filter() const;
   Tensor padded_rows(const Tensor& row_numbers) const;
@@ -89,8 +90,8 @@ class BlockSoftmax {
   Tensor ids_;  // [scored], where not all classes are
   int64_t num_targets_ = 0;
   double log_weight_ = 0;
-  int64_t rows_, columns_, classes_, block_, num_kept_;
-  bool bf16_;
+  int64_t rows_, classes_, columns_, block_, num_kept_;
+  at::ScalarType product_type_;
   Tensor kept_, scratch_;
   Tensor inverse_features_, inverse_weight_;  // [N], [scored]; undefined where not normalised
 };

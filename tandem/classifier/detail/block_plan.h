@@ -1,0 +1,20 @@
+#pragma once
+#include <c10/core/ScalarType.h>
+
+#include "tandem/classifier/softmax_loss.h"
+
+namespace tandem::classifier::detail {
+
+/// How a loss is cut into blocks: what BlockSoftmax does and head_memory() tells.
+struct BlockPlan {
+  int64_t columns = 0;        // of a block of products: the samples, padded
+  int64_t block = 0;          // classes of a block
+  int64_t num_kept = 0;       // first classes whose products stay until backward
+  at::ScalarType products{};  // their type
+};
+
+/// For `classes` scored ones.
+BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64_t samples, int64_t dim,
+                      int64_t classes, at::ScalarType type);
+
+}  // namespace tandem::classifier::detail

@@ -1,0 +1,84 @@
+#include "tandem/classifier/head_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tandem/classifier/detail/block_plan.h"
+#include "tandem/classifier/detail/score_kernels.h"
+
+namespace tandem::classifier {
+namespace {
+
+using memory::Category;
+
+int64_t& of(memory::CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
+
+/// Of this rank, expected.
+int64_t scored_classes(const HeadOptions& options, const HeadLoad& load) {
+  if (!options.sampling) return load.own_classes;
+  const double share = static_cast<double>(load.own_classes) / static_cast<double>(options.classes);
+  const double targets = std::min(static_cast<double>(load.samples) * share, static_cast<double>(load.own_classes));
+  return std::llround(targets + options.sampling->rate * (static_cast<double>(load.own_classes) - targets));
+}
+
+int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int64_t scored) {
+  const auto plan =
+      detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype);
+  const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
+  const auto product = static_cast<int64_t>(c10::elementSize(plan.products));
+  const int64_t block = std::min(plan.block, scored);
+  const bool is_rounded = plan.products != options.dtype;
+  const bool is_corrected = options.sampling && options.sampling->is_corrected;
+  int64_t bytes = plan.num_kept * plan.columns * product;
+  if (plan.num_kept < scored) bytes += block * plan.columns * product;
+  bytes += plan.columns * options.dim * (product + element);  // what enters the products; features' gradient
+  if (options.scoring.normalise_weight) bytes += scored * element;
+  if (options.scoring.normalise_features) bytes += load.samples * element;
+  bytes += load.threads * plan.columns * element + (is_corrected ? 4 : 3) * plan.columns * element;
+  bytes += 3 * load.samples * element + block * element;  // of the rows: loss, share, floor; of a block's classes
+  if (options.sampling) bytes += scored * 8 + block * options.dim * element;  // ids; a block's rows
+  // bfloat16: a block of the weight, its turned gradient, and what its products add to the features'.
+  if (is_rounded) bytes += block * (options.dim + plan.columns) * product + plan.columns * options.dim * (product + 4);
+  return bytes;
+}
+
+/// All scores on rank 0, besides those that each rank has of its own classes: as they came, with margins, with what
+/// becomes their gradient.
+memory::CategoryBytes naive_memory(const HeadOptions& options, const HeadLoad& load, memory::CategoryBytes bytes) {
+  const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
+  const int64_t samples = detail::padded(load.samples), own = load.own_classes * samples * element;
+  const int64_t lengths = options.scoring.normalise_weight ? load.own_classes * element : 0;
+  auto forward = bytes, backward = bytes;
+  const int64_t plain = load.own_classes * load.samples * element;
+  of(forward, Category::activations) = lengths + own + 2 * plain;
+  if (load.is_root) of(forward, Category::activations) += 2 * options.classes * load.samples * element;
+  of(backward, Category::gradients) = load.own_classes * options.dim * element;
+  of(backward, Category::activations) = lengths + 6 * own + 2 * samples * options.dim * element;
+  const auto sum = [](const auto& all) { return std::accumulate(all.begin(), all.end(), int64_t{0}); };
+  return sum(forward) > sum(backward) ? forward : backward;
+}
+
+}  // namespace
+
+memory::CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load) {
+  memory::CategoryBytes bytes{};
+  const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
+  const int64_t row = options.dim * element, scored = scored_classes(options, load);
+  of(bytes, Category::parameters) = load.own_classes * row;
+  of(bytes, Category::optimizer) = load.num_states * load.own_classes * row;
+  if (load.num_states == 2) of(bytes, Category::optimizer) += sizeof(float);  // AdamW's count of steps
+  if (load.moves_late) of(bytes, Category::optimizer) += load.own_classes * static_cast<int64_t>(sizeof(int));
+  if (load.ranks > 1) of(bytes, Category::communication) = load.samples * row;  // the features of all
+  if (options.naive) return naive_memory(options, load, bytes);
+  const auto plan =
+      detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype);
+  of(bytes, Category::gradients) = (load.steps_in_backward ? std::min(plan.block, scored) : scored) * row;
+  of(bytes, Category::activations) = block_activations(options, load, scored);
+  // Copies of the sampled rows of a block and of their states, which the step works on.
+  if (options.sampling && load.steps_in_backward)
+    of(bytes, Category::optimizer) += (1 + load.num_states) * std::min(plan.block, scored) * row;
+  return bytes;
+}
+
+}  // namespace tandem::classifier

@@ -1,0 +1,228 @@
+#include "tandem/cli/memory_plan.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/cli/head_settings.h"
+#include "tandem/cli/job.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+#include "tandem/models/backbone.h"
+#include "tandem/train/autocast.h"
+
+namespace tandem::cli {
+namespace {
+
+using memory::Category;
+using memory::CategoryBytes;
+
+constexpr int kProbeRank = 1023;                    // books of its own
+constexpr std::array<int64_t, 2> kProbes = {4, 8};  // images
+
+int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
+int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
+int64_t sum_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
+
+struct Probe {
+  int64_t forward = 0, kept = 0, backward = 0;
+};
+
+/// One step of the backbone alone. `has_buckets`: gradients have their place before backward begins.
+Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16, bool has_buckets) {
+  const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
+  {
+    const memory::Scope scope(Category::gradients);
+    for (auto& parameter : backbone.parameters()) {
+      if (has_buckets) parameter.mutable_grad() = at::zeros_like(parameter.detach());
+    }
+  }
+  const memory::Scope scope(Category::activations);
+  memory::reset_peak(kProbeRank);
+  Probe probe;
+  const auto output = [&] {
+    const train::AutocastScope autocast(bf16);
+    return backbone.forward(images.to(backbone.parameters()[0].scalar_type()));
+  }();
+  const auto after = memory::account(kProbeRank);
+  probe.forward = activations(after.at_peak);
+  probe.kept = activations(after.live);
+  const auto gradient = at::ones_like(output);
+  memory::reset_peak(kProbeRank);
+  output.backward(gradient);
+  probe.backward = activations(memory::account(kProbeRank).at_peak);
+  for (auto& parameter : backbone.parameters()) parameter.mutable_grad().reset();
+  return probe;
+}
+
+BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape, bool has_buckets) {
+  BackboneMemory result;
+  if (settings.get_string("model") == "none") return result;
+  const memory::RankScope rank(kProbeRank);
+  const auto backbone = make_backbone(settings, shape.image);
+  for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
+  for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
+  result.num_parameters = static_cast<int64_t>(backbone->parameters().size());
+  std::array<Probe, 2> probes;
+  for (size_t i = 0; i < 2; ++i) {
+    const auto images = at::zeros({kProbes[i], shape.image[0], shape.image[1], shape.image[2]});
+    probes[i] = probe_backbone(*backbone, images, settings.get_string("train.precision") == "bf16", has_buckets);
+  }
+  const auto line = [&](int64_t Probe::*member) {
+    const auto first = static_cast<double>(probes[0].*member), second = static_cast<double>(probes[1].*member);
+    const double an_image = (second - first) / static_cast<double>(kProbes[1] - kProbes[0]);
+    return BackboneMemory::Line{first - an_image * static_cast<double>(kProbes[0]), an_image};
+  };
+  result.forward = line(&Probe::forward);
+  result.kept = line(&Probe::kept);
+  result.backward = line(&Probe::backward);
+  return result;
+}
+
+std::vector<int64_t> read_limits(const Settings& settings, int ranks) {
+  const auto& texts = settings.get_list("memory.limit");
+  std::vector<int64_t> limits;
+  for (const auto& text : texts) limits.push_back(parse_bytes(text).value());
+  if (limits.size() == 1) limits.assign(ranks, limits[0]);
+  if (!limits.empty() && static_cast<int>(limits.size()) != ranks) {
+    throw SettingsError("memory.limit has " + std::to_string(limits.size()) + " sizes, wanted 1 or " +
+                        std::to_string(ranks) + ", one a rank");
+  }
+  return limits;
+}
+
+int64_t num_states(const Settings& settings) {
+  if (settings.get_string("train.optimizer") == "adamw") return 2;
+  return settings.get_float("train.momentum") > 0 ? 1 : 0;
+}
+
+int threads_of(const Settings& settings, int ranks) {
+  const auto threads = static_cast<int>(settings.get_int("threads"));
+  return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+}
+
+}  // namespace
+
+int64_t BackboneMemory::Line::at(int64_t images) const {
+  return std::llround(constant + an_image * static_cast<double>(images));
+}
+
+MemoryPlan::MemoryPlan(const Settings& settings, int ranks, const JobShape& shape)
+    : settings_(settings),
+      ranks_(ranks),
+      shape_(shape),
+      job_{read_head(settings, shape.classes, settings.get_int("embedding"), head_form(settings)),
+           settings.get_bool("head.fused_update") && head_form(settings) != HeadForm::naive},
+      backbone_(measure_backbone(settings, shape, ranks > 1)),
+      limits_(read_limits(settings, ranks)),
+      images_(comm::split_sizes(settings.get_int("train.batch"), ranks)) {}
+
+classifier::HeadLoad MemoryPlan::load_of(const Job& job, int rank, int64_t own_classes) const {
+  return {.own_classes = own_classes,
+          .samples = settings_.get_int("train.batch"),
+          .ranks = ranks_,
+          .is_root = rank == 0,
+          .threads = threads_of(settings_, ranks_),
+          .steps_in_backward = job.steps_in_backward,
+          .num_states = num_states(settings_),
+          .moves_late = job.head.sampling && settings_.get_string("head.lazy") == "exact"};
+}
+
+CategoryBytes MemoryPlan::bytes_of(const Job& job, int rank, const classifier::HeadLoad& load) const {
+  const auto head = classifier::head_memory(job.head, load);
+  const int64_t images = images_[rank], pixels = shape_.image[0] * shape_.image[1] * shape_.image[2];
+  auto bytes = head;
+  of(bytes, Category::parameters) += backbone_.parameters;
+  of(bytes, Category::optimizer) += load.num_states * backbone_.parameters;
+  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone_.num_parameters * int64_t{sizeof(float)};
+  of(bytes, Category::buffers) =
+      backbone_.buffers + (settings_.get_int("data.prefetch") + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
+  if (ranks_ > 1) of(bytes, Category::gradients) += backbone_.parameters;  // the buckets
+  if (settings_.get_string("model") == "none") return bytes;
+
+  auto in_head = bytes, in_forward = bytes, in_backward = bytes;
+  of(in_head, Category::activations) += backbone_.kept.at(images);
+  of(in_forward, Category::activations) = backbone_.forward.at(images);
+  of(in_backward, Category::activations) = backbone_.backward.at(images);
+  of(in_forward, Category::gradients) -= of(head, Category::gradients);
+  if (load.steps_in_backward) in_backward[size_t(Category::gradients)] -= of(head, Category::gradients);
+  of(in_forward, Category::communication) = of(in_backward, Category::communication) = 0;
+  return std::max({in_head, in_backward, in_forward},
+                  [](const auto& a, const auto& b) { return sum_of(a) < sum_of(b); });
+}
+
+CategoryBytes MemoryPlan::rank(int rank, int64_t own_classes) const {
+  return bytes_of(job_, rank, load_of(job_, rank, own_classes));
+}
+
+std::optional<int64_t> MemoryPlan::limit(int rank) const {
+  return limits_.empty() ? std::nullopt : std::optional(limits_[rank]);
+}
+
+std::optional<int64_t> MemoryPlan::most_classes(int rank) const {
+  if (limits_.empty()) return std::nullopt;
+  int64_t fits = 0, too_many = int64_t{1} << 40;
+  if (sum_of(this->rank(rank, 0)) > limits_[rank]) return 0;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    (sum_of(this->rank(rank, middle)) <= limits_[rank] ? fits : too_many) = middle;
+  }
+  return fits;
+}
+
+std::vector<int64_t> MemoryPlan::counts() const {
+  if (limits_.empty()) return comm::split_sizes(shape_.classes, ranks_);
+  std::vector<double> rooms;
+  int64_t all = 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const int64_t most = most_classes(rank).value();
+    all += most;
+    rooms.push_back(static_cast<double>(most));
+  }
+  if (all < shape_.classes) {
+    throw SettingsError("head.classes is " + std::to_string(shape_.classes) + ", wanted at most " +
+                            std::to_string(all) + " with this memory.limit",
+                        "add ranks or memory, or see the forms of tandem plan");
+  }
+  return comm::split_by_weight(shape_.classes, rooms);
+}
+
+std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
+  const auto even = comm::split_sizes(shape_.classes, ranks_);
+  std::vector<Form> forms;
+  const auto add = [&](const std::string& name, const Job& job, bool whole) {
+    Form form{name, {}};
+    for (int rank = 0; rank < ranks_; ++rank) {
+      auto load = load_of(job, rank, whole ? shape_.classes : even[rank]);
+      if (whole) load.samples = images_[rank], load.ranks = 1;
+      form.ranks.push_back(bytes_of(job, rank, load));
+    }
+    forms.push_back(std::move(form));
+  };
+  auto job = job_;
+  job.steps_in_backward = job.head.naive = false;
+  job.head.sampling.reset();
+  const auto blocks = job.head.blocks;
+  job.head.naive = true;
+  add("naive", job, false);
+  job.head.naive = false;
+  job.head.blocks.keep_bytes = kAll;
+  add("data_parallel", job, true);
+  add("sharded", job, false);
+  job.head.blocks = blocks;
+  add("blocks", job, false);
+  job.steps_in_backward = true;
+  add("fused_update", job, false);
+  job.head.sampling = job_.head.sampling.value_or(classifier::Sampling{0.1});
+  add("sampled", job, false);
+  return forms;
+}
+
+}  // namespace tandem::cli

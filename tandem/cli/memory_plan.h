@@ -1,0 +1,71 @@
+#pragma once
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/classifier/head_memory.h"
+#include "tandem/cli/settings.h"
+#include "tandem/memory/category.h"
+
+namespace tandem::cli {
+
+/// What of the data decides how much memory a job needs.
+struct JobShape {
+  int64_t classes = 0;
+  std::array<int64_t, 3> image{};  // channels, height, width
+};
+
+/// Activations of a backbone, measured on two small batches and continued in a straight line.
+struct BackboneMemory {
+  struct Line {
+    double constant = 0, an_image = 0;
+    int64_t at(int64_t images) const;
+  };
+  int64_t parameters = 0, buffers = 0;  // bytes
+  int64_t num_parameters = 0;           // tensors
+  Line forward, kept, backward;         // peak; what stays for backward; peak
+};
+
+/// Tells the bytes of each rank in a training step of train's settings before it is run; see head_memory() for what is
+/// exact. Not collective.
+class MemoryPlan {
+ public:
+  /// Needs the memory meter for a backbone. Throws SettingsError as train does.
+  MemoryPlan(const Settings& settings, int ranks, const JobShape& shape);
+
+  /// Classes of each rank: in proportion to what memory.limit leaves room for, else all the same. Throws SettingsError
+  /// when they do not fit.
+  std::vector<int64_t> counts() const;
+
+  /// The most classes that memory.limit leaves room for on a rank; nothing without a limit.
+  std::optional<int64_t> most_classes(int rank) const;
+  std::optional<int64_t> limit(int rank) const;
+
+  /// By category, at the rank's peak.
+  memory::CategoryBytes rank(int rank, int64_t own_classes) const;
+
+  /// The forms of a head, each rank's bytes: what the same job needs without this, and with that.
+  struct Form {
+    std::string name;
+    std::vector<memory::CategoryBytes> ranks;
+  };
+  std::vector<Form> forms() const;
+
+ private:
+  struct Job {
+    classifier::HeadOptions head;
+    bool steps_in_backward = false;
+  };
+  memory::CategoryBytes bytes_of(const Job& job, int rank, const classifier::HeadLoad& load) const;
+  classifier::HeadLoad load_of(const Job& job, int rank, int64_t own_classes) const;
+
+  const Settings& settings_;
+  int ranks_;
+  JobShape shape_;
+  Job job_;
+  BackboneMemory backbone_;
+  std::vector<int64_t> limits_, images_;  // bytes, empty: none; images of each rank
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,119 @@
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/base/table.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/head_settings.h"
+#include "tandem/cli/job.h"
+#include "tandem/cli/memory_plan.h"
+#include "tandem/cli/result.h"
+#include "tandem/comm/split.h"
+#include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
+#include "tandem/train/chart.h"
+#include "tandem/train/file_io.h"
+
+namespace tandem::cli {
+namespace {
+
+using memory::CategoryBytes;
+
+int64_t sum_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
+
+nlohmann::json json_of(const CategoryBytes& bytes) {
+  nlohmann::json categories;
+  for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = bytes[i];
+  return {{"peak_bytes", sum_of(bytes)}, {"categories", categories}};
+}
+
+struct Planned {
+  JobShape shape;
+  std::vector<int64_t> counts, most;  // most: empty without a limit
+  std::vector<CategoryBytes> ranks;
+  std::vector<MemoryPlan::Form> forms;
+  std::string fault;  // why it does not fit; empty: it does
+};
+
+Planned plan_of(const Settings& settings, int ranks) {
+  Planned planned;
+  planned.shape = shape_of(settings);
+  const MemoryPlan plan(settings, ranks, planned.shape);
+  planned.forms = plan.forms();
+  for (int rank = 0; rank < ranks && plan.limit(rank); ++rank) planned.most.push_back(plan.most_classes(rank).value());
+  try {
+    planned.counts = plan.counts();
+  } catch (const SettingsError& error) {
+    if (planned.most.empty()) throw;
+    planned.fault = message_of(error);
+    planned.counts = comm::split_sizes(planned.shape.classes, ranks);
+  }
+  for (int rank = 0; rank < ranks; ++rank) planned.ranks.push_back(plan.rank(rank, planned.counts[rank]));
+  return planned;
+}
+
+nlohmann::json result_of(const Settings& settings, const Planned& planned) {
+  const int64_t row = settings.get_int("embedding") * (settings.get_string("train.precision") == "float64" ? 8 : 4);
+  nlohmann::json result = {{"classes", planned.shape.classes}, {"weight_bytes", planned.shape.classes * row},
+                           {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
+                           {"ranks", nlohmann::json::array()}, {"forms", nlohmann::json::object()}};
+  for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
+    auto one = json_of(planned.ranks[rank]);
+    one["classes"] = planned.counts[rank];
+    one["weight_bytes"] = planned.counts[rank] * row;
+    one["largest_classes"] = planned.most.empty() ? nlohmann::json() : nlohmann::json(planned.most[rank]);
+    result["ranks"].push_back(one);
+  }
+  if (!planned.most.empty()) {
+    result["largest_classes"] = std::accumulate(planned.most.begin(), planned.most.end(), int64_t{0});
+  }
+  for (const auto& form : planned.forms) {
+    auto& ranks = result["forms"][form.name]["ranks"] = nlohmann::json::array();
+    for (const auto& bytes : form.ranks) ranks.push_back(json_of(bytes));
+  }
+  return result;
+}
+
+std::string text_of(const Planned& planned, const nlohmann::json& result) {
+  std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
+                     format_bytes(result["weight_bytes"]) + ", split";
+  for (const auto count : planned.counts) text += " " + format_count(count);
+  text += "\n" + memory::memory_table(planned.ranks) + "\n";
+  Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
+  for (const auto& form : planned.forms) {
+    int64_t all = 0;
+    for (const auto& bytes : form.ranks) all += sum_of(bytes);
+    forms.add_row({form.name, format_bytes(sum_of(form.ranks.front())), format_bytes(sum_of(form.ranks.back())),
+                   format_bytes(all)});
+  }
+  text += forms.str();
+  if (!planned.most.empty()) {
+    text += "\nmemory.limit  room for " + format_count(result["largest_classes"]) + " classes:";
+    for (const auto most : planned.most) text += " " + format_count(most);
+    text += planned.fault.empty() ? "\n" : "\ndoes not fit  " + planned.fault + "\n";
+  }
+  return text;
+}
+
+void draw(const std::string& path, const Planned& planned) {
+  std::vector<train::MemoryBars> bars;
+  for (const auto& form : planned.forms) bars.push_back({.form = form.name, .ranks = form.ranks, .predicted = {}});
+  train::write_text_file(path, train::memory_figure_svg(bars));
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  memory::install_meter();
+  auto settings = read_settings(arguments);
+  read_scoring(settings);
+  check_result_file(arguments);
+  const auto planned = plan_of(settings, static_cast<int>(settings.get_int("ranks")));
+  const auto result = result_of(settings, planned);
+  if (const auto figure = arguments.flag("--figure")) draw(*figure, planned);
+  write_result(arguments, text_of(planned, result), result);
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+
+// What tandem plan tells against what tandem train measures.
+namespace tandem::cli {
+namespace {
+
+using test::run_here;
+using test::run_tandem;
+using Words = std::vector<std::string>;
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+nlohmann::json json_of(const test::Ended& ended) {
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  return nlohmann::json::parse(ended.out);
+}
+
+nlohmann::json plan(const Words& words) { return json_of(run_here(with({"plan", "--json", "-"}, words))); }
+
+nlohmann::json measured(const Words& words) {
+  const test::TemporaryFolder folder;
+  const Words run = {
+      "train", "train.steps=3", "report.compare=false", "--json", "-", "out=" + (folder.path() / "run").string()};
+  return json_of(run_tandem(with(run, words)))["memory"]["ranks"];
+}
+
+void expect_equal(const Words& words, double part) {
+  SCOPED_TRACE(std::accumulate(words.begin(), words.end(), std::string(), [](auto a, auto b) { return a + " " + b; }));
+  const auto planned = plan(words)["ranks"], found = measured(words);
+  ASSERT_EQ(planned.size(), found.size());
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    for (const auto& [category, bytes] : found[rank]["categories"].items()) {
+      const auto told = planned[rank]["categories"][category].get<int64_t>();
+      if (category == "activations") {
+        EXPECT_NEAR(static_cast<double>(told) / bytes.get<double>(), 1.0, part) << category << " of rank " << rank;
+      } else {
+        EXPECT_EQ(told, bytes) << category << " of rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Plan, IsWhatTrainingMeasures) {
+  const Words head = {"data=synthetic", "model=none",     "head.classes=40011",
+                      "embedding=96",   "train.batch=62", "threads=1"};
+  expect_equal(with(head, {"ranks=1"}), 0.01);
+  expect_equal(with(head, {"ranks=4", "train.optimizer=adamw"}), 0.01);
+  expect_equal(with(head, {"ranks=3", "head.fused_update=true", "head.keep_bytes=2M"}), 0.01);
+  expect_equal(with(head, {"ranks=2", "train.momentum=0", "train.nesterov=false", "train.precision=float64"}), 0.01);
+  expect_equal(with(head, {"ranks=3", "memory.limit=20M,30M,60M"}), 0.01);
+}
+
+/// Measured on four and eight images and continued in a straight line.
+TEST(Plan, ComesNearForBackbones) {
+  const Words job = {"data=synthetic", "head.classes=2003", "train.batch=64", "threads=1", "ranks=2"};
+  expect_equal(with(job, {"model=resnet_glyph"}), 0.01);
+  expect_equal(with(job, {"model=mlp", "train.batch=256"}), 0.05);
+}
+
+/// The weight of ten million classes: 10^7 * 512 * 4 bytes, an eighth of it on each of eight ranks.
+TEST(Plan, TenMillionClasses) {
+  const auto result = plan({"head.classes=10000000", "embedding=512", "train.batch=1024", "ranks=8", "model=none"});
+  EXPECT_EQ(result["classes"], 10'000'000);
+  EXPECT_EQ(result["weight_bytes"], 20'480'000'000);
+  for (const auto& rank : result["ranks"]) {
+    EXPECT_EQ(rank["classes"], 1'250'000);
+    EXPECT_EQ(rank["categories"]["parameters"], 2'560'000'000);
+    EXPECT_EQ(rank["categories"]["gradients"], 2'560'000'000);
+    EXPECT_EQ(rank["categories"]["optimizer"], 2'560'000'000);
+  }
+  const auto peak = [&](const char* form) { return result["forms"][form]["ranks"][0]["peak_bytes"].get<int64_t>(); };
+  EXPECT_GT(peak("naive"), peak("data_parallel"));
+  EXPECT_GT(peak("data_parallel"), peak("sharded"));
+  EXPECT_GT(peak("sharded"), peak("blocks"));
+  EXPECT_GT(peak("blocks"), peak("fused_update"));
+}
+
+TEST(Plan, TheClassesThatFitAreThoseThatItSays) {
+  const Words job = {"embedding=512", "train.batch=1024", "ranks=2", "model=none", "memory.limit=1G,3G"};
+  const auto small = plan(with(job, {"head.classes=1000"}));
+  const int64_t most = small["largest_classes"];
+  const auto fits = plan(with(job, {"head.classes=" + std::to_string(most)}));
+  EXPECT_TRUE(fits["fits"].get<bool>());
+  EXPECT_LE(fits["ranks"][0]["peak_bytes"].get<int64_t>(), int64_t{1} << 30);
+  EXPECT_LE(fits["ranks"][1]["peak_bytes"].get<int64_t>(), int64_t{3} << 30);
+  EXPECT_GT(fits["ranks"][0]["peak_bytes"].get<int64_t>(), (int64_t{1} << 30) * 0.999);
+  EXPECT_FALSE(plan(with(job, {"head.classes=" + std::to_string(most + 1)}))["fits"].get<bool>());
+}
+
+TEST(Plan, DrawsTheForms) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder.path() / "forms.svg").string();
+  plan({"head.classes=1000000", "model=none", "ranks=2", "--figure", path});
+  const auto svg = test::slurp(path);
+  EXPECT_TRUE(svg.starts_with("<svg"));
+  for (const char* form : {"naive", "data_parallel", "sharded", "blocks", "fused_update", "sampled"}) {
+    EXPECT_NE(svg.find(form), std::string::npos) << form;
+  }
+}
+
+TEST(Plan, FaultsAreNamed) {
+  EXPECT_EQ(run_here({"plan", "head.classes=10", "model=none", "ranks=3", "memory.limit=1G,2G"}).err,
+            "error: memory.limit has 2 sizes, wanted 1 or 3, one a rank\n");
+  const auto ended = run_tandem({"train", "data=synthetic", "model=none", "head.classes=1000000", "embedding=512",
+                                 "ranks=2", "memory.limit=100M", "report.compare=false"});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_NE(ended.err.find("error: head.classes is 1000000, wanted at most "), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(" with this memory.limit: add ranks or memory, or see the forms of tandem plan (rank "),
+            std::string::npos)
+      << ended.err;
+}
+
+}  // namespace
+}  // namespace tandem::cli
