@@ -1,8 +1,7 @@
 #include "tandem/data/image_folder.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,16 +9,13 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/data/image_decoder.h"
-#include "tandem/data/mapped_file.h"
-#include "tandem/data/resize.h"
+#include "tandem/data/hold_out.h"
+#include "tandem/data/image_files.h"
 
 namespace tandem::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kSmallest = 8, kLargest = 1024, kColours = 3;
 
 struct Class {
   std::string name;
@@ -35,21 +31,6 @@ bool is_hidden(const fs::path& path) { return path.filename().string().starts_wi
 
 [[noreturn]] void fail_unreadable(const fs::path& folder, const std::error_code& fault) {
   throw IoError("folder '" + folder.string() + "' cannot be read (" + fault.message() + ")");
-}
-
-/// Runs an image reader and puts the file's name before what it complains about.
-template <class Read>
-auto with_name(const fs::path& file, Read read) {
-  try {
-    return read();
-  } catch (const DataError& error) {
-    throw DataError("image '" + file.string() + "' " + error.what());
-  }
-}
-
-void check_header(const fs::path& file) {
-  const MappedFile mapped(file);
-  with_name(file, [&] { return read_image_header(mapped.bytes()); });
 }
 
 std::vector<fs::path> list_images(const fs::path& folder) {
@@ -88,49 +69,11 @@ std::vector<Class> list_classes(const fs::path& folder) {
     throw DataError("image folder '" + folder.string() + "' has no classes, wanted a sub-folder for each");
   }
   std::ranges::sort(classes, {}, &Class::name);
-  for (const auto& one : classes) std::ranges::for_each(one.files, check_header);
+  for (const auto& one : classes) std::ranges::for_each(one.files, check_image_file);
   return classes;
 }
 
-struct Sample {
-  fs::path file;
-  int64_t label;
-};
-using Samples = std::vector<Sample>;
-
-class ImageFolder final : public Dataset {
- public:
-  ImageFolder(std::string what, std::shared_ptr<const std::vector<std::string>> names, Samples samples, int64_t size)
-      : what_(std::move(what)), names_(std::move(names)), samples_(std::move(samples)), size_(size) {}
-
-  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
-  int64_t num_classes() const override { return static_cast<int64_t>(names_->size()); }
-  std::array<int64_t, 3> image_shape() const override { return {kColours, size_, size_}; }
-
-  int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
-    check_read(index, pixels);
-    const auto& [file, label] = samples_[static_cast<size_t>(index)];
-    const MappedFile mapped(file);
-    const auto image = with_name(file, [&] { return decode_image(mapped.bytes(), size_); });
-    resize_to_planes(image, size_, size_, pixels);
-    return label;
-  }
-
-  std::string class_name(int64_t label) const override {
-    TORCH_CHECK_INDEX(label >= 0 && label < num_classes(), "class is ", label, ", wanted 0..", num_classes() - 1);
-    return (*names_)[static_cast<size_t>(label)];
-  }
-
-  std::string describe() const override {
-    return "images   " + format_count(num_classes()) + " classes · " + format_count(size()) + " images from " + what_;
-  }
-
- private:
-  std::string what_;
-  std::shared_ptr<const std::vector<std::string>> names_;
-  Samples samples_;
-  int64_t size_;
-};
+using Samples = std::vector<ImageFile>;
 
 std::optional<fs::path> test_folder(const fs::path& folder) {
   for (const char* name : {"test", "val"}) {
@@ -160,21 +103,26 @@ std::pair<Samples, Samples> hold_out(const std::vector<Class>& classes, int64_t 
     const auto& files = classes[label].files;
     const auto count = static_cast<int64_t>(files.size());
     for (int64_t i = 0; i < count; ++i) {
-      const bool only_last = count < every && count > 1;
-      const bool held_out = only_last ? i == count - 1 : i % every == every - 1;
-      (held_out ? test : train).push_back({files[static_cast<size_t>(i)], static_cast<int64_t>(label)});
+      (is_held_out(i, count, every) ? test : train)
+          .push_back({files[static_cast<size_t>(i)], static_cast<int64_t>(label)});
     }
   }
   return {std::move(train), std::move(test)};
 }
 
+using Names = std::shared_ptr<const std::vector<std::string>>;
+
+std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, const Names& names, int64_t size) {
+  ImageFileList list{.num_classes = static_cast<int64_t>(names->size()), .names = names, .height = size, .width = size};
+  list.description = "images   " + format_count(list.num_classes) + " classes · " +
+                     format_count(static_cast<int64_t>(samples.size())) + " images from " + place.string();
+  list.files = std::move(samples);
+  return std::make_unique<ImageFiles>(std::move(list));
+}
+
 void check(const ImageFolderOptions& options) {
-  if (options.size < kSmallest || options.size > kLargest) {
-    throw SettingsError("data.size is " + std::to_string(options.size) + ", wanted 8..1024");
-  }
-  if (options.hold_out < 2) {
-    throw SettingsError("data.hold_out is " + std::to_string(options.hold_out) + ", wanted 2 or more");
-  }
+  check_image_side("data.size", options.size);
+  check_hold_out(options.hold_out);
   if (!is_folder(options.folder)) {
     std::error_code ignored;
     const bool is_there = fs::exists(options.folder, ignored);
@@ -204,9 +152,8 @@ Split image_folder(const ImageFolderOptions& options) {
   const std::string held =
       test_place ? test_place->string() : "1 of " + std::to_string(options.hold_out) + " of each class";
   Split split;
-  split.train = std::make_unique<ImageFolder>(train_place.string(), names, std::move(train), options.size);
-  split.test =
-      std::make_unique<ImageFolder>(test_place.value_or(train_place).string(), names, std::move(test), options.size);
+  split.train = image_set(train_place, std::move(train), names, options.size);
+  split.test = image_set(test_place.value_or(train_place), std::move(test), names, options.size);
   split.summary = split.train->describe() + " · held out: " + held;
   return split;
 }
