@@ -1,0 +1,153 @@
+#include "tandem/data/face_records.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/data/face_list.h"
+#include "tandem/data/hold_out.h"
+#include "tandem/data/image_decoder.h"
+#include "tandem/data/image_files.h"
+#include "tandem/data/image_record.h"
+#include "tandem/data/mapped_file.h"
+#include "tandem/data/record_io.h"
+#include "tandem/data/resize.h"
+
+namespace tandem::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+/// What is common to the training and the test set.
+struct Records {
+  explicit Records(const fs::path& path) : file(path), name(path.string()) {}
+
+  MappedFile file;
+  std::string name;
+  int64_t num_classes = 0, height = 0, width = 0;
+};
+
+using Samples = std::vector<FaceSample>;
+
+class FaceRecords final : public Dataset {
+ public:
+  FaceRecords(std::shared_ptr<const Records> records, Samples samples)
+      : records_(std::move(records)), samples_(std::move(samples)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
+  int64_t num_classes() const override { return records_->num_classes; }
+  std::array<int64_t, 3> image_shape() const override { return {3, records_->height, records_->width}; }
+
+  int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
+    check_read(index, pixels);
+    const auto [height, width] = std::pair(records_->height, records_->width);
+    const auto& sample = samples_[static_cast<size_t>(index)];
+    const auto image = with_image_record(
+        records_->file.bytes(), sample.offset, records_->name,
+        [&](const ImageRecord& record) { return decode_image(record.image, std::max(height, width)); });
+    resize_to_planes(image, height, width, pixels);
+    return sample.label;
+  }
+
+  std::string class_name(int64_t label) const override {
+    check_class(label, num_classes());
+    return std::to_string(label);
+  }
+
+  std::string describe() const override {
+    return "faces    " + format_count(num_classes()) + " classes · " + format_count(size()) + " images from " +
+           records_->name;
+  }
+
+ private:
+  std::shared_ptr<const Records> records_;
+  Samples samples_;
+};
+
+/// Height and width by the rule that FaceRecordOptions::size states.
+std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample& first, int64_t size,
+                                        const std::optional<FaceProperty>& property) {
+  if (size > 0) return {size, size};
+  std::pair<int64_t, int64_t> sides;
+  if (property) {
+    sides = {property->height, property->width};
+  } else {
+    const auto header = with_image_record(records.file.bytes(), first.offset, records.name,
+                                          [](const ImageRecord& record) { return read_image_header(record.image); });
+    sides = {header.height, header.width};
+  }
+  if (!is_image_side(sides.first) || !is_image_side(sides.second)) {
+    throw DataError("'" + records.name + "' " + (property ? "says in property" : "begins with") +
+                        " an image of height " + std::to_string(sides.first) + " and width " +
+                        std::to_string(sides.second) + ", wanted 8..1024",
+                    "set data.size to the side wanted");
+  }
+  return sides;
+}
+
+/// Splits by the rule of hold_out.h, counting the images of a class by key.
+std::pair<Samples, Samples> hold_out(Samples samples, int64_t num_classes, int64_t every) {
+  if (every == 0) return {std::move(samples), Samples()};
+  std::vector<int32_t> count(static_cast<size_t>(num_classes)), seen(count.size());
+  for (const auto& sample : samples) ++count[static_cast<size_t>(sample.label)];
+  Samples train, test;
+  for (const auto& sample : samples) {
+    const auto label = static_cast<size_t>(sample.label);
+    (is_held_out(seen[label]++, count[label], every) ? test : train).push_back(sample);
+  }
+  return {std::move(train), std::move(test)};
+}
+
+void check(const FaceRecordOptions& options) {
+  if (options.size != 0) check_image_side("data.size", options.size);
+  check_optional_hold_out(options.hold_out);
+  if (!is_file(options.folder / "train.rec")) {
+    throw DataError("folder '" + options.folder.string() + "' has no file train.rec, wanted one of image records");
+  }
+}
+
+}  // namespace
+
+Split face_records(const FaceRecordOptions& options) {
+  check(options);
+  const auto records = std::make_shared<Records>(options.folder / "train.rec");
+  const auto bytes = records->file.bytes();
+  const auto property_path = options.folder / "property", index_path = options.folder / "train.idx";
+  std::optional<FaceProperty> property;
+  if (is_file(property_path)) {
+    property = parse_face_property(MappedFile(property_path).bytes(), property_path.string());
+  }
+  auto samples = [&] {
+    const auto places = is_file(index_path) ? parse_record_index(MappedFile(index_path).bytes(), index_path.string())
+                                            : index_records(bytes, records->name);
+    return list_faces(bytes, places, property ? property->classes : 0, records->name);
+  }();
+  records->num_classes = property ? property->classes : std::ranges::max(samples, {}, &FaceSample::label).label + 1;
+  std::tie(records->height, records->width) = image_sides(*records, samples.front(), options.size, property);
+
+  auto [train, test] = hold_out(std::move(samples), records->num_classes, options.hold_out);
+  if (test.empty() && options.hold_out > 0) {
+    throw DataError("'" + records->name + "' has one image a class, wanted two to hold one out",
+                    "add images, or set data.hold_out=0");
+  }
+  const std::string held =
+      options.hold_out > 0 ? "1 of " + std::to_string(options.hold_out) + " of each class" : "none";
+  Split split;
+  split.train = std::make_unique<FaceRecords>(records, std::move(train));
+  if (options.hold_out > 0) split.test = std::make_unique<FaceRecords>(records, std::move(test));
+  split.summary = split.train->describe() + " · held out: " + held;
+  return split;
+}
+
+}  // namespace tandem::data

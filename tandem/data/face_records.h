@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+#include "tandem/data/dataset.h"
+
+namespace tandem::data {
+
+/// A folder of labelled images in RecordIO, as InsightFace packs its face sets:
+///
+///   DIR/train.rec   image records (record_io.h, image_record.h); the class is the first label
+///   DIR/train.idx   `key TAB offset`; without it the records are indexed by one pass, keys 0, 1, ... in order
+///   DIR/property    `classes,height,width`; without it the classes are counted: largest label + 1
+///
+/// Which records are images: list_faces() in face_list.h.
+struct FaceRecordOptions {
+  std::filesystem::path folder = {};
+  /// Images are scaled to size x size, 8..1024; 0: height x width of the property, else of the first image.
+  int64_t size = 0;
+  int64_t hold_out = 5;  // of each class, by key, as ImageFolderOptions has it; 0: nothing, and Split::test is null
+};
+
+/// Maps the records, and looks at each once for its label and its image's header: the first opening reads a page or two
+/// of the file for each image. Pixels are decoded when read. Memory: 16 bytes an image, twice that while opening.
+/// Throws SettingsError (size, hold_out), DataError (no train.rec, a damaged record, index or property, a label that is
+/// no whole number in 0..classes-1, more than 2^24 classes, images missing, an image that is none), IoError.
+Split face_records(const FaceRecordOptions& options);
+
+}  // namespace tandem::data
