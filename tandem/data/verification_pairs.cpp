@@ -1,0 +1,74 @@
+#include "tandem/data/verification_pairs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tandem/base/bytes.h"
+#include "tandem/base/error.h"
+#include "tandem/data/image_decoder.h"
+#include "tandem/data/image_files.h"
+#include "tandem/data/mapped_file.h"
+#include "tandem/data/pickled_pairs.h"
+#include "tandem/data/resize.h"
+
+namespace tandem::data {
+namespace {
+
+class PairImages final : public Dataset {
+  /// Calls use(the image's bytes) and puts its place before what is wrong with it.
+  template <class Use>
+  auto with_image(int64_t index, Use use) const {
+    std::vector<std::byte> decoded;
+    try {
+      return use(plain_bytes(images_[static_cast<size_t>(index)], decoded));
+    } catch (const DataError& error) {
+      throw DataError("'" + name_ + "': images[" + std::to_string(index) + "] " + error.what());
+    }
+  }
+
+ public:
+  PairImages(MappedFile file, std::vector<PickledBytes> images, const VerificationPairsOptions& options)
+      : file_(std::move(file)), images_(std::move(images)), name_(options.file.string()), side_(options.size) {
+    for (int64_t i = 0; i < size(); ++i) with_image(i, read_image_header);
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(images_.size()); }
+  int64_t num_classes() const override { return size() / 2; }
+  std::array<int64_t, 3> image_shape() const override { return {3, side_, side_}; }
+
+  int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
+    check_read(index, pixels);
+    const auto decode = [&](std::span<const std::byte> image) { return decode_image(image, side_); };
+    resize_to_planes(with_image(index, decode), side_, side_, pixels);
+    return index / 2;
+  }
+
+  std::string class_name(int64_t label) const override {
+    check_class(label, num_classes());
+    return "pair " + std::to_string(label);
+  }
+
+  std::string describe() const override { return "pairs    " + format_count(num_classes()) + " from " + name_; }
+
+ private:
+  MappedFile file_;
+  std::vector<PickledBytes> images_;
+  std::string name_;
+  int64_t side_;
+};
+
+}  // namespace
+
+VerificationPairs verification_pairs(const VerificationPairsOptions& options) {
+  check_image_side("data.size", options.size);
+  MappedFile file(options.file);
+  auto [images, same] = parse_pickled_pairs(file.bytes(), options.file.string());
+  const auto num_same = std::ranges::count(same, true);
+  VerificationPairs pairs;
+  pairs.images = std::make_unique<PairImages>(std::move(file), std::move(images), options);
+  pairs.same = std::move(same);
+  pairs.summary = pairs.images->describe() + " · same: " + format_count(num_same);
+  return pairs;
+}
+
+}  // namespace tandem::data
