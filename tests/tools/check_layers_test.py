@@ -23,7 +23,8 @@ class CheckLayers(tree.TreeTest):
 
     def test_neighbours_do_not_know_each_other(self):
         for one, other in (("comm", "memory"), ("models", "classifier"), ("classifier", "train"), ("train", "models"),
-                           ("data", "parallel"), ("data", "kernels"), ("parallel", "data")):
+                           ("data", "parallel"), ("data", "kernels"), ("parallel", "data"),
+                           ("evaluation", "classifier"), ("evaluation", "parallel"), ("train", "evaluation")):
             self.write(f"tandem/{one}/a.cpp", f'# include  "tandem/{other}/x.h"\n')
             self.assertRegex(self.faults()[0], f"^tandem/{one}/a.cpp:1: {one} may not use {other} ")
             (self.root / f"tandem/{one}/a.cpp").unlink()
