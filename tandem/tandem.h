@@ -16,6 +16,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/data/market1501.h"
 #include "tandem/data/verification_pairs.h"
+#include "tandem/evaluation/identification.h"
 #include "tandem/evaluation/retrieval.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
