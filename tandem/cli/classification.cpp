@@ -60,11 +60,16 @@ class Classification : public train::Task {
   }
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    return head_.loss(embed(batch), batch.labels, sizes);
+    return head_.loss(forward(batch), batch.labels, sizes);
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return head_.top_k(embed(batch), k, sizes);
+    return head_.top_k(forward(batch), k, sizes);
+  }
+
+  Tensor embed(const data::Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    return forward(batch).to(dtype_);
   }
 
   void set_training(bool training) override {
@@ -92,7 +97,7 @@ class Classification : public train::Task {
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
-  Tensor embed(const data::Batch& batch) {
+  Tensor forward(const data::Batch& batch) {
     const train::AutocastScope autocast(bf16_);
     return backbone_->forward(batch.images.to(dtype_));
   }
@@ -117,6 +122,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const 
   auto backbone = models::make({.name = settings.get_string("model"),
                                 .channels = shape[0],
                                 .size = shape[1],
+                                .width = shape[2],
                                 .embedding = embedding,
                                 .seed = static_cast<uint64_t>(settings.get_int("seed"))});
   if (settings.get_string("train.precision") == "float64") backbone->to(at::kDouble);

@@ -11,6 +11,7 @@
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
+#include "tandem/cli/search_scores.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/rendezvous.h"
 #include "tandem/memory/meter.h"
@@ -45,20 +46,20 @@ Settings evaluation_settings(const Arguments& arguments) {
   return run;
 }
 
-std::string result_text(const train::Scores& scores, double rate, const std::vector<RankFacts>& facts) {
+std::string scores_text(const train::Scores& scores, double rate) {
   char line[200];
   std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  loss %.4f  (%s images)      %s images/s\n",
                 100 * scores.top1, 100 * scores.top5, scores.loss, format_count(scores.samples).c_str(),
                 format_count(static_cast<int64_t>(rate)).c_str());
-  return line + memory_text(facts) + wire_text(facts);
+  return line;
 }
 
 void evaluate_rank(const Arguments& arguments, const Settings& settings, const data::Split& data,
                    comm::ProcessGroup& group) {
-  if (data.test->size() == 0)
-    throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts");
+  const bool has_test = data.test && data.test->size() > 0;
+  if (!has_test && !data.search && settings.get_list("eval.pairs").empty())
+    throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts and eval.pairs");
   const auto task = make_task(settings, *data.train, head_form(settings), group);
-  const auto loader = evaluation_loader(settings, *data.test, group);
   const auto place = train::locate_checkpoints(checkpoint_source(settings));
   const train::CheckpointStore store(place.folder);
   train::TrainingState state;
@@ -72,8 +73,14 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   if (group.rank() == 0) log::info("tests    " + store.path(restored->step).string());
   group.meter().reset();
   const auto start = Clock::now();
-  const auto scores = train::evaluate(*task, *loader, num_classes(settings, *data.train), group);
+  train::Scores scores;
+  if (has_test) {
+    const auto loader = evaluation_loader(settings, *data.test, group);
+    scores = train::evaluate(*task, *loader, num_classes(settings, *data.train), group);
+  }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const auto search = data.search ? search_scores(settings, *task, *data.search, group) : nlohmann::json();
+  const auto pairs = pair_scores(settings, *task, group);
   RankFacts own;
   own.at_peak = memory::account(group.rank()).at_peak;
   for (const auto& parameter : task->parameters()) {
@@ -88,8 +95,11 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
                                  {"images_per_second", rate}, {"seconds", seconds},
                                  {"steps", restored->step},   {"classes", num_classes(settings, *data.train)},
                                  {"ranks", group.size()},     {"memory", memory_json(facts)},
+                                 {"search", search},          {"pairs", pairs},
                                  {"wire", wire_json(facts)},  {"checkpoint", store.path(restored->step).string()}};
-  write_result(arguments, result_text(scores, rate, facts), result);
+  std::string text = has_test ? scores_text(scores, rate) : "";
+  text += search_text(search) + pairs_text(pairs) + memory_text(facts) + wire_text(facts);
+  write_result(arguments, text, result);
 }
 
 }  // namespace
@@ -101,6 +111,7 @@ int run_eval(const Arguments& arguments) {
   if (prints_for_the_job()) check_result_file(arguments);
   const auto data = open_data(settings);
   if (prints_for_the_job()) log::info(data.summary);
+  if (prints_for_the_job() && data.search) log::info("search   " + data.search->what);
   on_ranks(settings, [&](comm::ProcessGroup& group) { evaluate_rank(arguments, settings, data, group); });
   return 0;
 }

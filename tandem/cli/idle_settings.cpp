@@ -15,8 +15,12 @@ struct Rule {
   std::string_view why;
 };
 
-bool has_images(const Settings& settings) { return settings.get_string("data").starts_with(kImagesPrefix); }
-bool has_glyphs(const Settings& settings) { return !has_images(settings); }
+bool has_glyphs(const Settings& settings) { return settings.get_string("data") == "glyphs"; }
+bool has_other_data(const Settings& settings) { return !has_glyphs(settings); }
+bool holds_nothing_out(const Settings& settings) {
+  const auto& data = settings.get_string("data");
+  return !data.starts_with(kImagesPrefix) && !data.starts_with(kFacesPrefix);
+}
 bool is(const Settings& settings, std::string_view key, std::string_view value) {
   return settings.get_string(key) == value;
 }
@@ -27,8 +31,8 @@ bool changes_no_angle(const Settings& settings) {
 
 const std::array<Rule, 14>& rules() {
   static const std::array<Rule, 14> all = {{
-      {{"data.classes", "data.train_fonts", "data.test_fonts"}, has_images, "with a folder of images"},
-      {{"data.hold_out"}, has_glyphs, "with data=glyphs"},
+      {{"data.classes", "data.train_fonts", "data.test_fonts", "data.unseen"}, has_other_data, "but with data=glyphs"},
+      {{"data.hold_out"}, holds_nothing_out, "but with data=images:DIR and data=faces:DIR"},
       {{"head.margin"},
        [](const Settings& s) { return !is(s, "head", "cosface") && !is(s, "head", "arcface"); },
        "but with head=cosface and head=arcface"},

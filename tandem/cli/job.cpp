@@ -8,8 +8,10 @@
 #include "tandem/cli/stop_signals.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/world.h"
+#include "tandem/data/face_records.h"
 #include "tandem/data/glyphs.h"
 #include "tandem/data/image_folder.h"
+#include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/memory/meter.h"
 
@@ -95,6 +97,23 @@ data::Split open_synthetic(const Settings& settings) {
   return data::synthetic(options);
 }
 
+data::Split open_glyphs(Settings& settings) {
+  data::GlyphOptions options;
+  options.classes = settings.get_string("data.classes");
+  options.size = settings.get_int("data.size");
+  options.train_fonts = settings.get_list("data.train_fonts");
+  options.test_fonts = settings.get_list("data.test_fonts");
+  options = data::with_fonts(options);
+  for (const auto& [key, fonts] :
+       {std::pair("data.train_fonts", options.train_fonts), std::pair("data.test_fonts", options.test_fonts)}) {
+    if (settings.get_list(key).empty()) settings.set(key, format_value(fonts));
+  }
+  auto split = data::glyphs(options);
+  const int64_t unseen = settings.get_int("data.unseen");
+  if (unseen > 0) split.search = data::unseen_glyphs(options, split.train->num_classes(), unseen);
+  return split;
+}
+
 }  // namespace
 
 int world_size(const Settings& settings) {
@@ -143,7 +162,8 @@ JobShape shape_of(const Settings& settings) {
   const int64_t size = settings.get_int("data.size"), classes = settings.get_int("head.classes");
   if (settings.get_string("model") == "none" && classes > 0) return {classes, {1, 1, settings.get_int("embedding")}};
   if (settings.get_string("data") == "glyphs" && classes > 0) return {classes, {1, size, size}};
-  if (classes > 0) return {classes, {3, size, size}};
+  const bool is_tall = settings.get_string("data").starts_with(kMarketPrefix);
+  if (classes > 0) return {classes, {3, size, is_tall ? size / 2 : size}};
   auto own = settings;
   const auto data = open_data(own);
   return {num_classes(settings, *data.train), data.train->image_shape()};
@@ -152,22 +172,12 @@ JobShape shape_of(const Settings& settings) {
 data::Split open_data(Settings& settings) {
   const auto& name = settings.get_string("data");
   if (name == "synthetic") return open_synthetic(settings);
-  if (name.starts_with(kImagesPrefix)) {
-    return data::image_folder({.folder = name.substr(kImagesPrefix.size()),
-                               .size = settings.get_int("data.size"),
-                               .hold_out = settings.get_int("data.hold_out")});
-  }
-  data::GlyphOptions options;
-  options.classes = settings.get_string("data.classes");
-  options.size = settings.get_int("data.size");
-  options.train_fonts = settings.get_list("data.train_fonts");
-  options.test_fonts = settings.get_list("data.test_fonts");
-  options = data::with_fonts(options);
-  for (const auto& [key, fonts] :
-       {std::pair("data.train_fonts", options.train_fonts), std::pair("data.test_fonts", options.test_fonts)}) {
-    if (settings.get_list(key).empty()) settings.set(key, format_value(fonts));
-  }
-  return data::glyphs(options);
+  const int64_t size = settings.get_int("data.size"), hold_out = settings.get_int("data.hold_out");
+  const auto folder = name.substr(name.find(':') + 1);
+  if (name.starts_with(kImagesPrefix)) return data::image_folder({folder, size, hold_out});
+  if (name.starts_with(kFacesPrefix)) return data::face_records({folder, size, hold_out});
+  if (name.starts_with(kMarketPrefix)) return data::market1501({folder, size, size / 2});
+  return open_glyphs(settings);
 }
 
 std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,

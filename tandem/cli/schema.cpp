@@ -17,9 +17,11 @@ constexpr Range kCount{0, 1e12};
 const std::vector<std::string> kNoTexts;
 const std::vector<double> kNoNumbers;
 
-std::optional<std::string> read_images(std::string_view text) {
-  if (!text.starts_with(kImagesPrefix) || text.size() == kImagesPrefix.size()) return std::nullopt;
-  return std::string(text);
+std::optional<std::string> read_data_folder(std::string_view text) {
+  for (const auto prefix : {kImagesPrefix, kFacesPrefix, kMarketPrefix}) {
+    if (text.starts_with(prefix) && text.size() > prefix.size()) return std::string(text);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> read_class_count(std::string_view text) {
@@ -43,16 +45,19 @@ const std::vector<Setting>& job_settings() {
        {1, 1024}},
       {.key = "data",
        .default_value = text("glyphs"),
-       .doc = "what to learn: characters drawn from fonts, noise to measure with, or a folder of images with a "
-              "sub-folder a class",
+       .doc = "what to learn: characters drawn from fonts, noise to measure with, a folder of images with a "
+              "sub-folder a class, InsightFace's records, or Market-1501's folders",
        .choices = {"glyphs", "synthetic"},
-       .other = {"images:DIR", read_images}},
+       .other = {"images:DIR, faces:DIR, market1501:DIR", read_data_folder}},
       {.key = "data.classes",
        .default_value = text("gb2312"),
        .doc = "characters to tell apart: a set by name, or the first so many",
        .choices = {"gb2312", "uro", "all"},
        .other = {"a whole number 10..93773", read_class_count}},
-      {"data.size", int64_t{32}, "side of an image in pixels; glyphs: at most 256", {8, 1024}},
+      {"data.size",
+       int64_t{32},
+       "side of an image in pixels; glyphs: at most 256; market1501: the height, twice the width",
+       {8, 1024}},
       {"data.train_fonts", kNoTexts,
        "fonts to learn from; empty: all standard ones that are installed and not held out"},
       {"data.test_fonts", kNoTexts, "fonts held out for the test; empty: ukai, zenhei and noto-serif where installed"},
@@ -62,8 +67,13 @@ const std::vector<Setting>& job_settings() {
       {"data.noise", 0.0, "augmentation: standard deviation of the pixels' noise; white less black is 1", kFraction},
       {"data.hold_out",
        int64_t{5},
-       "image folder without a test folder: every so-many-th image of a class is held out",
-       {2, 1e9}},
+       "image folder without a test folder, faces: every so-many-th image of a class is held out; faces, 0: none",
+       {0, 1e9}},
+      {"data.unseen", int64_t{0},
+       "glyphs: characters that are not learned and searched for after training, as one held-out font draws them, "
+       "among "
+       "all other fonts' images of them",
+       kCount},
       {"data.prefetch", int64_t{2}, "batches made ahead of the training, a rank", {0, 1024}},
       {.key = "model",
        .default_value = text("resnet_glyph"),
@@ -149,6 +159,7 @@ const std::vector<Setting>& job_settings() {
        .choices = {"float32", "bf16", "float64"}},
       {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
       {"eval.every", int64_t{1}, "epochs between two tests; 0: at the end only", kCount},
+      {"eval.pairs", kNoTexts, "files of pairs of images to tell apart after training, as InsightFace's lfw.bin"},
       {"eval.batch", int64_t{256}, "images tested at once, over all ranks", {1, 1e9}},
       {"seed", int64_t{1}, "names all random numbers of the job", kCount},
       {"out", text(""), "the run's folder; empty: runs/<date>-<letter>"},

@@ -40,8 +40,8 @@ struct Setting {
 
 using Schema = std::span<const Setting>;
 
-/// How `data` names a folder of images: "images:photos".
-inline constexpr std::string_view kImagesPrefix = "images:";
+/// How `data` names a folder: "images:photos".
+inline constexpr std::string_view kImagesPrefix = "images:", kFacesPrefix = "faces:", kMarketPrefix = "market1501:";
 
 /// The settings of train, eval, plan and memory.
 Schema job_schema();

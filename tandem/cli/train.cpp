@@ -15,6 +15,7 @@
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/run_observer.h"
 #include "tandem/cli/run_report.h"
+#include "tandem/cli/search_scores.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -33,7 +34,7 @@ class TrainRun {
 
   ExitCode operator()() {
     training_ = training_loader(settings_, *data_.train, group_);
-    if (data_.test->size() > 0) evaluation_ = evaluation_loader(settings_, *data_.test, group_);
+    if (data_.test && data_.test->size() > 0) evaluation_ = evaluation_loader(settings_, *data_.test, group_);
     tell_plan();
     if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
     folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
@@ -67,6 +68,7 @@ class TrainRun {
     train::Observer nobody;
     const auto outcome = trainer.run(observer ? *observer : nobody);
     if (observer) observer->finish();
+    if (outcome.images > 0 && !outcome.stopped) score_unseen(*task);
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
@@ -77,9 +79,15 @@ class TrainRun {
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }
 
+  void score_unseen(train::Task& task) {
+    if (data_.search) search_ = search_scores(settings_, task, *data_.search, group_);
+    pairs_ = pair_scores(settings_, task, group_);
+  }
+
   void tell_plan() const {
     if (!leads_) return;
     log::info(data_.summary);
+    if (data_.search) log::info("search   " + data_.search->what);
     std::string shares;
     const bool naive = head_form(settings_) == HeadForm::naive;
     for (const auto n : comm::split_sizes(num_classes(settings_, *data_.train), group_.size()))
@@ -146,6 +154,8 @@ class TrainRun {
                              {"wire", wire_json(facts)},
                              {"checkpoint", outcome.checkpoint.string()},
                              {"run", folder_.string()},
+                             {"search", search_},
+                             {"pairs", pairs_},
                              {"stopped", outcome.stopped}};
     for (const auto& probe : probes_)
       result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
@@ -168,7 +178,7 @@ class TrainRun {
                   100 * outcome.scores.top1, 100 * outcome.scores.top5,
                   format_count(static_cast<int64_t>(rate)).c_str());
     std::string text = outcome.scores.samples > 0 ? line : "";
-    text += memory_text(facts) + wire_text(facts);
+    text += search_text(search_) + pairs_text(pairs_) + memory_text(facts) + wire_text(facts);
     text += "report   " + report.string() + "\n";
     return text;
   }
@@ -180,6 +190,7 @@ class TrainRun {
   bool leads_;
   std::unique_ptr<data::Loader> training_, evaluation_;
   std::vector<FormMemory> probes_;
+  nlohmann::json search_, pairs_ = nlohmann::json::array();
   fs::path folder_;
   std::optional<FolderLock> lock_;
 };

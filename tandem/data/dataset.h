@@ -2,8 +2,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tandem/base/tensor.h"
 
@@ -41,10 +43,24 @@ struct Batch {
   int64_t global_size = 0;  // samples in the whole global batch, over all ranks
 };
 
-/// A task: what to learn from and what to be judged by. Both have the same classes.
+/// Images to search with, or in.
+struct RetrievalSet {
+  std::unique_ptr<Dataset> images;  // the labels are the identities
+  std::vector<int64_t> identity,
+      camera;  // of each image; camera: what took it, whose other images of it count for nothing
+};
+
+/// A task of finding each query's identity in a gallery.
+struct Search {
+  RetrievalSet query, gallery;
+  std::string what;  // one line for the top of a run
+};
+
+/// A task: what to learn from and what to be judged by.
 struct Split {
-  std::unique_ptr<Dataset> train, test;
-  std::string summary;  // one line for the top of a run
+  std::unique_ptr<Dataset> train, test;  // of the same classes; test: null when nothing is held out
+  std::string summary;                   // one line for the top of a run
+  std::optional<Search> search = {};     // identities that are not learned
 };
 
 }  // namespace tandem::data

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
@@ -153,6 +154,7 @@ struct Sample {
 
 class GlyphDataset final : public Dataset {
  public:
+  /// Sheets: those of each tier, `num_fonts` a tier.
   GlyphDataset(std::shared_ptr<const Classes> classes, Sheets sheets, int64_t size, size_t num_fonts)
       : classes_(std::move(classes)), sheets_(std::move(sheets)), size_(size) {
     std::unordered_map<char32_t, int32_t> labels;
@@ -176,6 +178,9 @@ class GlyphDataset final : public Dataset {
     TORCH_CHECK_INDEX(label >= 0 && label < num_classes(), "class is ", label, ", wanted 0..", num_classes() - 1);
     return character_name((*classes_)[static_cast<size_t>(label)]);
   }
+
+  int32_t label_of(int64_t index) const { return samples_[static_cast<size_t>(index)].label; }
+  int32_t font_of(int64_t index) const { return samples_[static_cast<size_t>(index)].font; }
 
   std::string describe() const override { return description_; }
   void set_description(std::string text) { description_ = std::move(text); }
@@ -249,6 +254,69 @@ Split glyphs(const GlyphOptions& options) {
   test->set_description(counts(*test, fonts.test.size()) + ": " + joined_names(fonts.test));
   std::string summary = train->describe();
   return {std::move(train), std::move(test), std::move(summary)};
+}
+
+namespace {
+
+/// Those of the tier that a query and some gallery font draw, beyond the learned ones.
+void add_searched(Classes& found, Tier tier, const GlyphSheet& query, const Sheets& gallery,
+                  const std::unordered_set<char32_t>& learned) {
+  std::unordered_set<char32_t> in_query(query.characters().begin(), query.characters().end()), in_gallery;
+  for (const auto& sheet : gallery) in_gallery.insert(sheet->characters().begin(), sheet->characters().end());
+  for (const char32_t c : characters(tier)) {
+    if (in_query.contains(c) && in_gallery.contains(c) && !learned.contains(c)) found.push_back(c);
+  }
+}
+
+/// `first_camera`: the number of the set's first font.
+RetrievalSet retrieval_set(std::unique_ptr<GlyphDataset> images, int64_t first_camera, const std::string& what) {
+  RetrievalSet set;
+  for (int64_t i = 0; i < images->size(); ++i) {
+    set.identity.push_back(images->label_of(i));
+    set.camera.push_back(first_camera + images->font_of(i));
+  }
+  images->set_description(what);
+  set.images = std::move(images);
+  return set;
+}
+
+}  // namespace
+
+Search unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count) {
+  auto fonts = choose_fonts(options);
+  const std::vector<Font> query_font = {fonts.test.front()};
+  auto others = fonts.train;
+  others.insert(others.end(), fonts.test.begin() + 1, fonts.test.end());
+  const GlyphLoader loader(options);
+  Classes known;
+  auto unseen = std::make_shared<Classes>();
+  Sheets query_sheets, gallery_sheets;
+  for (const Tier tier : kTiers) {
+    if (static_cast<int64_t>(unseen->size()) >= count) break;
+    add_classes(known, tier, loader.load(fonts.train, tier));
+    const auto in_order = std::min<size_t>(known.size(), static_cast<size_t>(learned));
+    const std::unordered_set<char32_t> taken(known.begin(), known.begin() + static_cast<int64_t>(in_order));
+    append(query_sheets, loader.load(query_font, tier));
+    const auto of_tier = loader.load(others, tier);
+    append(gallery_sheets, of_tier);
+    if (static_cast<int64_t>(known.size()) > learned) add_searched(*unseen, tier, *query_sheets.back(), of_tier, taken);
+  }
+  if (static_cast<int64_t>(unseen->size()) < count) {
+    throw DataError("data.unseen is " + std::to_string(count) + ", but " + query_font[0].name +
+                        " and the other fonts draw " + format_count(static_cast<int64_t>(unseen->size())) +
+                        " characters beyond the " + format_count(learned) + " that are learned",
+                    "lower it, or learn fewer");
+  }
+  unseen->resize(static_cast<size_t>(count));
+  Search search;
+  search.query = retrieval_set(std::make_unique<GlyphDataset>(unseen, std::move(query_sheets), options.size, 1), 0,
+                               "unseen characters, " + query_font[0].name);
+  search.gallery =
+      retrieval_set(std::make_unique<GlyphDataset>(unseen, std::move(gallery_sheets), options.size, others.size()), 1,
+                    "unseen characters, the other fonts");
+  search.what = "unseen characters: " + format_count(count) + ", query " + query_font[0].name + ", gallery " +
+                format_count(search.gallery.images->size()) + " images of " + std::to_string(others.size()) + " fonts";
+  return search;
 }
 
 }  // namespace tandem::data

@@ -33,4 +33,10 @@ GlyphOptions with_fonts(GlyphOptions options);
 /// Throws SettingsError (unknown name, size, a font twice), DataError (no fonts, too few characters, a broken file).
 Split glyphs(const GlyphOptions& options = {});
 
+/// Characters that nobody learned: the `count` that follow the first `learned` ones in the order of character_set.h and
+/// are drawn by the query's font and another. Queries are as the first of test_fonts draws them, the gallery as all
+/// other fonts do; the camera is the font's number. Labels count from 0. Memory and errors as glyphs(); DataError when
+/// there are fewer.
+Search unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count);
+
 }  // namespace tandem::data

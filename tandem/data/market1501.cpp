@@ -71,7 +71,7 @@ std::unique_ptr<ImageFiles> image_set(ImageFileList list, const Market1501Option
   return std::make_unique<ImageFiles>(std::move(list));
 }
 
-void add_training_sets(PersonSearch& task, const PersonImages& images, const Market1501Options& options) {
+void add_training_sets(Split& task, const PersonImages& images, const Market1501Options& options) {
   std::map<int64_t, PersonImages> people;
   for (const auto& image : images) people[image.name.pid].push_back(image);
   auto names = std::make_shared<std::vector<std::string>>();
@@ -100,7 +100,7 @@ RetrievalSet retrieval_set(const PersonImages& images, int64_t num_classes, cons
   ImageFileList list{.num_classes = num_classes};
   for (const auto& [path, name] : images) {
     list.files.push_back({path, name.pid});
-    set.pid.push_back(name.pid);
+    set.identity.push_back(name.pid);
     set.camera.push_back(name.camera);
   }
   set.images = image_set(std::move(list), options, what);
@@ -122,7 +122,7 @@ std::optional<PersonImageName> parse_person_image_name(std::string_view name) {
   return is_good ? std::optional(found) : std::nullopt;
 }
 
-PersonSearch market1501(const Market1501Options& options) {
+Split market1501(const Market1501Options& options) {
   check_image_side("data.height", options.height);
   check_image_side("data.width", options.width);
   check_optional_hold_out(options.hold_out);
@@ -140,12 +140,13 @@ PersonSearch market1501(const Market1501Options& options) {
                     "0 is what the gallery's distractors have, give this person another pid");
   }
 
-  PersonSearch task;
+  Split task;
   add_training_sets(task, train, options);
-  task.query = retrieval_set(query, largest + 1, options, "query");
-  task.gallery = retrieval_set(gallery, largest + 1, options, "gallery");
-  task.summary = task.train->describe() + " · query: " + format_count(task.query.images->size()) +
-                 " · gallery: " + format_count(task.gallery.images->size());
+  task.search = Search{retrieval_set(query, largest + 1, options, "query"),
+                       retrieval_set(gallery, largest + 1, options, "gallery"), ""};
+  task.search->what = "people, query: " + format_count(task.search->query.images->size()) +
+                      " · gallery: " + format_count(task.search->gallery.images->size());
+  task.summary = task.train->describe();
   return task;
 }
 

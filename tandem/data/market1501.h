@@ -1,11 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tandem/data/dataset.h"
 
@@ -23,20 +21,6 @@ struct PersonImageName {
 /// Nothing when the name is not of that form. `name` is without folder.
 std::optional<PersonImageName> parse_person_image_name(std::string_view name);
 
-/// Images to search with or in. Labels are the pids, so num_classes() is the largest pid of query and gallery + 1.
-struct RetrievalSet {
-  std::unique_ptr<Dataset> images;
-  std::vector<int64_t> pid, camera;  // of each image; pid 0: a distractor, right for no query
-};
-
-/// A person re-identification task: to learn from `train`, to be judged by finding each query's person in the gallery.
-struct PersonSearch {
-  std::unique_ptr<Dataset> train;  // classes are the pids, sorted, as labels 0..n-1; class_name() is the pid
-  std::unique_ptr<Dataset> test;   // held out of train, of the same classes; null when nothing is held out
-  RetrievalSet query, gallery;
-  std::string summary;
-};
-
 /// Market-1501's folders: DIR/bounding_box_train, DIR/query, DIR/bounding_box_test (the gallery).
 struct Market1501Options {
   std::filesystem::path folder = {};
@@ -45,11 +29,13 @@ struct Market1501Options {
   int64_t hold_out = 0;
 };
 
+/// A person re-identification task. Training classes are the pids, sorted, as labels 0..n-1; class_name() is the pid.
+/// Search: the labels are the pids; pid 0 is a distractor, right for no query; cameras as the names tell them.
 /// Images (.jpg, .jpeg, .png) are sorted by name. Junk (pid -1) is dropped; hidden and other files are passed over.
 /// Opens every image once to check its header. Memory: the paths.
 /// Throws SettingsError (sides, hold_out), DataError (a folder is missing or has no image, an image's name cannot be
 /// read, a query of pid 0, a file that is no image), IoError.
 /// Source: Zheng et al. 2015, Scalable Person Re-identification: A Benchmark.
-PersonSearch market1501(const Market1501Options& options);
+Split market1501(const Market1501Options& options);
 
 }  // namespace tandem::data

@@ -26,7 +26,7 @@ class Backbone : public torch::nn::Module {
   void check_images(const Tensor& images) const;
 
   /// For models that are made for one size.
-  static void check_size(const Tensor& images, int64_t size);
+  static void check_size(const Tensor& images, int64_t height, int64_t width);
 
  private:
   int64_t channels_, dim_;

@@ -7,7 +7,7 @@
 namespace tandem::models {
 
 /// images -> flat -> fc1 relu -> fc2 relu -> embedding. No batch statistics: the loss of a batch does not depend on how
-/// it is split over ranks, which is what it is for. Images are [N, channels, size, size].
+/// it is split over ranks, which is what it is for. Images are [N, channels, size, width].
 class Mlp : public Backbone {
  public:
   explicit Mlp(const ModelOptions& options);
@@ -15,7 +15,7 @@ class Mlp : public Backbone {
   Tensor forward(const Tensor& images) override;
 
  private:
-  int64_t size_;
+  int64_t height_, width_;
   std::shared_ptr<Linear> fc1_, fc2_, embedding_;
 };
 

@@ -76,6 +76,7 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   }
   check_range("the images' channels", options.channels, 1, 4096);
   check_range("data.size", options.size, 1, 4096);
+  check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
   return model->make(options);
 }
@@ -88,9 +89,9 @@ void Backbone::check_images(const Tensor& images) const {
                     ", wanted a floating one: convert the pixels first");
 }
 
-void Backbone::check_size(const Tensor& images, int64_t size) {
-  TORCH_CHECK_VALUE(images.size(2) == size && images.size(3) == size, "images: shape is ", images.sizes(), ", wanted ",
-                    size, " x ", size, " pixels: build the model with the images' size");
+void Backbone::check_size(const Tensor& images, int64_t height, int64_t width) {
+  TORCH_CHECK_VALUE(images.size(2) == height && images.size(3) == width, "images: shape is ", images.sizes(),
+                    ", wanted ", height, " x ", width, " pixels: build the model with the images' size");
 }
 
 }  // namespace tandem::models

@@ -17,9 +17,11 @@ enum class Norm { batch, group, none };
 Norm norm_of(std::string_view name);
 
 struct ModelOptions {
-  std::string name;         // one of model_names()
-  int64_t channels = 1;     // of the images
-  int64_t size = 32;        // height and width of the images; mlp and resnet_glyph depend on it
+  std::string name;      // one of model_names()
+  int64_t channels = 1;  // of the images
+  int64_t size = 32;     // height of the images; mlp and resnet_glyph depend on it
+  int64_t width = 0;     // of the images; 0: as the height
+  int64_t columns() const { return width > 0 ? width : size; }
   int64_t embedding = 128;  // width of the output; 0: the pooled features come out as they are
   Norm norm = Norm::batch;
   uint64_t seed = 1;

@@ -15,10 +15,13 @@ int64_t out_channels_of(const ResNetShape& shape) {
 int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
   if (!shape.flatten) return out_channels_of(shape);
   const auto halved = [](int64_t size) { return (size + 1) / 2; };
-  int64_t side = halved(options.size);
-  if (shape.stem_pool) side = halved(side);
-  for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
-  return out_channels_of(shape) * side * side;
+  const auto left_of = [&](int64_t side) {
+    side = halved(side);
+    if (shape.stem_pool) side = halved(side);
+    for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
+    return side;
+  };
+  return out_channels_of(shape) * left_of(options.size) * left_of(options.columns());
 }
 
 int64_t dim_of(const ResNetShape& shape, const ModelOptions& options) {
@@ -87,7 +90,8 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
     : Backbone("ResNet", options.channels, dim_of(shape, options)),
       stem_pool_(shape.stem_pool),
       flatten_(shape.flatten),
-      size_(options.size) {
+      height_(options.size),
+      width_(options.columns()) {
   conv1_ = register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
                                                                              .out = shape.stem_channels,
                                                                              .kernel = shape.stem_kernel,
@@ -124,7 +128,7 @@ Tensor ResNet::forward(const Tensor& images) {
 
 Tensor ResNet::stem(const Tensor& images) {
   check_images(images);
-  if (flatten_) check_size(images, size_);
+  if (flatten_) check_size(images, height_, width_);
   const Tensor features =
       bn1_->forward(conv1_->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
   return stem_pool_ ? at::max_pool2d(features, 3, 2, 1) : features;

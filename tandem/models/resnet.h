@@ -66,7 +66,7 @@ class ResNet : public Backbone {
   std::shared_ptr<Conv2d> conv1_;
   std::shared_ptr<Normalization> bn1_;
   bool stem_pool_, flatten_;
-  int64_t size_;
+  int64_t height_, width_;
   std::vector<std::shared_ptr<ResidualBlock>> blocks_;
   std::shared_ptr<Linear> embedding_;
   std::shared_ptr<Normalization> embedding_bn_;

@@ -27,6 +27,9 @@ class Task {
   /// share of a sum. `sizes`: samples of each rank. Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
 
+  /// The features of each of this rank's samples, [n, D], without gradient. Not collective.
+  virtual Tensor embed(const data::Batch& batch) = 0;
+
   /// The k best classes of each of this rank's samples, [n, k] int64. Collective.
   virtual Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
 

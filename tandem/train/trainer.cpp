@@ -77,6 +77,7 @@ Outcome Trainer::run(Observer& observer) {
   Outcome outcome;
   task_.set_training(true);
   while (step_ < options_.steps && !outcome.stopped) run_epoch(outcome, observer);
+  replicas_.sync_buffers();
   if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome, observer);
   if (saved_step_ != step_) save(outcome, observer);
   outcome.steps = step_;

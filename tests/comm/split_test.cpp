@@ -34,7 +34,9 @@ TEST(Split, InProportionToWeights) {
   EXPECT_EQ(split(5, {1, 1, 1}), (std::vector<int64_t>{2, 2, 1}));
   EXPECT_EQ(split(0, {1, 2}), (std::vector<int64_t>{0, 0}));
   EXPECT_EQ(split(1'000'000'007, {8e9, 16e9}), (std::vector<int64_t>{333'333'336, 666'666'671}));
-  EXPECT_EQ(test::text_of([&] { split(5, {1, -1}); }),
+  EXPECT_EQ(test::text_of([&] {
+              split(5, {1, -1});
+            }),
             "split: weights are [1, -1], wanted numbers of 0 or more, not all 0");
   EXPECT_THROW(split(5, {0, 0}), c10::ValueError);
   EXPECT_THROW(split(5, {}), c10::ValueError);

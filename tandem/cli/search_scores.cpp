@@ -1,0 +1,135 @@
+#include "tandem/cli/search_scores.h"
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/cli/job.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/data/verification_pairs.h"
+#include "tandem/evaluation/lfw.h"
+#include "tandem/evaluation/retrieval.h"
+#include "tandem/memory/meter.h"
+#include "tandem/train/evaluate.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int64_t kMaxRank = 10;
+
+using EmbedBatch = std::function<Tensor(const data::Batch&)>;
+
+/// Features of this rank's images, and their places in the set.
+struct Embedded {
+  Tensor features;
+  std::vector<int64_t> places;
+};
+
+/// Each batch is split over the ranks. Collective only in that all ranks go through all batches.
+Embedded embed_all(const Settings& settings, const data::Dataset& images, const EmbedBatch& embed,
+                   comm::ProcessGroup& group) {
+  const auto loader = evaluation_loader(settings, images, group);
+  train::start_epoch(*loader, 0);
+  std::vector<Tensor> parts;
+  Embedded all;
+  data::Batch batch;
+  for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
+    parts.push_back(embed(batch));
+    const auto [first, end] = comm::split_range(batch.global_size, group.size(), group.rank());
+    for (int64_t i = first; i < end; ++i) all.places.push_back(begin + i);
+  }
+  all.features = at::cat(parts);
+  return all;
+}
+
+evaluation::Samples samples_of(const Settings& settings, train::Task& task, const data::RetrievalSet& set,
+                               comm::ProcessGroup& group) {
+  const auto all = embed_all(
+      settings, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, group);
+  const auto place = at::tensor(all.places, at::kLong);
+  const auto own = [&](const std::vector<int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).index_select(0, place);
+  };
+  return {all.features, own(set.identity), own(set.camera)};
+}
+
+/// [2 P, D] on all ranks, in the set's order.
+Tensor features_of_pairs(const Settings& settings, train::Task& task, const data::Dataset& images,
+                         comm::ProcessGroup& group) {
+  const auto embed = [&](const data::Batch& batch) {
+    auto mirrored = batch;
+    mirrored.images = batch.images.flip({3});
+    return task.embed(batch) + task.embed(mirrored);
+  };
+  const auto own = embed_all(settings, images, embed, group);
+  auto whole = at::zeros({images.size(), own.features.size(1)}, own.features.options());
+  whole.index_copy_(0, at::tensor(own.places, at::kLong), own.features);
+  comm::all_reduce_(whole, group);
+  return whole;
+}
+
+std::string percent(const nlohmann::json& part) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * part.get<double>());
+  return text;
+}
+
+}  // namespace
+
+nlohmann::json search_scores(const Settings& settings, train::Task& task, const data::Search& search,
+                             comm::ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::activations);
+  task.set_training(false);
+  const auto query = samples_of(settings, task, search.query, group);
+  const auto gallery = samples_of(settings, task, search.gallery, group);
+  task.set_training(true);
+  const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, group);
+  return {{"map", scores.mean_ap},         {"map_trapezoid", scores.mean_ap_trapezoid},
+          {"minp", scores.mean_inp},       {"cmc", scores.cmc},
+          {"queries", scores.num_queries}, {"valid", scores.num_valid}};
+}
+
+nlohmann::json pair_scores(const Settings& settings, train::Task& task, comm::ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::activations);
+  auto all = nlohmann::json::array();
+  task.set_training(false);
+  for (const auto& file : settings.get_list("eval.pairs")) {
+    const auto pairs = data::verification_pairs({.file = file, .size = settings.get_int("data.size")});
+    const auto features = features_of_pairs(settings, task, *pairs.images, group);
+    const auto same = at::empty({static_cast<int64_t>(pairs.same.size())}, at::kBool);
+    std::ranges::copy(pairs.same, same.mutable_data_ptr<bool>());
+    const auto scores =
+        evaluation::lfw(features.slice(0, 0, std::nullopt, 2), features.slice(0, 1, std::nullopt, 2), same);
+    all.push_back({{"file", file},
+                   {"pairs", pairs.same.size()},
+                   {"accuracy", scores.accuracy},
+                   {"accuracy_deviation", scores.accuracy_deviation},
+                   {"val", scores.val},
+                   {"val_deviation", scores.val_deviation},
+                   {"far", scores.far}});
+  }
+  task.set_training(true);
+  return all;
+}
+
+std::string search_text(const nlohmann::json& search) {
+  if (search.is_null()) return "";
+  return "search   mAP " + percent(search["map"]) + "  rank-1 " + percent(search["cmc"][0]) + "  rank-5 " +
+         percent(search["cmc"][4]) + "  mINP " + percent(search["minp"]) + "  (" + search["valid"].dump() + " of " +
+         search["queries"].dump() + " queries)\n";
+}
+
+std::string pairs_text(const nlohmann::json& pairs) {
+  std::string text;
+  for (const auto& one : pairs) {
+    text += "pairs    " + one["file"].get<std::string>() + ": accuracy " + percent(one["accuracy"]) + " ± " +
+            percent(one["accuracy_deviation"]) + "  VAL " + percent(one["val"]) + " at FAR " + percent(one["far"]) +
+            "\n";
+  }
+  return text;
+}
+
+}  // namespace tandem::cli

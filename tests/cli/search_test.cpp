@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/market_folder.h"
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+
+// Identities that were not learned: people in Market-1501's layout, unseen characters, pairs.
+namespace tandem::cli {
+namespace {
+
+using test::run_tandem;
+using Words = std::vector<std::string>;
+
+class SearchRun : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  nlohmann::json result(Words words, const std::string& command = "train") const {
+    words.insert(words.begin(), {command, "--json", "-", "report.compare=false", "threads=1"});
+    const auto ended = run_tandem(words);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return nlohmann::json::parse(ended.out);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(SearchRun, PeopleInMarketsFolders) {
+  test::write_market_folder(path("market"), 60, 15);
+  const Words job = {"data=market1501:" + path("market"),
+                     "data.size=32",
+                     "model=resnet_glyph",
+                     "embedding=32",
+                     "head=am-softmax",
+                     "head.scale=30",
+                     "head.margin=0.35",
+                     "head.classes=30000",
+                     "head.fused_update=true",
+                     "train.batch=60",
+                     "train.epochs=2"};
+  auto words = job;
+  words.insert(words.end(), {"ranks=3", "out=" + path("run")});
+  const auto trained = result(words);
+  EXPECT_EQ(trained["classes"], 30'000);
+  EXPECT_EQ(trained["test_images"], 0);
+  const auto& search = trained["search"];
+  EXPECT_EQ(search["queries"], 15);
+  EXPECT_EQ(search["valid"], 15);
+  EXPECT_GT(search["map"].get<double>(), 0.1);  // by chance: about 15 of 200 images
+  EXPECT_GE(search["cmc"][9].get<double>(), search["cmc"][0].get<double>());
+  const auto evaluated = result({"resume=" + path("run"), "ranks=1"}, "eval");
+  EXPECT_NEAR(evaluated["search"]["map"], search["map"], 1e-6);
+}
+
+TEST_F(SearchRun, UnseenCharactersOnAnyNumberOfRanks) {
+  const Words job = {"data.classes=30", "data.unseen=20", "model=mlp", "train.batch=30", "train.steps=5"};
+  auto words = job;
+  words.insert(words.end(), {"ranks=2", "out=" + path("run")});
+  const auto search = result(words)["search"];
+  EXPECT_EQ(search["queries"], 20);
+  for (const char* ranks : {"ranks=1", "ranks=3"}) {
+    const auto again = result({"resume=" + path("run"), ranks}, "eval")["search"];
+    EXPECT_NEAR(again["map"], search["map"], 1e-6);
+    EXPECT_NEAR(again["minp"], search["minp"], 1e-6);
+  }
+}
+
+TEST_F(SearchRun, AClassCountBelowTheDatasIsNamed) {
+  const auto ended = run_tandem({"train", "data.classes=30", "head.classes=20", "model=mlp", "out=" + path("run")});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_NE(ended.err.find("error: head.classes is 20, wanted at least 30 as the data has"), std::string::npos)
+      << ended.err;
+}
+
+}  // namespace
+}  // namespace tandem::cli
