@@ -48,7 +48,7 @@ const std::vector<Setting>& job_settings() {
        .doc = "what to learn: characters drawn from fonts, noise to measure with, a folder of images with a "
               "sub-folder a class, InsightFace's records, or Market-1501's folders",
        .choices = {"glyphs", "synthetic"},
-       .other = {"images:DIR, faces:DIR, market1501:DIR", read_data_folder}},
+       .other = {"images:DIR|faces:DIR|market1501:DIR", read_data_folder}},
       {.key = "data.classes",
        .default_value = text("gb2312"),
        .doc = "characters to tell apart: a set by name, or the first so many",

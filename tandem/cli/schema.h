@@ -24,7 +24,7 @@ struct Range {
 
 /// Texts that a setting takes beside its choices.
 struct OtherText {
-  std::string_view wanted;                                              // for people: "images:DIR"
+  std::string_view wanted;                                              // for people: "images:DIR|faces:DIR"
   std::optional<std::string> (*read)(std::string_view text) = nullptr;  // its normal form; nothing: not such a text
 };
 

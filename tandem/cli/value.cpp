@@ -119,12 +119,12 @@ std::string text_of(const Setting& setting, std::string_view text) {
   reject(setting, quoted(text), wanted(setting), did_you_mean(nearest(text, setting.choices)));
 }
 
-std::vector<std::string> split_at_commas(std::string_view text) {
+std::vector<std::string> split_at(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
-    const auto comma = text.find(',');
-    parts.emplace_back(text.substr(0, comma));
-    text = comma == text.npos ? "" : text.substr(comma + 1);
+    const auto place = text.find(separator);
+    parts.emplace_back(text.substr(0, place));
+    text = place == text.npos ? "" : text.substr(place + 1);
   }
   return parts;
 }
@@ -161,8 +161,8 @@ Value read_value(const Setting& setting, std::string_view text) {
     Value operator()(double) const { return number_of(setting, text); }
     Value operator()(bool) const { return truth_of(setting, text); }
     Value operator()(const std::string&) const { return text_of(setting, text); }
-    Value operator()(const std::vector<std::string>&) const { return read_list(setting, split_at_commas(text)); }
-    Value operator()(const std::vector<double>&) const { return read_list(setting, split_at_commas(text)); }
+    Value operator()(const std::vector<std::string>&) const { return read_list(setting, split_at(text, ',')); }
+    Value operator()(const std::vector<double>&) const { return read_list(setting, split_at(text, ',')); }
   } reader{setting, text};
   return std::visit(reader, setting.default_value);
 }
@@ -218,7 +218,9 @@ std::string wanted_kind(const Setting& setting) {
 std::string wanted(const Setting& setting) {
   if (!setting.choices.empty() || setting.other.read) {
     std::vector<std::string> words(setting.choices.begin(), setting.choices.end());
-    if (setting.other.read) words.emplace_back(setting.other.wanted);
+    if (setting.other.read) {
+      for (const auto& text : split_at(setting.other.wanted, '|')) words.push_back(text);
+    }
     return one_of(words);
   }
   constexpr double kHuge = 1e9;  // a guard, not worth a word

@@ -80,7 +80,7 @@ TEST(SettingsFile, FaultsNameTheirPlace) {
 TEST(SettingsFile, WrongTypes) {
   EXPECT_EQ(fault_of("[train]\nnesterov = 1"), "job.toml:2:12: train.nesterov is '1', wanted true or false");
   EXPECT_EQ(fault_of("model = true"),
-            "job.toml:1:9: model is 'true', wanted resnet_glyph, resnet18, resnet34, resnet50 or mlp");
+            "job.toml:1:9: model is 'true', wanted resnet_glyph, resnet18, resnet34, resnet50, mlp or none");
   EXPECT_EQ(fault_of("ranks = [1]"), "job.toml:1:9: ranks is a list, wanted a whole number");
   EXPECT_EQ(fault_of("ranks = 2026-11-21"), "job.toml:1:9: ranks is a date or time, wanted a whole number");
   EXPECT_EQ(fault_of("ranks = inf"), "job.toml:1:9: ranks is 'inf', wanted a whole number");
@@ -101,7 +101,7 @@ TEST(SettingsFile, FaultsOfTomlItself) {
 TEST(SettingsFile, DefaultsSurviveTheRoundTrip) {
   const auto text = Settings().to_toml();
   EXPECT_EQ(loaded(text).to_toml(), text);
-  EXPECT_NE(text.find("\n[head]\nname = \"cosface\"\nparallel = \"sharded\"\n"), text.npos) << text;
+  EXPECT_NE(text.find("\n[head]\nname = \"cosface\"\nclasses = 0\nparallel = \"sharded\"\n"), text.npos) << text;
   EXPECT_TRUE(text.starts_with("ranks = 1\nmodel = \"resnet_glyph\"\nembedding = 128\n")) << text;
 }
 
