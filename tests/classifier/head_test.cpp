@@ -173,6 +173,56 @@ TEST_P(Head, LossAndGradientsEqualOneDevice) {
   }
 }
 
+/// The loss of one row whose target is at `theta` of its class.
+Tensor loss_at(const Scoring& scoring, const Tensor& x, const Tensor& weight) {
+  const auto group = comm::make_single_group();
+  return sharded_softmax_loss(x, weight, at::zeros({1}, at::kLong), 0, weight.size(0), scoring, *group);
+}
+
+double largest_gradient_error(const Scoring& scoring, Tensor x, Tensor weight) {
+  constexpr double kStep = 1e-6;
+  x.requires_grad_();
+  weight.requires_grad_();
+  loss_at(scoring, x, weight).backward();
+  const at::NoGradGuard no_grad;
+  double error = 0;
+  for (const auto& tensor : {x, weight}) {
+    auto* numbers = tensor.mutable_data_ptr<double>();
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      const double before = numbers[i];
+      double losses[2];
+      for (const int side : {0, 1}) {
+        numbers[i] = before + (side == 1 ? kStep : -kStep);
+        losses[side] = loss_at(scoring, x, weight).item<double>();
+      }
+      numbers[i] = before;
+      const double wanted = (losses[1] - losses[0]) / (2 * kStep), found = tensor.grad().flatten()[i].item<double>();
+      error = std::max(error, std::abs(found - wanted) / (1 + std::abs(wanted)));
+    }
+  }
+  return error;
+}
+
+TEST(Head, GradientsHoldNearZeroNearTheSwitchAndNearPi) {
+  auto wide = at::empty({5, kDim}, at::kDouble);
+  fill_normal_(wide, 1.0, 3, 9);
+  for (auto scoring : scorings()) {
+    if (scoring.margin.gradient == TargetGradient::detached) continue;  // no derivative of the value
+    if (scoring.filter < 1) continue;                                   // jumps
+    if (scoring.scale > 1) scoring.scale = 4;                           // the softmax is not flat then
+    const double at_switch = (std::numbers::pi - scoring.margin.angle) / scoring.margin.factor;
+    for (const double theta : {1e-3, 0.02, at_switch - 1e-3, at_switch + 1e-3, 3.12, std::numbers::pi - 1e-3}) {
+      if (theta >= std::numbers::pi) continue;
+      auto weight = wide.clone();
+      weight[0] = at::tensor(std::vector<double>{0.8, 0, 0, 0}, at::kDouble);
+      const auto x = at::tensor(std::vector<double>{1.3 * std::cos(theta), 1.3 * std::sin(theta), 0, 0}, at::kDouble);
+      EXPECT_LT(largest_gradient_error(scoring, x.unsqueeze(0), weight), 1e-5)
+          << "factor " << scoring.margin.factor << " angle " << scoring.margin.angle << " policy "
+          << static_cast<int>(scoring.margin.beyond) << " theta " << theta;
+    }
+  }
+}
+
 TEST(Head, MoreRanksThanClasses) {
   comm::run_ranks(4, [](comm::ProcessGroup& group) {
     ClassShardedHead head({.classes = 3, .dim = kDim, .dtype = at::kDouble}, group);
