@@ -1,5 +1,8 @@
 #include "tandem/base/rng.h"
 
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
 #include <cmath>
 #include <numbers>
 
@@ -12,25 +15,27 @@ uint64_t combine(uint32_t high, uint32_t low) { return (static_cast<uint64_t>(hi
 
 double to_unit(uint32_t high, uint32_t low) { return static_cast<double>(combine(high, low) >> 11) * 0x1.0p-53; }
 
-/// Box-Muller on four words: one normal number, so that each element owns a whole Philox block.
-double to_normal(const std::array<uint32_t, 4>& words) {
-  const double radius = std::sqrt(-2.0 * std::log1p(-to_unit(words[0], words[1])));
-  return radius * std::cos(2.0 * std::numbers::pi * to_unit(words[2], words[3]));
+/// Box-Muller on four words.
+std::pair<double, double> to_normals(const std::array<uint32_t, 4>& words) {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[0], words[1])));
+  const double angle = 2.0 * std::numbers::pi * to_unit(words[2], words[3]);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-template <class Draw>
-void fill_each(const Tensor& tensor, int64_t first, uint64_t seed, uint64_t stream, Draw draw) {
+/// Calls fill(values, begin, end, words of an index), the range shared out to the threads.
+template <class Fill>
+void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Fill& fill) {
   TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.is_contiguous(), "random fill: wanted a contiguous CPU tensor");
-  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const auto words_of = [seed, stream](uint64_t index) {
+    return philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
+                   static_cast<uint32_t>(stream >> 32)},
+                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  };
+  constexpr int64_t kGrain = 1 << 14;
   AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "random fill", [&] {
     auto* values = tensor.mutable_data_ptr<scalar_t>();
-    for (int64_t i = 0; i < tensor.numel(); ++i) {
-      const auto index = static_cast<uint64_t>(first + i);
-      const auto words = philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                                 static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
-                                key);
-      values[i] = static_cast<scalar_t>(draw(words));
-    }
+    at::parallel_for(0, tensor.numel(), kGrain,
+                     [&](int64_t begin, int64_t end) { fill(values, begin, end, words_of); });
   });
 }
 
@@ -74,7 +79,7 @@ double CounterRng::uniform(double low, double high) { return low + (high - low) 
 double CounterRng::normal() {
   std::array<uint32_t, 4> words{};
   for (auto& word : words) word = next();
-  return to_normal(words);
+  return to_normals(words).first;
 }
 
 Permutation::Permutation(int64_t n, uint64_t seed, uint64_t epoch) : n_(n), half_bits_(1), seed_(seed), epoch_(epoch) {
@@ -106,12 +111,26 @@ int64_t Permutation::operator()(int64_t position) const {
 }
 
 void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first) {
-  fill_each(tensor, first, seed, stream, [=](const auto& words) { return deviation * to_normal(words); });
+  // Two elements share the words of an index: their cosine and their sine.
+  fill_shared(tensor, seed, stream, [=](auto* values, int64_t begin, int64_t end, const auto& words_of) {
+    using Value = std::remove_pointer_t<decltype(values)>;
+    for (int64_t i = begin; i < end;) {
+      const auto index = static_cast<uint64_t>(first + i);
+      const auto [even, odd] = to_normals(words_of(index / 2));
+      if (index % 2 == 0) values[i++] = static_cast<Value>(deviation * even);
+      if (i < end) values[i++] = static_cast<Value>(deviation * odd);
+    }
+  });
 }
 
 void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, int64_t first) {
-  fill_each(tensor, first, seed, stream,
-            [=](const auto& words) { return bound * (2.0 * to_unit(words[0], words[1]) - 1.0); });
+  fill_shared(tensor, seed, stream, [=](auto* values, int64_t begin, int64_t end, const auto& words_of) {
+    using Value = std::remove_pointer_t<decltype(values)>;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto words = words_of(static_cast<uint64_t>(first + i));
+      values[i] = static_cast<Value>(bound * (2.0 * to_unit(words[0], words[1]) - 1.0));
+    }
+  });
 }
 
 uint64_t stream_of(std::string_view name) {

@@ -1,5 +1,7 @@
 #pragma once
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "tandem/classifier/detail/score_passes.h"
 #include "tandem/classifier/detail/targets.h"
@@ -82,8 +84,15 @@ class BlockSoftmax {
                           Tensor& weight_gradient) const;
   Tensor spread(const Tensor& gradient, const Tensor& weight) const;
   Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
+
+  /// No block holds both targets of a sample and others.
   template <class Body>
-  void for_each_block(const Body& body) const;
+  void for_each_block(const Body& body) const {
+    for (int64_t begin = 0, end; begin < classes_; begin = end) {
+      end = std::min(begin + block_, begin < num_targets_ ? num_targets_ : classes_);
+      body(Range{begin, end});
+    }
+  }
 
   Scoring scoring_;
   LocalTargets targets_;

@@ -86,6 +86,11 @@ void apply_margin(Target& target, double score, const Scoring& scoring) {
   target.radial = size * (value - slope * cosine);
 }
 
+std::vector<double> numbers_of(const Tensor& x) {
+  const auto numbers = x.to(at::kDouble).cpu().contiguous();
+  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
+}
+
 double read_number(const Tensor& numbers, int64_t place) {
   if (!numbers.is_cpu()) return numbers[place].item().toDouble();
   return AT_DISPATCH_FLOATING_TYPES(numbers.scalar_type(), "softmax loss",

@@ -36,6 +36,7 @@ class LocalTargets {
   int64_t counted_ = 0;
 };
 
+std::vector<double> numbers_of(const Tensor& x);
 double read_number(const Tensor& numbers, int64_t place);
 
 /// From the score without margin to value, slope and radial.

@@ -1,0 +1,163 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tandem/classifier/detail/block_softmax.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::classifier::detail {
+
+/// The same numbers as Shares holds, for the targets.
+class BlockSoftmax::RowGradients {
+ public:
+  RowGradients(const Tensor& log_sum, const Tensor& share, const Tensor& floor)
+      : log_sum_(numbers_of(log_sum)), share_(numbers_of(share)), floor_(numbers_of(floor)) {}
+  std::array<double, 3> at(int64_t row) const { return {log_sum_[row], share_[row], floor_[row]}; }
+
+ private:
+  std::vector<double> log_sum_, share_, floor_;
+};
+
+/// The losses' derivatives by the targets' scores with margin.
+std::vector<double> BlockSoftmax::target_gradients(Range classes, const RowGradients& rows) {
+  std::vector<double> gradients;
+  for (const auto& target : targets_.in_places(classes.begin, classes.end)) {
+    const auto [log_sum, share, floor] = rows.at(target.row);
+    gradients.push_back(share * (std::exp(target.value - log_sum) - (1.0 - scoring_.smoothing)) - floor);
+  }
+  return gradients;
+}
+
+BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, const Tensor& weight,
+                                                      const RowUpdate& update) const {
+  Gradients gradients{.update = update};
+  gradients.inputs = directions_of(features);
+  gradients.features = at::zeros({columns_, features.size(1)}, features.options());
+  gradients.along_samples = start_lines(features, columns_);
+  gradients.along_rows.assign(rows_, 0.0);
+  const memory::Scope scope(memory::Category::gradients);
+  gradients.weight = at::empty({update ? std::min(block_, classes_) : classes_, weight.size(1)}, weight.options());
+  return gradients;
+}
+
+/// Where a length is divided out, the score's share along it goes; elsewhere the margin's own share comes.
+void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
+                                        const std::vector<double>& of_values) {
+  const auto targets = targets_.in_places(classes.begin, classes.end);
+  if (targets.empty()) return;
+  constexpr double kLeastSquare = 1e-24;
+  std::vector<double> of_products, along;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto& target = targets[i];
+    const double of_score = of_values[i] * target.slope, radial = of_values[i] * target.radial;
+    const auto share_of = [&](bool normalised, double length) {
+      return normalised ? of_score * target.score : radial / std::max(length * length, kLeastSquare);
+    };
+    of_products.push_back(of_score * target.factor);
+    places.push_back(target.place - classes.begin);
+    along.push_back(share_of(scoring_.normalise_weight, target.weight_length));
+    gradients.along_rows[target.row] += share_of(scoring_.normalise_features, target.feature_length);
+  }
+  write_entries(products, targets, classes.begin, of_products);
+  along_classes.index_add_(0, at::tensor(places, at::kLong).to(products.device()),
+                           at::tensor(along, at::kDouble).to(along_classes.options()));
+}
+
+void BlockSoftmax::multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
+                                      Tensor& weight_gradient) const {
+  if (!is_rounded()) {
+    at::mm_out(weight_gradient, products, gradients.inputs);
+    gradients.features.addmm_(products.t(), weight);
+    return;
+  }
+  weight_gradient.copy_(at::mm(products, gradients.inputs));
+  gradients.features.add_(
+      at::mm(products.t(), weight.to(product_type_)));  // a block's sum is rounded, the whole is not
+}
+
+/// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
+void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& own_weight, Range classes, Tensor& products,
+                                 Tensor& along_classes, const std::vector<double>& of_values) {
+  if (!scoring_.normalise_weight) along_classes.zero_();
+  put_target_gradients(gradients, classes, products, along_classes, of_values);
+  auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
+  multiply_gradients(gradients, own_weight, products, own_gradient);
+  if (scoring_.normalise_weight) {
+    const auto factors = factors_of(classes, own_weight.options());
+    along_classes.mul_(factors).mul_(factors).neg_();
+  }
+  if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
+  if (gradients.update) gradients.update(rows_of(classes), own_gradient);
+}
+
+std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
+                                                 const Tensor& share, int64_t classes, const RowUpdate& update) {
+  const auto floor = share * (scoring_.smoothing / static_cast<double>(classes));
+  const Shares shares = {padded_rows(log_sum), padded_rows(share), padded_rows(floor)};
+  const Shares of_others =
+      log_weight_ > 0 ? Shares{padded_rows(log_sum - log_weight_), shares.share, shares.floor} : shares;
+  const RowGradients rows(log_sum, share, floor);
+  auto gradients = start_gradients(features, weight, update);
+  make_scratch(features);
+  for_each_block([&](Range range) {
+    const auto own_weight = rows_of(range).of(weight);
+    auto products = buffer_of(range);
+    if (!is_kept(range)) multiply(own_weight, gradients.inputs, products);
+    const auto targets = targets_.in_places(range.begin, range.end);
+    write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
+    auto along = differentiate_block(products, factors_of(range, weight.options()), filter(),
+                                     log_weight_of(range) > 0 ? of_others : shares, gradients.along_samples);
+    add_gradients(gradients, own_weight, range, products, along, target_gradients(range, rows));
+  });
+  scratch_.reset();
+  kept_.reset();
+  return {features_gradient(gradients, features), update ? Tensor() : spread(gradients.weight, weight)};
+}
+
+/// From the scored rows to a gradient of the whole weight.
+Tensor BlockSoftmax::spread(const Tensor& gradient, const Tensor& weight) const {
+  if (!ids_.defined()) return gradient;
+  return at::_sparse_coo_tensor_unsafe(ids_.unsqueeze(0), gradient, weight.sizes(),
+                                       gradient.options().layout(at::kSparse));
+}
+
+std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& features, const Tensor& weight,
+                                                           const Tensor& gradient) {
+  TORCH_CHECK(kept_.defined(), "softmax loss: backward ran twice, wanted once: its buffer is used up by the first");
+  const Range all = {0, classes_};
+  const auto factors = factors_of(all, weight.options()).unsqueeze(1);
+  const RowUpdate none;
+  auto gradients = start_gradients(features, weight, none);
+  auto of_scores = at::zeros_like(kept_);
+  of_scores.narrow(1, 0, rows_).copy_(gradient);
+  const auto of_values = read_entries(of_scores, targets_.all(), 0);
+  const std::vector<double> zeros(of_values.size(), 0.0);
+  write_entries(of_scores, targets_.all(), 0, zeros);
+  write_entries(kept_, targets_.all(), 0, zeros);
+  const auto scores = kept_ * factors;
+  if (scoring_.filter < 1.0) of_scores.masked_fill_(scores.gt(filter()), 0);
+  gradients.along_samples[0].copy_((of_scores * scores).sum({0}));
+  auto along = (of_scores * scores).sum({1});
+  auto products = of_scores.mul_(factors);
+  add_gradients(gradients, weight, all, products, along, of_values);
+  kept_.reset();
+  return {features_gradient(gradients, features), gradients.weight};
+}
+
+/// From the gradient of what entered the products to that of the features.
+Tensor BlockSoftmax::features_gradient(const Gradients& gradients, const Tensor& features) const {
+  auto along = at::tensor(gradients.along_rows, at::kDouble).to(features.options());
+  auto gradient = gradients.features.narrow(0, 0, rows_);
+  if (!inverse_features_.defined()) {
+    gradient.mul_(scoring_.scale);
+    return has_radial() ? gradient.addcmul_(features, along.unsqueeze(1)) : gradient;
+  }
+  along.add_(gradients.along_samples.sum({0}).narrow(0, 0, rows_)).mul_(inverse_features_).mul_(inverse_features_);
+  gradient.mul_((inverse_features_ * scoring_.scale).unsqueeze(1));
+  return gradient.addcmul_(features, along.unsqueeze(1), -1);
+}
+
+}  // namespace tandem::classifier::detail
