@@ -4,13 +4,13 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench_classifier.h"
 #include "tandem/cli/bench_comm.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
-#include "tandem/cli/suggest.h"
 #include "tandem/cli/value.h"
 
 namespace tandem::cli {

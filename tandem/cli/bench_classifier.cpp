@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/median.h"
 #include "tandem/base/rng.h"
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/peer_process.h"
@@ -27,11 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 struct Step {
   double seconds = 0;

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/base/median.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/world.h"
@@ -118,11 +119,6 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
 }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 /// One rank of the bench, with a group of each kind.
 class Measurement {

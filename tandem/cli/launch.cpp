@@ -2,7 +2,7 @@
 #include "tandem/cli/agent.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/store_server.h"
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/rendezvous.h"
 

@@ -9,7 +9,7 @@
 #include "tandem/cli/failure.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 
 namespace tandem::cli {
 namespace {

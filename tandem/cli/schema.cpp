@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/value.h"
 
 namespace tandem::cli {

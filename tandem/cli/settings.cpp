@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/value.h"
 
 namespace tandem::cli {

@@ -6,7 +6,7 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 
 namespace tandem::cli {
 namespace {

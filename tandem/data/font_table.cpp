@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <numeric>
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 
 namespace tandem::data {
 namespace {
@@ -40,24 +40,9 @@ const std::vector<KnownFont> kFonts = {
 
 constexpr std::array<std::string_view, 3> kTestFonts = {"ukai", "zenhei", "noto-serif"};
 
-/// Levenshtein's distance.
-size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void fail_unknown(const std::string& text, const std::string& setting) {
   const auto nearest =
-      std::ranges::min_element(kFonts, {}, [&](const KnownFont& font) { return edits_between(text, font.name); });
+      std::ranges::min_element(kFonts, {}, [&](const KnownFont& font) { return edit_distance(text, font.name); });
   std::string names;
   for (const auto& font : kFonts) names += (names.empty() ? "" : ", ") + std::string(font.name);
   throw SettingsError(setting + " is '" + text + "', wanted one of " + names + ", or a path to a font file",

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/base/median.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
@@ -36,13 +37,6 @@ std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
   std::vector<Tensor> tensors;
   for (const auto& buffer : buffers) tensors.push_back(buffer.tensor);
   return tensors;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem::cli {
+namespace tandem {
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
 int edit_distance(std::string_view a, std::string_view b);
@@ -19,4 +19,4 @@ std::string did_you_mean(const std::vector<std::string>& candidates);
 /// "a", "a or b", "a, b or c".
 std::string one_of(const std::vector<std::string>& words);
 
-}  // namespace tandem::cli
+}  // namespace tandem

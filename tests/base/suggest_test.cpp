@@ -1,8 +1,8 @@
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem::cli {
+namespace tandem {
 namespace {
 
 TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwaps) {
@@ -35,4 +35,4 @@ TEST(DidYouMean, IsAQuestion) {
 }
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem

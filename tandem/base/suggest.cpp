@@ -1,8 +1,8 @@
-#include "tandem/cli/suggest.h"
+#include "tandem/base/suggest.h"
 
 #include <algorithm>
 
-namespace tandem::cli {
+namespace tandem {
 
 int edit_distance(std::string_view a, std::string_view b) {
   // Rows of the dynamic programme: two above, one above, this one.
@@ -52,4 +52,4 @@ std::string did_you_mean(const std::vector<std::string>& candidates) {
   return candidates.empty() ? "" : "did you mean " + one_of(candidates) + "?";
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem
