@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <numeric>
+
+#include "tandem/cli/memory_plan.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
@@ -15,6 +18,18 @@ bool fits_easily(const Settings& settings, const data::Dataset& dataset) {
                         static_cast<double>(settings.get_int("train.batch"));
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   return scores < memory / 4;
+}
+
+std::vector<int64_t> predict(Settings settings, const data::Dataset& dataset, HeadForm form, int ranks) {
+  settings.set("head.parallel", name_of(form));
+  const MemoryPlan plan(settings, ranks, {num_classes(settings, dataset), dataset.image_shape()});
+  const auto counts = plan.counts();
+  std::vector<int64_t> peaks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto bytes = plan.rank(rank, counts[rank]);
+    peaks.push_back(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
+  }
+  return peaks;
 }
 
 FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group) {
@@ -31,7 +46,9 @@ FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadF
   RankFacts facts;
   facts.at_peak = memory::account(group.rank()).at_peak;
   facts.head_bytes = head_bytes(*task, trainer.optimizer());
-  return {form, gather_facts(facts, group)};
+  FormMemory memory{form, gather_facts(facts, group), {}};
+  if (group.rank() == 0) memory.predicted = predict(settings, dataset, form, group.size());
+  return memory;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace tandem::cli {
 struct FormMemory {
   HeadForm form;
   std::vector<RankFacts> ranks;
+  std::vector<int64_t> predicted;  // peak of each rank by MemoryPlan; only rank 0 knows it
 };
 
 /// Trains two steps of the job in each form on fresh models and measures the peaks; nothing of it stays. A form whose

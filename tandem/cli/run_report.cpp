@@ -60,7 +60,8 @@ std::vector<train::MemoryBars> memory_of(const Settings& settings, const std::ve
   std::vector<train::MemoryBars> bars;
   for (const auto& probe : forms) {
     const auto place = probe.form == head_form(settings) ? bars.begin() : bars.end();
-    bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
+    const auto at = bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
+    at->predicted = probe.predicted;
   }
   return bars;
 }

@@ -157,8 +157,11 @@ class TrainRun {
                              {"search", search_},
                              {"pairs", pairs_},
                              {"stopped", outcome.stopped}};
-    for (const auto& probe : probes_)
-      result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
+    for (const auto& probe : probes_) {
+      auto& form = result["memory"]["forms"][std::string(name_of(probe.form))] = memory_json(probe.ranks);
+      for (size_t rank = 0; rank < probe.predicted.size(); ++rank)
+        form["ranks"][rank]["predicted_bytes"] = probe.predicted[rank];
+    }
     if (outcome.images == 0) {  // the run was complete: its files stay
       result["loss"] = result["images_per_second"] = nullptr;
       log::info("nothing was left to train");

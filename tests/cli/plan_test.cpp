@@ -97,6 +97,20 @@ TEST(Plan, TheClassesThatFitAreThoseThatItSays) {
   EXPECT_FALSE(plan(with(job, {"head.classes=" + std::to_string(most + 1)}))["fits"].get<bool>());
 }
 
+TEST(Plan, StandsInTheReportBesideWhatBothFormsMeasured) {
+  const test::TemporaryFolder folder;
+  const auto ended =
+      run_tandem({"train", "data=synthetic", "model=mlp", "head.classes=20003", "embedding=64", "train.batch=64",
+                  "train.steps=1", "ranks=3", "threads=1", "--json", "-", "out=" + (folder.path() / "run").string()});
+  const auto forms = json_of(ended)["memory"]["forms"];
+  for (const char* form : {"naive", "sharded"}) {
+    for (const auto& rank : forms[form]["ranks"]) {
+      EXPECT_NEAR(rank["predicted_bytes"].get<double>() / rank["peak_bytes"].get<double>(), 1.0, 0.03) << form;
+    }
+  }
+  EXPECT_NE(test::slurp(folder.path() / "run" / "report.html").find("predicted"), std::string::npos);
+}
+
 TEST(Plan, DrawsTheForms) {
   const test::TemporaryFolder folder;
   const auto path = (folder.path() / "forms.svg").string();
