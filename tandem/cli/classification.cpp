@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
-#include "tandem/base/error.h"
 
+#include "tandem/base/error.h"
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/job.h"
