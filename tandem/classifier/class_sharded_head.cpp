@@ -39,7 +39,7 @@ Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std
   if (options_.naive) {
     TORCH_CHECK_VALUE(!options_.sampling, "head: the naive form scores all classes, wanted the sharded one to sample");
     TORCH_CHECK_VALUE(!update_, "head: the naive form has no blocks of rows to update, wanted the sharded one");
-    return naive_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_);
+    return naive_softmax_loss(all_features, weight_, all_targets, first_, options_.counts, options_.scoring, group_);
   }
   return sharded_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_,
                               {.blocks = options_.blocks, .update = update_, .sample = sample(all_targets)});

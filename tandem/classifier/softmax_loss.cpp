@@ -83,11 +83,11 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
 
 struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
-                        int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group) {
+                        int64_t first, const std::vector<int64_t>& counts, const Scoring& scoring,
+                        comm::ProcessGroup* group) {
     const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, BlockOptions());
     const auto scores = kept->softmax.whole_scores(features, weight);
-    const auto sizes = class_counts(weight.size(0), *group);
-    const auto all = comm::gather(scores, 0, *group, 0, sizes);
+    const auto all = comm::gather(scores, 0, *group, 0, counts);
     auto loss = at::zeros({}, scores.options());
     Tensor gradient = all;
     if (group->rank() == 0) {
@@ -95,7 +95,7 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
       std::tie(loss, gradient) = loss_on_root(all, targets, share, scoring.smoothing);
     }
     comm::broadcast_(loss, 0, *group);
-    kept->gradient = comm::scatter(gradient, 0, *group, 0, sizes);
+    kept->gradient = comm::scatter(gradient, 0, *group, 0, counts);
     keep(context, kept, features, weight);
     return loss;
   }
@@ -108,12 +108,6 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   }
 
  private:
-  static std::vector<int64_t> class_counts(int64_t own, comm::ProcessGroup& group) {
-    const auto counts =
-        comm::all_gather(at::full({1}, own, at::kLong), group, 0, std::vector<int64_t>(group.size(), 1));
-    return {counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + group.size()};
-  }
-
   static std::pair<Tensor, Tensor> loss_on_root(const Tensor& scores, const Tensor& targets, const Tensor& share,
                                                 double smoothing) {
     const auto ids = targets.clamp_min(0);
@@ -140,9 +134,9 @@ Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const 
 }
 
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                          int64_t classes, const Scoring& scoring, comm::ProcessGroup& group) {
+                          const std::vector<int64_t>& counts, const Scoring& scoring, comm::ProcessGroup& group) {
   check_arguments(features, weight, targets, scoring);
-  return NaiveLoss::apply(features, weight, targets, first, classes, scoring, &group);
+  return NaiveLoss::apply(features, weight, targets, first, counts, scoring, &group);
 }
 
 Tensor class_scores(const Tensor& features, const Tensor& weight, const Scoring& scoring) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "tandem/base/rows.h"
 #include "tandem/base/tensor.h"
@@ -51,8 +52,9 @@ Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const 
 
 /// The same loss with every rank's scores gathered on rank 0, which alone computes softmax and its gradient and sends
 /// the shares back: what one writes first, kept as the baseline. Extra memory: [C, N] and more on rank 0.
+///   counts  classes of every rank, in rank order
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                          int64_t classes, const Scoring& scoring, comm::ProcessGroup& group);
+                          const std::vector<int64_t>& counts, const Scoring& scoring, comm::ProcessGroup& group);
 
 /// Scores without margin, [C_local, N]; no gradient.
 Tensor class_scores(const Tensor& features, const Tensor& weight, const Scoring& scoring);

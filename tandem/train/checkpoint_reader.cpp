@@ -80,28 +80,53 @@ Tensor CheckpointReader::read(const std::string& name) const {
   return rows ? read_rows(name, 0, *rows) : files_[0].read(name);
 }
 
-Tensor CheckpointReader::read_rows(const std::string& name, int64_t first, int64_t count) const {
-  const auto& parts = parts_of(name);
-  if (first < 0 || count < 0 || count > parts[0].rows.total - first) {
-    throw DataError("tensor " + quote(name) + " has " + std::to_string(parts[0].rows.total) + " rows, wanted rows " +
-                    std::to_string(first) + ".." + std::to_string(first + count));
-  }
-  Tensor result;
-  for (const auto& [rank, rows] : parts) {
+void CheckpointReader::check_rows(const std::string& name, int64_t first, int64_t count) const {
+  const int64_t total = parts_of(name)[0].rows.total;
+  if (first >= 0 && count >= 0 && count <= total - first) return;
+  throw DataError("tensor " + quote(name) + " has " + std::to_string(total) + " rows, wanted rows " +
+                  std::to_string(first) + ".." + std::to_string(first + count));
+}
+
+void CheckpointReader::give_rows(const std::string& name, int64_t first, int64_t count,
+                                 const std::function<void(const Tensor&)>& take) const {
+  for (const auto& [rank, rows] : parts_of(name)) {
     const auto begin = std::max(first, rows.first), end = std::min(first + count, rows.first + rows.count);
-    const bool is_last = rank == parts.back().rank;
-    if (begin >= end && (result.defined() || !is_last)) continue;
+    if (begin >= end) continue;
     const auto part = files_[rank].read(name_of_part(name, rank));
-    if (begin == rows.first && end - begin == rows.count && rows.count == count) return part;
-    if (!result.defined()) {
-      auto shape = part.sizes().vec();
-      shape[0] = count;
-      result = at::empty(shape, part.options());
-    }
-    if (begin < end)
-      result.narrow(0, begin - first, end - begin).copy_(part.narrow(0, begin - rows.first, end - begin));
+    take(part.narrow(0, begin - rows.first, end - begin));
   }
-  return result;
+}
+
+TensorSource CheckpointReader::source(const std::string& name) const {
+  if (const auto rows = split_rows(name)) return source_of_rows(name, 0, *rows, name);
+  const auto& shared = files_[0];
+  return {name, shared.dtype(name), shared.shape(name), [&shared, name](const auto& take) { take(shared.read(name)); }};
+}
+
+TensorSource CheckpointReader::source_of_rows(const std::string& name, int64_t first, int64_t count,
+                                              const std::string& as) const {
+  check_rows(name, first, count);
+  const auto one = name_of_part(name, parts_of(name)[0].rank);
+  auto shape = files_[parts_of(name)[0].rank].shape(one);
+  shape[0] = count;
+  return {as, files_[parts_of(name)[0].rank].dtype(one), shape,
+          [this, name, first, count](const auto& take) { give_rows(name, first, count, take); }};
+}
+
+Tensor CheckpointReader::read_rows(const std::string& name, int64_t first, int64_t count) const {
+  const auto source = source_of_rows(name, first, count, name);
+  Tensor result;
+  int64_t at = 0;
+  source.give([&](const Tensor& piece) {
+    if (piece.size(0) == count) {
+      result = piece;
+      return;
+    }
+    if (!result.defined()) result = at::empty(source.shape, piece.options());
+    result.narrow(0, at, piece.size(0)).copy_(piece);
+    at += piece.size(0);
+  });
+  return result.defined() ? result : at::empty(source.shape, source.type);
 }
 
 }  // namespace tandem::train

@@ -29,6 +29,11 @@ class CheckpointReader {
   Tensor read(const std::string& name) const;
   Tensor read_rows(const std::string& name, int64_t first, int64_t count) const;
 
+  /// The same to be written elsewhere, under the name `as`: read when that is done, a part at a time. This reader must
+  /// outlive them.
+  TensorSource source(const std::string& name) const;
+  TensorSource source_of_rows(const std::string& name, int64_t first, int64_t count, const std::string& as) const;
+
  private:
   struct Part {
     int rank;
@@ -37,6 +42,9 @@ class CheckpointReader {
   void add_file(int rank);
   void check_parts() const;
   const std::vector<Part>& parts_of(const std::string& name) const;
+  void check_rows(const std::string& name, int64_t first, int64_t count) const;
+  void give_rows(const std::string& name, int64_t first, int64_t count,
+                 const std::function<void(const Tensor&)>& take) const;
 
   Manifest manifest_;
   std::vector<SafetensorsFile> files_;  // one a rank

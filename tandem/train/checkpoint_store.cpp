@@ -114,7 +114,12 @@ void CheckpointStore::remove_leftovers(int64_t current) const {
 
 void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
                                  const std::map<std::string, std::string>& metadata) {
-  write_safetensors(temporary(step) / rank_file_name(rank), tensors, metadata);
+  write_safetensors(temporary(step) / rank_file_name(rank), std::span<const NamedTensor>(tensors), metadata);
+}
+
+void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<TensorSource>& sources,
+                                 const std::map<std::string, std::string>& metadata) {
+  write_safetensors(temporary(step) / rank_file_name(rank), std::span<const TensorSource>(sources), metadata);
 }
 
 Manifest CheckpointStore::complete(Manifest manifest) const {

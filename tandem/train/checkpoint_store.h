@@ -33,6 +33,10 @@ class CheckpointStore {
   void write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
                   const std::map<std::string, std::string>& metadata = {});
 
+  /// The same of tensors that are not in memory.
+  void write_rank(int64_t step, int rank, const std::vector<TensorSource>& sources,
+                  const std::map<std::string, std::string>& metadata = {});
+
   /// Makes the checkpoint of manifest.step out of manifest.world files; `files` is filled in here. A checkpoint of that
   /// step which is already there gives way. Then removes the run's older checkpoints but for keep - 1 whole ones; a
   /// failure there is a warning. Throws IoError or DataError when a rank's file is not whole: abandon the step.

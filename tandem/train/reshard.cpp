@@ -26,18 +26,18 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
   manifest.files.clear();
   to.begin(manifest.step);
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<NamedTensor> tensors;
+    std::vector<TensorSource> tensors;
     std::map<std::string, std::string> metadata;
     for (const auto& name : from.names()) {
       const auto total = from.split_rows(name);
       if (!total && rank != 0) continue;
       if (!total) {
-        tensors.push_back({name, from.read(name)});
+        tensors.push_back(from.source(name));
         continue;
       }
       const auto rows = rows_of_rank(*total, rank, ranks, split);
       const auto part = name_of_part(name, rank);
-      tensors.push_back({part, from.read_rows(name, rows.first, rows.count)});
+      tensors.push_back(from.source_of_rows(name, rows.first, rows.count, part));
       put_rows(metadata, part, rows);
     }
     to.write_rank(manifest.step, rank, tensors, metadata);
@@ -46,11 +46,12 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
 }
 
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path) {
-  std::vector<NamedTensor> tensors;
+  std::vector<TensorSource> tensors;
   for (const auto& name : from.names()) {
-    if (!name.starts_with(kOptimizerPrefix)) tensors.push_back({name, from.read(name)});
+    if (!name.starts_with(kOptimizerPrefix)) tensors.push_back(from.source(name));
   }
-  write_safetensors(path, tensors, {{"tandem.step", std::to_string(from.manifest().step)}});
+  write_safetensors(path, std::span<const TensorSource>(tensors),
+                    {{"tandem.step", std::to_string(from.manifest().step)}});
 }
 
 }  // namespace tandem::train

@@ -10,12 +10,13 @@ namespace tandem::train {
 using RowSplit = std::function<std::vector<int64_t>(int64_t rows)>;
 
 /// Writes a checkpoint anew, as `ranks` ranks would have written it: what was split is split by `split`, the
-/// optimizer's state with it. The values stay bit for bit. Memory: one rank's part of all tensors, and what of the old
-/// parts is read for it. Throws as CheckpointStore does; c10::ValueError for a split that does not add up.
+/// optimizer's state with it. The values stay bit for bit. Memory: the largest part of a tensor in one old file. Throws
+/// as CheckpointStore does; c10::ValueError for a split that does not add up.
 void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const RowSplit& split);
 
 /// Writes the weights and buffers, each whole, into one safetensors file: without the optimizer's state, for whoever
-/// serves the model. Memory: all that is written. Throws as write_safetensors does.
+/// serves the model. Memory: as reshard().
+/// Throws as write_safetensors does.
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path);
 
 }  // namespace tandem::train

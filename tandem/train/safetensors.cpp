@@ -38,11 +38,11 @@ constexpr std::pair<std::string_view, at::ScalarType> kTypes[] = {
     {"U64", at::kUInt64},
 };
 
-std::string_view dtype_name(const NamedTensor& named) {
+std::string_view dtype_name(const TensorSource& source) {
   for (const auto& [name, type] : kTypes) {
-    if (type == named.tensor.scalar_type()) return name;
+    if (type == source.type) return name;
   }
-  TORCH_CHECK_TYPE(false, "tensor ", quote(named.name), " is of type ", named.tensor.scalar_type(),
+  TORCH_CHECK_TYPE(false, "tensor ", quote(source.name), " is of type ", source.type,
                    ", wanted one that safetensors has: convert it");
 }
 
@@ -54,44 +54,52 @@ size_t dtype_order(std::string_view dtype) {
   return at;
 }
 
-void check_tensor(const NamedTensor& named) {
-  const auto& [name, tensor] = named;
+void check_source(const TensorSource& source) {
+  const auto& name = source.name;
   TORCH_CHECK_VALUE(!name.empty() && name != "__metadata__" && name.size() <= kMaxNameBytes && is_utf8(name) &&
                         name.find('\0') == std::string::npos,
                     "a tensor's name is ", quote(name), ", wanted UTF-8 of 1 to 4096 bytes without NUL");
+}
+
+TensorSource source_of(const NamedTensor& named) {
+  const auto& [name, tensor] = named;
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && tensor.dim() <= kMaxDims, "tensor ",
                     quote(name), " is undefined, sparse or of over 16 dims, wanted a strided one");
+  return {name, tensor.scalar_type(), tensor.sizes().vec(), [tensor](const auto& take) { take(tensor); }};
+}
+
+uint64_t bytes_of(const TensorSource& source) {
+  return static_cast<uint64_t>(c10::multiply_integers(source.shape)) * c10::elementSize(source.type);
 }
 
 /// Tensors in the order in which the format stores them.
-std::vector<const NamedTensor*> in_file_order(std::span<const NamedTensor> tensors) {
-  std::vector<std::pair<size_t, const NamedTensor*>> keyed;
-  for (const auto& named : tensors) {
-    check_tensor(named);
-    keyed.emplace_back(dtype_order(dtype_name(named)), &named);
+std::vector<const TensorSource*> in_file_order(std::span<const TensorSource> sources) {
+  std::vector<std::pair<size_t, const TensorSource*>> keyed;
+  for (const auto& source : sources) {
+    check_source(source);
+    keyed.emplace_back(dtype_order(dtype_name(source)), &source);
   }
   std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second->name < b.second->name;
   });
-  std::vector<const NamedTensor*> sorted;
-  for (const auto& [order, named] : keyed) sorted.push_back(named);
+  std::vector<const TensorSource*> sorted;
+  for (const auto& [order, source] : keyed) sorted.push_back(source);
   return sorted;
 }
 
-SafetensorsHeader layout_of(const std::vector<const NamedTensor*>& sorted,
+SafetensorsHeader layout_of(const std::vector<const TensorSource*>& sorted,
                             const std::map<std::string, std::string>& metadata) {
   SafetensorsHeader header;
   header.metadata = metadata;
   std::erase_if(header.metadata, [](const auto& pair) { return pair.first.starts_with(kChecksumPrefix); });  // stale
   header.metadata["format"] = "pt";
   uint64_t at = 0;
-  for (const auto* named : sorted) {
-    const auto& [name, tensor] = *named;
-    header.entries.push_back({name, dtype_name(*named), tensor.sizes().vec(), at, at + tensor.nbytes()});
+  for (const auto* source : sorted) {
+    header.entries.push_back({source->name, dtype_name(*source), source->shape, at, at + bytes_of(*source)});
     at = header.entries.back().end;
     const bool is_new =
-        header.metadata.insert_or_assign(kChecksumPrefix + name, std::string(Checksum::kHexDigits, '0')).second;
-    TORCH_CHECK_VALUE(is_new, "the tensor's name ", quote(name), " is given twice, wanted it once");
+        header.metadata.insert_or_assign(kChecksumPrefix + source->name, std::string(Checksum::kHexDigits, '0')).second;
+    TORCH_CHECK_VALUE(is_new, "the tensor's name ", quote(source->name), " is given twice, wanted it once");
   }
   for (const auto& [key, value] : header.metadata) {
     TORCH_CHECK_VALUE(is_utf8(key) && is_utf8(value), "metadata ", quote(key), " is ", quote(value), ", wanted UTF-8");
@@ -103,20 +111,31 @@ std::span<const std::byte> bytes_of(const Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
-void write_all(OutputFile& file, const std::vector<const NamedTensor*>& sorted, SafetensorsHeader header) {
+/// Returns the checksum of what was written.
+std::string write_one(OutputFile& file, const TensorSource& source) {
+  Checksum checksum;
+  uint64_t written = 0;
+  source.give([&](const Tensor& piece) {
+    TORCH_CHECK_VALUE(piece.scalar_type() == source.type, "a piece of tensor ", quote(source.name), " is of type ",
+                      piece.scalar_type(), ", wanted ", source.type);
+    const auto contiguous = piece.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
+    written += contiguous.nbytes();
+    for (auto rest = bytes_of(contiguous); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kChunk))) {
+      const auto chunk = rest.first(std::min(rest.size(), kChunk));
+      checksum.update(chunk);
+      file.append(chunk);
+    }
+  });
+  TORCH_CHECK_VALUE(written == bytes_of(source), "tensor ", quote(source.name), " came in ", written, " bytes, wanted ",
+                    bytes_of(source));
+  return checksum.hex();
+}
+
+void write_all(OutputFile& file, const std::vector<const TensorSource*>& sorted, SafetensorsHeader header) {
   // The checksums' room is written first and filled in last: each tensor is passed over once.
   const auto room = format_safetensors_header(header);
   file.append(std::as_bytes(std::span(room)));
-  for (const auto* named : sorted) {
-    const auto contiguous = named->tensor.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
-    Checksum checksum;
-    for (auto rest = bytes_of(contiguous); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kChunk))) {
-      const auto piece = rest.first(std::min(rest.size(), kChunk));
-      checksum.update(piece);
-      file.append(piece);
-    }
-    header.metadata[kChecksumPrefix + named->name] = checksum.hex();
-  }
+  for (const auto* source : sorted) header.metadata[kChecksumPrefix + source->name] = write_one(file, *source);
   const auto filled = format_safetensors_header(header);
   file.write_at(0, std::as_bytes(std::span(filled)));
   file.finish();
@@ -126,12 +145,19 @@ void write_all(OutputFile& file, const std::vector<const NamedTensor*>& sorted, 
 
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const auto sorted = in_file_order(tensors);
+  std::vector<TensorSource> sources;
+  for (const auto& named : tensors) sources.push_back(source_of(named));
+  write_safetensors(path, std::span<const TensorSource>(sources), metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
+                       const std::map<std::string, std::string>& metadata) {
+  const auto sorted = in_file_order(sources);
   const auto header = layout_of(sorted, metadata);
   OutputFile file(path);
   try {
     write_all(file, sorted, header);
-  } catch (const Error&) {
+  } catch (...) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
     throw;

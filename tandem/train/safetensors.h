@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -16,6 +17,14 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+/// A tensor that comes while it is written: `give` hands its pieces to `take`, in C order, and keeps none.
+struct TensorSource {
+  std::string name;
+  at::ScalarType type;
+  std::vector<int64_t> shape;
+  std::function<void(const std::function<void(const Tensor& piece)>& take)> give;
+};
+
 /// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
 ///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
 ///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes
@@ -23,6 +32,11 @@ struct NamedTensor {
 /// removed. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type
 /// that the format has not).
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// The same of tensors that are not in memory. Memory: a piece. Also throws what the sources throw, and c10::ValueError
+/// when pieces have another type, or other bytes in all, than the source has said.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
                        const std::map<std::string, std::string>& metadata = {});
 
 /// A safetensors file, whoever wrote it. The header is checked when it is opened, each tensor's bytes when it is read.
