@@ -17,7 +17,8 @@ int64_t& of(memory::CategoryBytes& bytes, Category category) { return bytes[stat
 /// Of this rank, expected.
 int64_t scored_classes(const HeadOptions& options, const HeadLoad& load) {
   if (!options.sampling) return load.own_classes;
-  const double share = static_cast<double>(load.own_classes) / static_cast<double>(options.classes);
+  const double share =
+      std::min(1.0, static_cast<double>(load.own_classes) / static_cast<double>(std::max<int64_t>(options.classes, 1)));
   const double targets = std::min(static_cast<double>(load.samples) * share, static_cast<double>(load.own_classes));
   return std::llround(targets + options.sampling->rate * (static_cast<double>(load.own_classes) - targets));
 }

@@ -1,7 +1,7 @@
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/settings.h"
-#include "tandem/base/suggest.h"
 
 namespace tandem::cli {
 namespace {

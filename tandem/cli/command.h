@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/cli/schema.h"
+
 namespace tandem::cli {
 
 class Settings;
@@ -30,6 +32,7 @@ struct Command {
   int (*run)(const Arguments&);
   std::vector<Flag> flags;
   bool ends_at_word = false;  // flags after the first word belong to that word
+  Schema settings = {};       // for the help, where they are not a job's
 };
 
 // One file each. They return the exit status; whatever they throw becomes one line on stderr and its exit code.
@@ -41,6 +44,9 @@ int run_launch(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 int run_info(const Arguments& arguments);
+
+/// The settings of reshard.
+Schema reshard_schema();
 
 /// All subcommands. A new one is a line here, in commands.cpp.
 std::span<const Command> commands();

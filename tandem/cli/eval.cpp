@@ -109,6 +109,7 @@ int run_eval(const Arguments& arguments) {
   auto settings = evaluation_settings(arguments);
   world_size(settings);
   if (prints_for_the_job()) check_result_file(arguments);
+  check_pairs(settings);
   const auto data = open_data(settings);
   if (prints_for_the_job()) log::info(data.summary);
   if (prints_for_the_job() && data.search) log::info("search   " + data.search->what);

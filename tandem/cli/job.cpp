@@ -133,6 +133,31 @@ bool prints_for_the_job() {
   return !launch || launch->rank == 0;
 }
 
+void check_job(const Settings& settings, int ranks) {
+  read_scoring(settings);
+  const bool is_sampled = read_sampling(settings).has_value(), is_naive = head_form(settings) == HeadForm::naive;
+  train::Optimizer optimizer({}, optimizer_options(settings));  // checks its own
+  if (is_sampled && !is_naive && settings.get_string("head.lazy") == "exact") optimizer.check_late_moves();
+  if (!is_naive && settings.get_bool("head.fused_update") && settings.get_float("train.clip") > 0) {
+    throw SettingsError("train.clip is " + format_value(settings.get("train.clip")) +
+                            " with head.fused_update, whose steps are done before the norm of all gradients is known",
+                        "leave one of them out");
+  }
+  if (settings.get_int("train.batch") < ranks) {
+    throw SettingsError("train.batch is " + std::to_string(settings.get_int("train.batch")) + ", wanted at least " +
+                        std::to_string(ranks) + ", one image a rank");
+  }
+  if (is_naive && !settings.get_list("memory.limit").empty()) {
+    throw SettingsError("memory.limit is given with head.parallel naive, which splits all classes alike",
+                        "leave one of them out");
+  }
+  const bool is_tall = settings.get_string("data").starts_with(kMarketPrefix);
+  if (is_tall && settings.get_int("data.size") < 16) {
+    throw SettingsError("data.size is " + std::to_string(settings.get_int("data.size")) +
+                        " with market1501, wanted 16 or more: the width is half of it");
+  }
+}
+
 void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGroup&)>& body) {
   const int size = world_size(settings);
   const auto run = [&](comm::ProcessGroup& group) {

@@ -20,6 +20,9 @@ namespace tandem::cli {
 /// goes into its own books. Throws SettingsError when `ranks` contradicts the launcher.
 void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGroup&)>& body);
 
+/// Throws SettingsError for settings that do not go together, before anything is opened.
+void check_job(const Settings& settings, int ranks);
+
 /// How many ranks on_ranks() will run, and whether this process prints for the job.
 int world_size(const Settings& settings);
 bool prints_for_the_job();

@@ -1,8 +1,8 @@
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/agent.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/store_server.h"
-#include "tandem/base/suggest.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/rendezvous.h"
 

@@ -23,8 +23,7 @@ namespace {
 using memory::Category;
 using memory::CategoryBytes;
 
-constexpr int kProbeRank = 1023;                    // books of its own
-constexpr std::array<int64_t, 2> kProbes = {4, 8};  // images
+constexpr int kProbeRank = 1023;  // books of its own
 
 int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
@@ -61,7 +60,16 @@ Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16
   return probe;
 }
 
-BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape, bool has_buckets) {
+/// How many images the two probes take: near to the rank's own number, as far as that is quick. (Batch normalisation
+/// wants two.)
+std::array<int64_t, 2> probes_of(const JobShape& shape, int64_t own) {
+  const int64_t pixels = shape.image[1] * shape.image[2];
+  const int64_t most = pixels <= 64 * 64 ? 32 : pixels <= 256 * 256 ? 8 : 4;
+  const int64_t second = std::clamp<int64_t>(own, 4, most);
+  return {second / 2, second};
+}
+
+BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape, int64_t own, bool has_buckets) {
   BackboneMemory result;
   if (settings.get_string("model") == "none") return result;
   const memory::RankScope rank(kProbeRank);
@@ -69,15 +77,16 @@ BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape,
   for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
   for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
   result.num_parameters = static_cast<int64_t>(backbone->parameters().size());
+  const auto counts = probes_of(shape, own);
   std::array<Probe, 2> probes;
   for (size_t i = 0; i < 2; ++i) {
-    const auto images = at::zeros({kProbes[i], shape.image[0], shape.image[1], shape.image[2]});
+    const auto images = at::zeros({counts[i], shape.image[0], shape.image[1], shape.image[2]});
     probes[i] = probe_backbone(*backbone, images, settings.get_string("train.precision") == "bf16", has_buckets);
   }
   const auto line = [&](int64_t Probe::*member) {
     const auto first = static_cast<double>(probes[0].*member), second = static_cast<double>(probes[1].*member);
-    const double an_image = (second - first) / static_cast<double>(kProbes[1] - kProbes[0]);
-    return BackboneMemory::Line{first - an_image * static_cast<double>(kProbes[0]), an_image};
+    const double an_image = (second - first) / static_cast<double>(counts[1] - counts[0]);
+    return BackboneMemory::Line{first - an_image * static_cast<double>(counts[0]), an_image};
   };
   result.forward = line(&Probe::forward);
   result.kept = line(&Probe::kept);
@@ -109,6 +118,18 @@ int threads_of(const Settings& settings, int ranks) {
 
 }  // namespace
 
+std::string counts_text(const std::vector<int64_t>& counts) {
+  constexpr size_t kFew = 8;
+  std::string text;
+  for (size_t i = 0, end; i < counts.size(); i = end) {
+    end = i + 1;
+    while (counts.size() > kFew && end < counts.size() && counts[end] == counts[i]) ++end;
+    text += (text.empty() ? "" : " ") + format_count(counts[i]);
+    if (end - i > 1) text += " x " + std::to_string(end - i);
+  }
+  return text;
+}
+
 int64_t BackboneMemory::Line::at(int64_t images) const {
   return std::llround(constant + an_image * static_cast<double>(images));
 }
@@ -119,9 +140,9 @@ MemoryPlan::MemoryPlan(const Settings& settings, int ranks, const JobShape& shap
       shape_(shape),
       job_{read_head(settings, shape.classes, settings.get_int("embedding"), head_form(settings)),
            settings.get_bool("head.fused_update") && head_form(settings) != HeadForm::naive},
-      backbone_(measure_backbone(settings, shape, ranks > 1)),
-      limits_(read_limits(settings, ranks)),
-      images_(comm::split_sizes(settings.get_int("train.batch"), ranks)) {}
+      images_(comm::split_sizes(settings.get_int("train.batch"), ranks)),
+      backbone_(measure_backbone(settings, shape, images_[0], ranks > 1)),
+      limits_(read_limits(settings, ranks)) {}
 
 classifier::HeadLoad MemoryPlan::load_of(const Job& job, int rank, int64_t own_classes) const {
   return {.own_classes = own_classes,
@@ -184,6 +205,11 @@ std::vector<int64_t> MemoryPlan::counts() const {
     const int64_t most = most_classes(rank).value();
     all += most;
     rooms.push_back(static_cast<double>(most));
+  }
+  if (all == 0) {
+    throw SettingsError("memory.limit leaves no room for classes, wanted more than " +
+                            format_bytes(sum_of(this->rank(0, 0))) + " a rank, which the rest of the job needs",
+                        "give more memory, or make train.batch smaller");
   }
   if (all < shape_.classes) {
     throw SettingsError("head.classes is " + std::to_string(shape_.classes) + ", wanted at most " +

@@ -64,8 +64,12 @@ class MemoryPlan {
   int ranks_;
   JobShape shape_;
   Job job_;
+  std::vector<int64_t> images_;  // of each rank
   BackboneMemory backbone_;
-  std::vector<int64_t> limits_, images_;  // bytes, empty: none; images of each rank
+  std::vector<int64_t> limits_;  // bytes; empty: none
 };
+
+/// "5,226 5,226 5,225", of many ranks "1,250,000 x 64 and 1,249,999 x 64".
+std::string counts_text(const std::vector<int64_t>& counts);
 
 }  // namespace tandem::cli

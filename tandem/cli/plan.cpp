@@ -1,3 +1,4 @@
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -78,19 +79,21 @@ nlohmann::json result_of(const Settings& settings, const Planned& planned) {
 std::string text_of(const Planned& planned, const nlohmann::json& result) {
   std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
                      format_bytes(result["weight_bytes"]) + ", split";
-  for (const auto count : planned.counts) text += " " + format_count(count);
+  text += " " + counts_text(planned.counts);
   text += "\n" + memory::memory_table(planned.ranks) + "\n";
   Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
   for (const auto& form : planned.forms) {
     int64_t all = 0;
-    for (const auto& bytes : form.ranks) all += sum_of(bytes);
+    for (const auto& bytes : form.ranks) {
+      if (__builtin_add_overflow(all, sum_of(bytes), &all)) all = std::numeric_limits<int64_t>::max();
+    }
     forms.add_row({form.name, format_bytes(sum_of(form.ranks.front())), format_bytes(sum_of(form.ranks.back())),
                    format_bytes(all)});
   }
   text += forms.str();
   if (!planned.most.empty()) {
     text += "\nmemory.limit  room for " + format_count(result["largest_classes"]) + " classes:";
-    for (const auto most : planned.most) text += " " + format_count(most);
+    text += " " + counts_text(planned.most);
     text += planned.fault.empty() ? "\n" : "\ndoes not fit  " + planned.fault + "\n";
   }
   return text;
@@ -106,10 +109,12 @@ void draw(const std::string& path, const Planned& planned) {
 
 int run_plan(const Arguments& arguments) {
   memory::install_meter();
-  auto settings = read_settings(arguments);
-  read_scoring(settings);
+  if (!prints_for_the_job()) return 0;  // one process of a job tells
+  const auto settings = read_settings(arguments);
+  const int ranks = world_size(settings);
+  check_job(settings, ranks);
   check_result_file(arguments);
-  const auto planned = plan_of(settings, static_cast<int>(settings.get_int("ranks")));
+  const auto planned = plan_of(settings, ranks);
   const auto result = result_of(settings, planned);
   if (const auto figure = arguments.flag("--figure")) draw(*figure, planned);
   write_result(arguments, text_of(planned, result), result);

@@ -6,10 +6,10 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/cli/failure.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
-#include "tandem/base/suggest.h"
 
 namespace tandem::cli {
 namespace {
@@ -94,7 +94,8 @@ std::string help_text(const Command& command) {
   for (const auto& flag : command.flags) text += help_line(flag);
   text += help_line({"--help", "", "this text"});
   const bool on_settings = std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.name == "--config"; });
-  if (on_settings) text += "\nSettings (key, default, meaning):\n" + describe(job_schema());
+  const auto schema = on_settings ? job_schema() : command.settings;
+  if (!schema.empty()) text += "\nSettings (key, default, meaning):\n" + describe(schema);
   return text;
 }
 

@@ -1,13 +1,18 @@
 #include "tandem/train/reshard.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/job.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/settings.h"
+#include "tandem/cli/value.h"
 #include "tandem/comm/split.h"
 
 namespace tandem::cli {
@@ -17,28 +22,28 @@ namespace fs = std::filesystem;
 
 const std::vector<Setting>& reshard_settings() {
   static const std::vector<Setting> settings = {
-      {"ranks", int64_t{1}, "ranks that the new checkpoint is for", {1, 1024}},
+      {"ranks", int64_t{1}, "ranks that the new checkpoint is for; with shares as many as these", {1, 1024}},
       {"shares", std::vector<double>{}, "how much each rank gets, in proportion; empty: all the same", {0}},
       {"out", std::string(), "folder of the new checkpoint"},
-      {"merge", std::string(), "file for all weights, each whole, without the optimizer's state: x.safetensors"},
+      {"merge", std::string(), "new file for all weights, each whole, without the optimizer's state: x.safetensors"},
   };
   return settings;
 }
 
-struct Job {
+struct ReshardJob {
   fs::path source;
   int ranks = 1;
   std::vector<double> shares;
   fs::path out, merged;
 };
 
-Job read_job(const Arguments& arguments) {
+ReshardJob read_job(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0].find('=') != std::string::npos) {
     throw UsageError("reshard: the checkpoint is missing, wanted 'tandem reshard RUN [key=value...]'");
   }
   Settings settings{Schema(reshard_settings())};
   settings.apply(std::span(arguments.words).subspan(1));
-  Job job;
+  ReshardJob job;
   job.source = arguments.words[0];
   job.shares = settings.get_numbers("shares");
   job.ranks = static_cast<int>(settings.get_int("ranks"));
@@ -46,6 +51,11 @@ Job read_job(const Arguments& arguments) {
     throw SettingsError("shares has " + std::to_string(job.shares.size()) + " numbers with ranks " +
                             std::to_string(job.ranks) + ", wanted one a rank",
                         "leave ranks out");
+  }
+  const double sum = std::accumulate(job.shares.begin(), job.shares.end(), 0.0);
+  if (!job.shares.empty() && (!std::isfinite(sum) || sum <= 0)) {
+    throw SettingsError("shares are " + format_value(job.shares) +
+                        ", wanted numbers that are not all 0 and have a sum");
   }
   if (job.shares.empty()) job.shares.assign(job.ranks, 1.0);
   job.ranks = static_cast<int>(job.shares.size());
@@ -55,21 +65,32 @@ Job read_job(const Arguments& arguments) {
     throw SettingsError("out and merge are empty, wanted a place for the result",
                         "add out=FOLDER for a checkpoint, or merge=FILE for a file of all weights");
   }
+  std::error_code ignored;
+  if (!job.merged.empty() && fs::exists(job.merged, ignored)) {
+    throw SettingsError("merge is '" + job.merged.string() + "', which exists, wanted a new file");
+  }
   return job;
 }
 
-/// The newest whole one.
-std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Job& job) {
+/// The one that is named, or a run's newest whole one.
+std::pair<train::CheckpointStore, int64_t> find_checkpoint(const ReshardJob& job) {
   const auto place = train::locate_checkpoints(job.source);
   train::CheckpointStore store(place.folder);
+  if (place.newest) {
+    if (const auto fault = store.verify(*place.newest)) {
+      throw DataError("checkpoint '" + job.source.string() + "' " + *fault, "name another one, or the run's folder");
+    }
+    return {std::move(store), *place.newest};
+  }
   std::vector<std::string> notes;
-  const auto found = store.find_newest({}, notes, place.newest);
-  if (found) return {std::move(store), found->step};
-  throw DataError("'" + job.source.string() + "' holds no whole checkpoint" + (notes.empty() ? "" : ": " + notes[0]));
+  const auto found = store.find_newest({}, notes);
+  for (const auto& note : notes) log::warn(note);
+  if (!found) throw DataError("'" + job.source.string() + "' holds no whole checkpoint");
+  return {std::move(store), found->step};
 }
 
 /// So that train and eval find what the run was.
-void copy_settings(const fs::path& checkpoints, const Job& job) {
+void copy_settings(const fs::path& checkpoints, const ReshardJob& job) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
   if (!fs::exists(saved)) return;
   Settings run;
@@ -78,7 +99,15 @@ void copy_settings(const fs::path& checkpoints, const Job& job) {
   write_run_file(job.out / "settings.toml", run.to_toml());
 }
 
-void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const Job& job) {
+/// The file appears when it is whole.
+void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
+  auto unfinished = path;
+  unfinished += ".unfinished";
+  train::merge_weights(reader, unfinished);
+  train::rename_over(unfinished, path);
+}
+
+void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const ReshardJob& job) {
   train::CheckpointStore store(job.out / "checkpoints");
   if (!store.list().empty()) {
     throw SettingsError("out is '" + job.out.string() + "', which holds checkpoints, wanted a new folder");
@@ -89,13 +118,17 @@ void write_checkpoint(const train::CheckpointReader& reader, const fs::path& che
 
 }  // namespace
 
+Schema reshard_schema() { return reshard_settings(); }
+
 int run_reshard(const Arguments& arguments) {
+  if (!prints_for_the_job()) return 0;  // one process of a job does it
   check_result_file(arguments);
   const auto job = read_job(arguments);
   const auto [store, step] = find_checkpoint(job);
   const train::CheckpointReader reader(store, step);
   const auto source = store.path(step);
-  std::string text = "read     " + source.string() + " of " + std::to_string(reader.manifest().world) + " ranks\n";
+  std::string text = "read     " + source.string() + " of " + std::to_string(reader.manifest().world) +
+                     (reader.manifest().world == 1 ? " rank\n" : " ranks\n");
   nlohmann::json result = {{"source", source.string()},
                            {"source_ranks", reader.manifest().world},
                            {"step", step},
@@ -110,10 +143,11 @@ int run_reshard(const Arguments& arguments) {
     write_checkpoint(reader, source.parent_path(), job);
     const auto written = train::CheckpointStore(job.out / "checkpoints").path(step);
     result["checkpoint"] = written.string();
-    text += "written  " + written.string() + " for " + std::to_string(job.ranks) + " ranks\n";
+    text += "written  " + written.string() + " for " + std::to_string(job.ranks) +
+            (job.ranks == 1 ? " rank\n" : " ranks\n");
   }
   if (!job.merged.empty()) {
-    train::merge_weights(reader, job.merged);
+    write_merged(reader, job.merged);
     result["merged"] = job.merged.string();
     text +=
         "merged   " + job.merged.string() + ", " + format_bytes(static_cast<int64_t>(fs::file_size(job.merged))) + "\n";

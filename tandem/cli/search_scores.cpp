@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/cli/job.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -75,7 +77,33 @@ std::string percent(const nlohmann::json& part) {
   return text;
 }
 
+data::VerificationPairs open_pairs(const Settings& settings, const std::string& file) {
+  return data::verification_pairs({.file = file, .size = settings.get_int("data.size")});
+}
+
+Tensor tensor_of(const std::vector<bool>& same) {
+  const auto tensor = at::empty({static_cast<int64_t>(same.size())}, at::kBool);
+  std::ranges::copy(same, tensor.mutable_data_ptr<bool>());
+  return tensor;
+}
+
+/// The protocol's own faults (folds without both kinds of pair) are the file's.
+evaluation::LfwScores score_pairs(const std::string& file, const Tensor& features, const Tensor& same) {
+  try {
+    return evaluation::lfw(features.slice(0, 0, std::nullopt, 2), features.slice(0, 1, std::nullopt, 2), same);
+  } catch (const c10::ValueError& error) {
+    throw DataError("pairs '" + file + "': " + message_of(error));
+  }
+}
+
 }  // namespace
+
+void check_pairs(const Settings& settings) {
+  for (const auto& file : settings.get_list("eval.pairs")) {
+    const auto same = tensor_of(open_pairs(settings, file).same);
+    score_pairs(file, at::ones({2 * same.numel(), 1}), same);
+  }
+}
 
 nlohmann::json search_scores(const Settings& settings, train::Task& task, const data::Search& search,
                              comm::ProcessGroup& group) {
@@ -86,6 +114,7 @@ nlohmann::json search_scores(const Settings& settings, train::Task& task, const 
   const auto gallery = samples_of(settings, task, search.gallery, group);
   task.set_training(true);
   const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, group);
+  if (scores.num_valid == 0 && group.rank() == 0) log::warn("search: no query has a match in the gallery");
   return {{"map", scores.mean_ap},         {"map_trapezoid", scores.mean_ap_trapezoid},
           {"minp", scores.mean_inp},       {"cmc", scores.cmc},
           {"queries", scores.num_queries}, {"valid", scores.num_valid}};
@@ -97,12 +126,9 @@ nlohmann::json pair_scores(const Settings& settings, train::Task& task, comm::Pr
   auto all = nlohmann::json::array();
   task.set_training(false);
   for (const auto& file : settings.get_list("eval.pairs")) {
-    const auto pairs = data::verification_pairs({.file = file, .size = settings.get_int("data.size")});
+    const auto pairs = open_pairs(settings, file);
     const auto features = features_of_pairs(settings, task, *pairs.images, group);
-    const auto same = at::empty({static_cast<int64_t>(pairs.same.size())}, at::kBool);
-    std::ranges::copy(pairs.same, same.mutable_data_ptr<bool>());
-    const auto scores =
-        evaluation::lfw(features.slice(0, 0, std::nullopt, 2), features.slice(0, 1, std::nullopt, 2), same);
+    const auto scores = score_pairs(file, features, tensor_of(pairs.same));
     all.push_back({{"file", file},
                    {"pairs", pairs.same.size()},
                    {"accuracy", scores.accuracy},

@@ -18,6 +18,10 @@ nlohmann::json search_scores(const Settings& settings, train::Task& task, const 
 /// "pairs", "accuracy", "accuracy_deviation", "val", "val_deviation", "far"}]. Collective.
 nlohmann::json pair_scores(const Settings& settings, train::Task& task, comm::ProcessGroup& group);
 
+/// Opens the files of eval.pairs, so that a bad one is told before long work. Throws as data::verification_pairs(), and
+/// DataError for pairs that cannot be scored.
+void check_pairs(const Settings& settings);
+
 /// Lines for a terminal; none for null.
 std::string search_text(const nlohmann::json& search);
 std::string pairs_text(const nlohmann::json& pairs);

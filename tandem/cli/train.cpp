@@ -9,6 +9,7 @@
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/idle_settings.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/memory_plan.h"
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
@@ -68,8 +69,12 @@ class TrainRun {
     train::Observer nobody;
     const auto outcome = trainer.run(observer ? *observer : nobody);
     if (observer) observer->finish();
-    if (outcome.images > 0 && !outcome.stopped) score_unseen(*task);
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
+    const bool searches = data_.search || !settings_.get_list("eval.pairs").empty();
+    if (searches && outcome.images > 0 && !outcome.stopped) {
+      if (leads_) write_run_file(folder_ / "result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
+      score_unseen(*task);
+    }
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
       throw IoError("the state after step " + std::to_string(outcome.steps) + " is not saved",
@@ -88,10 +93,12 @@ class TrainRun {
     if (!leads_) return;
     log::info(data_.summary);
     if (data_.search) log::info("search   " + data_.search->what);
-    std::string shares;
     const bool naive = head_form(settings_) == HeadForm::naive;
-    for (const auto n : comm::split_sizes(num_classes(settings_, *data_.train), group_.size()))
-      shares += " " + format_count(n);
+    const JobShape shape = {num_classes(settings_, *data_.train), data_.train->image_shape()};
+    const auto counts = settings_.get_list("memory.limit").empty()
+                            ? comm::split_sizes(shape.classes, group_.size())
+                            : MemoryPlan(settings_, group_.size(), shape).counts();
+    const auto shares = " " + counts_text(counts);
     log::info("plan     " + settings_.get_string("model") + " × " + std::to_string(group_.size()) +
               " (data parallel) · head split" + shares + (naive ? " · all scores on rank 0" : ""));
   }
@@ -136,7 +143,7 @@ class TrainRun {
     return facts;
   }
 
-  void tell_result(const train::Outcome& outcome, const std::vector<RankFacts>& facts, const RunObserver& observer) {
+  nlohmann::json result_of(const train::Outcome& outcome, const std::vector<RankFacts>& facts) const {
     const double rate = outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
     nlohmann::json result = {{"top1", outcome.scores.top1},
                              {"top5", outcome.scores.top5},
@@ -162,6 +169,11 @@ class TrainRun {
       for (size_t rank = 0; rank < probe.predicted.size(); ++rank)
         form["ranks"][rank]["predicted_bytes"] = probe.predicted[rank];
     }
+    return result;
+  }
+
+  void tell_result(const train::Outcome& outcome, const std::vector<RankFacts>& facts, const RunObserver& observer) {
+    auto result = result_of(outcome, facts);
     if (outcome.images == 0) {  // the run was complete: its files stay
       result["loss"] = result["images_per_second"] = nullptr;
       log::info("nothing was left to train");
@@ -169,7 +181,7 @@ class TrainRun {
     }
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
     const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
-    write_result(arguments_, result_text(outcome, rate, facts, report), result);
+    write_result(arguments_, result_text(outcome, result["images_per_second"], facts, report), result);
     if (outcome.stopped && outcome.saved)
       log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
   }
@@ -203,14 +215,19 @@ class TrainRun {
 int run_train(const Arguments& arguments) {
   memory::install_meter();
   auto settings = read_settings(arguments);
-  read_scoring(settings);
-  settings.set("ranks", std::to_string(world_size(settings)));  // what is saved with the run is what ran
+  const int ranks = world_size(settings);
+  check_job(settings, ranks);
+  check_pairs(settings);
+  settings.set("ranks", std::to_string(ranks));  // what is saved with the run is what ran
   if (prints_for_the_job()) {
     check_result_file(arguments);
     for (const auto& line : idle_settings(settings)) log::warn(line);
   }
   const StopSignals signals;
   const auto data = open_data(settings);
+  if (!settings.get_list("memory.limit").empty()) {  // told before anything is made
+    MemoryPlan(settings, ranks, {num_classes(settings, *data.train), data.train->image_shape()}).counts();
+  }
   std::atomic<ExitCode> code{ExitCode::done};
   on_ranks(settings, [&](comm::ProcessGroup& group) { code = TrainRun(arguments, settings, data, group)(); });
   return static_cast<int>(code.load());

@@ -175,7 +175,7 @@ Value read_list(const Setting& setting, const std::vector<std::string>& parts) {
   }
   std::vector<std::string> texts;
   for (const auto& part : parts) {
-    if (part.empty()) reject(setting, "a list with an empty part", "names with a comma between them");
+    if (part.empty()) reject(setting, "a list with an empty part", "a comma only between two");
     texts.push_back(text_of(setting, part));
   }
   return texts;

@@ -59,22 +59,43 @@ class SumHook : public c10d::CommHookInterface {
   comm::ProcessGroup& group_;
 };
 
-/// Sends all tensors of one type as one message.
+/// Sends the tensors, all of one type, as one message.
 void broadcast_flat(const std::vector<Tensor>& tensors, comm::ProcessGroup& group) {
+  if (tensors.size() == 1 && tensors[0].is_contiguous()) {
+    comm::broadcast_(tensors[0].detach(), 0, group);
+    return;
+  }
+  std::vector<Tensor> flat_parts;
+  for (const auto& tensor : tensors) flat_parts.push_back(tensor.detach().reshape({-1}));
+  const auto flat = at::cat(flat_parts);
+  comm::broadcast_(flat, 0, group);
+  int64_t at = 0;
+  for (const auto& tensor : tensors) {
+    tensor.detach().copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+/// Messages of one type and of at most `bytes`, unless a tensor is larger by itself.
+void broadcast_all(const std::vector<Tensor>& tensors, int64_t bytes, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::communication);
   std::map<at::ScalarType, std::vector<Tensor>> by_type;
   for (const auto& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor);
-  for (auto& [type, members] : by_type) {
-    std::vector<Tensor> flat_parts;
-    for (const auto& tensor : members) flat_parts.push_back(tensor.detach().reshape({-1}));
-    const auto flat = at::cat(flat_parts);
-    comm::broadcast_(flat, 0, group);
-    int64_t at = 0;
-    for (auto& tensor : members) {
-      tensor.detach().copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
-      at += tensor.numel();
+  for (const auto& [type, members] : by_type) {
+    std::vector<Tensor> message;
+    int64_t size = 0;
+    for (const auto& tensor : members) {
+      const auto own = static_cast<int64_t>(tensor.nbytes());
+      if (!message.empty() && size + own > bytes) {
+        broadcast_flat(message, group);
+        message.clear();
+        size = 0;
+      }
+      message.push_back(tensor);
+      size += own;
     }
+    broadcast_flat(message, group);
   }
 }
 
@@ -92,7 +113,7 @@ DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> b
   TORCH_CHECK_VALUE(names.size() == parameters.size(), "data parallel: names has ", names.size(),
                     " entries, wanted one a parameter, ", parameters.size());
   if (group.size() == 1 || parameters.empty()) return;
-  broadcast_flat(parameters, group);
+  broadcast_all(parameters, options.first_bucket_bytes, group);
   sync_buffers();
 
   const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
@@ -127,7 +148,9 @@ void DataParallel::prepare_backward(const Tensor& output) {
 }
 
 void DataParallel::sync_buffers() {
-  if (impl_->group.size() > 1 && !impl_->buffers.empty()) broadcast_flat(impl_->buffers, impl_->group);
+  if (impl_->group.size() > 1 && !impl_->buffers.empty()) {
+    broadcast_all(impl_->buffers, DataParallelOptions().first_bucket_bytes, impl_->group);
+  }
 }
 
 }  // namespace tandem::parallel

@@ -40,7 +40,7 @@ class DataParallel {
   /// Between forward and backward of a step. `output`: the scalar that backward starts from.
   void prepare_backward(const Tensor& output);
 
-  /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in one message a type.
+  /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in messages of about 1 MiB.
   void sync_buffers();
 
  private:

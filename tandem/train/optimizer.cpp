@@ -118,9 +118,13 @@ void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor&
   if (!second_.empty()) rows.put_back(second_[parameter], lists.second[0]);
 }
 
-void Optimizer::move_all_rows(size_t parameter) {
+void Optimizer::check_late_moves() const {
   check(options_.kind == OptimizerKind::sgd, "head.lazy is exact with train.optimizer adamw, wanted sgd",
         "leave head.lazy out: rows that a step leaves out then stay as they are");
+}
+
+void Optimizer::move_all_rows(size_t parameter) {
+  check_late_moves();
   const memory::Scope scope(memory::Category::optimizer);
   lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
                 options_.momentum, options_.weight_decay, options_.nesterov);
@@ -154,6 +158,22 @@ std::vector<Parameter> Optimizer::state() const {
   return state;
 }
 
+namespace {
+
+/// Sum of squares in float64, piece by piece: libtorch's norm in another type copies the whole.
+double square_of(const Tensor& gradient) {
+  constexpr int64_t kPiece = 1 << 16;
+  const auto flat = gradient.reshape({-1});
+  double square = 0;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
+    const auto piece = flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)).to(at::kDouble);
+    square += at::dot(piece, piece).item<double>();
+  }
+  return square;
+}
+
+}  // namespace
+
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   double replicated = 0;
@@ -165,9 +185,9 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
     if (!parameter.tensor.grad().defined()) continue;
     const auto& gradient = parameter.tensor.grad();
     gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
-    const double norm = at::linalg_vector_norm(gradients.back(), 2, {}, false, at::kDouble).item<double>();
-    if (parameter.rows) split += norm * norm;
-    if (!parameter.rows) replicated += norm * norm;
+    const double square = square_of(gradients.back());
+    if (parameter.rows) split += square;
+    if (!parameter.rows) replicated += square;
   }
   if (any_split) comm::all_reduce_(split, group);
   const double norm = std::sqrt(replicated + split.item<double>());

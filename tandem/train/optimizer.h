@@ -39,6 +39,7 @@ class Optimizer {
   /// by momentum and weight decay, but only when they are wanted: prepare_rows() those that a step reads, before it.
   /// Costs 4 bytes a row. Throws SettingsError for adamw.
   void move_all_rows(size_t parameter);
+  void check_late_moves() const;  // throws as move_all_rows() would
   void prepare_rows(const Rows& rows);
 
   /// All rows are what they would be without putting anything off: before reading a parameter as a whole.

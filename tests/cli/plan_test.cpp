@@ -58,6 +58,7 @@ TEST(Plan, IsWhatTrainingMeasures) {
   expect_equal(with(head, {"ranks=3", "head.fused_update=true", "head.keep_bytes=2M"}), 0.01);
   expect_equal(with(head, {"ranks=2", "train.momentum=0", "train.nesterov=false", "train.precision=float64"}), 0.01);
   expect_equal(with(head, {"ranks=3", "memory.limit=20M,30M,60M"}), 0.01);
+  expect_equal(with(head, {"ranks=2", "train.clip=1"}), 0.01);
 }
 
 /// Measured on four and eight images and continued in a straight line.
@@ -122,6 +123,26 @@ TEST(Plan, DrawsTheForms) {
   }
 }
 
+/// What a job would refuse, its plan refuses.
+TEST(Plan, RefusesWhatTrainingRefuses) {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"head.sample=0.1", "head.lazy=exact", "train.optimizer=adamw"},
+       "head.lazy is exact with train.optimizer adamw"},
+      {{"head.fused_update=true", "train.clip=1"}, "train.clip is 1 with head.fused_update"},
+      {{"train.momentum=0"}, "train.nesterov is true with train.momentum 0"},
+      {{"train.batch=2", "ranks=3"}, "train.batch is 2, wanted at least 3, one image a rank"},
+      {{"head.parallel=naive", "memory.limit=1G"}, "memory.limit is given with head.parallel naive"},
+      {{"head.sample=0.1", "head.smoothing=0.1"}, "head.sample is below 1 with head.smoothing"},
+      {{"model=mlp", "memory.limit=100K"}, "memory.limit leaves no room for classes, wanted more than "}};
+  for (const auto& [words, text] : cases) {
+    const Words job = with({"data=synthetic", "model=none", "head.classes=1000", "embedding=16"}, words);
+    const auto planned = run_here(with({"plan"}, job)), trained = run_tandem(with({"train", "out=/nowhere/x"}, job));
+    EXPECT_NE((planned.err + planned.out).find(text), std::string::npos) << planned.err << planned.out;
+    EXPECT_EQ(trained.status, 78) << text;
+    EXPECT_NE(trained.err.find("error: " + text), std::string::npos) << trained.err;
+  }
+}
+
 TEST(Plan, FaultsAreNamed) {
   EXPECT_EQ(run_here({"plan", "head.classes=10", "model=none", "ranks=3", "memory.limit=1G,2G"}).err,
             "error: memory.limit has 2 sizes, wanted 1 or 3, one a rank\n");
@@ -129,7 +150,7 @@ TEST(Plan, FaultsAreNamed) {
                                  "ranks=2", "memory.limit=100M", "report.compare=false"});
   EXPECT_EQ(ended.status, 78);
   EXPECT_NE(ended.err.find("error: head.classes is 1000000, wanted at most "), std::string::npos) << ended.err;
-  EXPECT_NE(ended.err.find(" with this memory.limit: add ranks or memory, or see the forms of tandem plan (rank "),
+  EXPECT_NE(ended.err.find(" with this memory.limit: add ranks or memory, or see the forms of tandem plan\n"),
             std::string::npos)
       << ended.err;
 }

@@ -292,7 +292,7 @@ TEST_F(Run, FaultsAreOneLine) {
   };
   const auto batch = run_tandem(job({"ranks=4", "train.batch=3", out("a")}));
   EXPECT_EQ(batch.status, 78);
-  EXPECT_NE(last_line(batch.err).find("error: train.batch is 3, wanted at least the number of ranks, 4 (rank "),
+  EXPECT_NE(last_line(batch.err).find("error: train.batch is 3, wanted at least 4, one image a rank"),
             std::string::npos)
       << batch.err;
   const auto misspelt = run_tandem({"train", "trian.lr=1"});

@@ -67,6 +67,15 @@ TEST_F(SearchRun, UnseenCharactersOnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(SearchRun, BadPairsAreToldBeforeTheTraining) {
+  test::spill(path("bad.bin"), "no pickle");
+  const auto ended = run_tandem({"train", "data.classes=30", "model=mlp", "train.steps=2",
+                                 "eval.pairs=" + path("bad.bin"), "out=" + path("run")});
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_NE(ended.err.find(path("bad.bin")), std::string::npos) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
 TEST_F(SearchRun, AClassCountBelowTheDatasIsNamed) {
   const auto ended = run_tandem({"train", "data.classes=30", "head.classes=20", "model=mlp", "out=" + path("run")});
   EXPECT_EQ(ended.status, 78);
