@@ -121,6 +121,7 @@ struct Form {
   BlockOptions blocks;
   bool operators;  // libtorch's in place of the kernels
   std::optional<Sampling> sampling = {};
+  bool in_backward = false;  // the weight's gradient goes to an update, block by block
 };
 
 const std::vector<Form>& forms() {
@@ -131,7 +132,9 @@ const std::vector<Form>& forms() {
                                         {"blocks of two classes", false, {0, 2}, false},
                                         {"blocks, some kept", false, {kFourClasses, 2}, false},
                                         {"operators", false, {kFourClasses, 2}, true},
-                                        {"sampled at rate 1", false, {kFourClasses, 2}, false, Sampling{1.0, true}}};
+                                        {"sampled at rate 1", false, {kFourClasses, 2}, false, Sampling{1.0, true}},
+                                        {"update in backward", false, {kFourClasses, 2}, false, {}, true},
+                                        {"both", false, {0, 2}, false, Sampling{1.0, false}, true}};
   return all;
 }
 
@@ -145,6 +148,14 @@ void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form
                          .sampling = form.sampling,
                          .dtype = at::kDouble},
                         group);
+  auto updated = at::zeros_like(head.weight().detach());
+  if (form.in_backward) {
+    head.set_row_update([&](const Rows& rows, const Tensor& own) {
+      auto of_rows = rows.of(updated);
+      of_rows.add_(own);
+      rows.put_back(updated, of_rows);
+    });
+  }
   const auto sizes = comm::split_sizes(kRows, group.size());
   const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
   auto features = features_of_all().slice(0, begin, end).clone().requires_grad_();
@@ -155,7 +166,10 @@ void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form
   EXPECT_NEAR(loss.item<double>(), oracle.loss.item<double>(), 1e-11) << form.name << ", ranks: " << group.size();
   EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-12))
       << form.name << ", ranks: " << group.size() << features.grad() << oracle.features.grad();
-  const auto gradient = form.sampling ? head.weight().grad().to_dense() : head.weight().grad();
+  EXPECT_EQ(head.weight().grad().defined(), !form.in_backward);
+  const auto gradient = form.in_backward ? updated
+                        : form.sampling  ? head.weight().grad().to_dense()
+                                         : head.weight().grad();
   EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12))
       << form.name << ", ranks: " << group.size() << gradient << expected;
 }
