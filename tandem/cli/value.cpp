@@ -175,7 +175,9 @@ Value read_list(const Setting& setting, const std::vector<std::string>& parts) {
   }
   std::vector<std::string> texts;
   for (const auto& part : parts) {
-    if (part.empty()) reject(setting, "a list with an empty part", "a comma only between two");
+    if (part.empty())
+      reject(setting, "a list with an empty part",
+             setting.other.read ? "a comma only between two" : "names with a comma between them");
     texts.push_back(text_of(setting, part));
   }
   return texts;
