@@ -22,7 +22,7 @@ struct ClassSample {
 /// The classes first .. first + count - 1 of one step. Whether a class that is no target is in depends on (seed, step,
 /// global id) alone: the ranks together hold the same set for any number of them.
 ///   targets  [N] int64 global ids of the whole batch, -1 or another rank's count for nothing here
-/// Not collective. Time: about 2 ns a class. Throws c10::ValueError for a rate that is none.
+/// Not collective. Time: a random number a class. Throws c10::ValueError for a rate that is none.
 /// Source: An et al. 2022, Killing two birds with one stone (arXiv:2203.15565); the correction: Jean et al. 2014
 /// (arXiv:1412.2007), section 3.
 ClassSample sample_classes(const Sampling& sampling, uint64_t seed, int64_t step, int64_t first, int64_t count,

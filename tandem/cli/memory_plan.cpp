@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <thread>
 
 #include "tandem/base/bytes.h"
@@ -14,6 +13,7 @@
 #include "tandem/cli/job.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
 #include "tandem/models/backbone.h"
 #include "tandem/train/autocast.h"
 
@@ -27,7 +27,6 @@ constexpr int kProbeRank = 1023;  // books of its own
 
 int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
-int64_t sum_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 struct Probe {
   int64_t forward = 0, kept = 0, backward = 0;
@@ -175,7 +174,7 @@ CategoryBytes MemoryPlan::bytes_of(const Job& job, int rank, const classifier::H
   if (load.steps_in_backward) in_backward[size_t(Category::gradients)] -= of(head, Category::gradients);
   of(in_forward, Category::communication) = of(in_backward, Category::communication) = 0;
   return std::max({in_head, in_backward, in_forward},
-                  [](const auto& a, const auto& b) { return sum_of(a) < sum_of(b); });
+                  [](const auto& a, const auto& b) { return memory::total_of(a) < memory::total_of(b); });
 }
 
 CategoryBytes MemoryPlan::rank(int rank, int64_t own_classes) const {
@@ -189,10 +188,10 @@ std::optional<int64_t> MemoryPlan::limit(int rank) const {
 std::optional<int64_t> MemoryPlan::most_classes(int rank) const {
   if (limits_.empty()) return std::nullopt;
   int64_t fits = 0, too_many = int64_t{1} << 40;
-  if (sum_of(this->rank(rank, 0)) > limits_[rank]) return 0;
+  if (memory::total_of(this->rank(rank, 0)) > limits_[rank]) return 0;
   while (too_many - fits > 1) {
     const int64_t middle = fits + (too_many - fits) / 2;
-    (sum_of(this->rank(rank, middle)) <= limits_[rank] ? fits : too_many) = middle;
+    (memory::total_of(this->rank(rank, middle)) <= limits_[rank] ? fits : too_many) = middle;
   }
   return fits;
 }
@@ -208,7 +207,8 @@ std::vector<int64_t> MemoryPlan::counts() const {
   }
   if (all == 0) {
     throw SettingsError("memory.limit leaves no room for classes, wanted more than " +
-                            format_bytes(sum_of(this->rank(0, 0))) + " a rank, which the rest of the job needs",
+                            format_bytes(memory::total_of(this->rank(0, 0))) +
+                            " a rank, which the rest of the job needs",
                         "give more memory, or make train.batch smaller");
   }
   if (all < shape_.classes) {

@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <numeric>
-
 #include "tandem/cli/memory_plan.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
 
 namespace tandem::cli {
 namespace {
@@ -26,8 +25,7 @@ std::vector<int64_t> predict(Settings settings, const data::Dataset& dataset, He
   const auto counts = plan.counts();
   std::vector<int64_t> peaks;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto bytes = plan.rank(rank, counts[rank]);
-    peaks.push_back(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
+    peaks.push_back(memory::total_of(plan.rank(rank, counts[rank])));
   }
   return peaks;
 }

@@ -10,6 +10,7 @@
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_plan.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run_facts.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
@@ -20,14 +21,6 @@ namespace tandem::cli {
 namespace {
 
 using memory::CategoryBytes;
-
-int64_t sum_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
-
-nlohmann::json json_of(const CategoryBytes& bytes) {
-  nlohmann::json categories;
-  for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = bytes[i];
-  return {{"peak_bytes", sum_of(bytes)}, {"categories", categories}};
-}
 
 struct Planned {
   JobShape shape;
@@ -60,7 +53,7 @@ nlohmann::json result_of(const Settings& settings, const Planned& planned) {
                            {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
                            {"ranks", nlohmann::json::array()}, {"forms", nlohmann::json::object()}};
   for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
-    auto one = json_of(planned.ranks[rank]);
+    auto one = memory_json(planned.ranks[rank]);
     one["classes"] = planned.counts[rank];
     one["weight_bytes"] = planned.counts[rank] * row;
     one["largest_classes"] = planned.most.empty() ? nlohmann::json() : nlohmann::json(planned.most[rank]);
@@ -71,7 +64,7 @@ nlohmann::json result_of(const Settings& settings, const Planned& planned) {
   }
   for (const auto& form : planned.forms) {
     auto& ranks = result["forms"][form.name]["ranks"] = nlohmann::json::array();
-    for (const auto& bytes : form.ranks) ranks.push_back(json_of(bytes));
+    for (const auto& bytes : form.ranks) ranks.push_back(memory_json(bytes));
   }
   return result;
 }
@@ -85,10 +78,10 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   for (const auto& form : planned.forms) {
     int64_t all = 0;
     for (const auto& bytes : form.ranks) {
-      if (__builtin_add_overflow(all, sum_of(bytes), &all)) all = std::numeric_limits<int64_t>::max();
+      if (__builtin_add_overflow(all, memory::total_of(bytes), &all)) all = std::numeric_limits<int64_t>::max();
     }
-    forms.add_row({form.name, format_bytes(sum_of(form.ranks.front())), format_bytes(sum_of(form.ranks.back())),
-                   format_bytes(all)});
+    forms.add_row({form.name, format_bytes(memory::total_of(form.ranks.front())),
+                   format_bytes(memory::total_of(form.ranks.back())), format_bytes(all)});
   }
   text += forms.str();
   if (!planned.most.empty()) {

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/table.h"
@@ -60,10 +59,6 @@ RankFacts unpack(const std::string& text) {
   return facts;
 }
 
-int64_t peak_of(const RankFacts& facts) {
-  return std::accumulate(facts.at_peak.begin(), facts.at_peak.end(), int64_t{0});
-}
-
 }  // namespace
 
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group) {
@@ -82,13 +77,17 @@ std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& gr
   return ranks;
 }
 
+nlohmann::json memory_json(const memory::CategoryBytes& bytes) {
+  nlohmann::json categories;
+  for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = bytes[i];
+  return {{"peak_bytes", memory::total_of(bytes)}, {"categories", categories}};
+}
+
 nlohmann::json memory_json(const std::vector<RankFacts>& ranks) {
   auto list = nlohmann::json::array();
   for (const auto& facts : ranks) {
-    nlohmann::json categories;
-    for (int i = 0; i < memory::kNumCategories; ++i)
-      categories[std::string(memory::kCategoryNames[i])] = facts.at_peak[i];
-    list.push_back({{"peak_bytes", peak_of(facts)}, {"categories", categories}, {"head_bytes", facts.head_bytes}});
+    list.push_back(memory_json(facts.at_peak));
+    list.back()["head_bytes"] = facts.head_bytes;
   }
   return {{"ranks", list}};
 }

@@ -18,6 +18,7 @@ struct RankFacts {
 /// Every rank's facts, on every rank. Collective; its own messages are not counted.
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group);
 
+nlohmann::json memory_json(const memory::CategoryBytes& bytes);   // {"peak_bytes", "categories"}
 nlohmann::json memory_json(const std::vector<RankFacts>& ranks);  // {"ranks": [{"peak_bytes", "categories", ...}]}
 nlohmann::json wire_json(const std::vector<RankFacts>& ranks);    // {"ranks": [{"all_reduce": {"calls", "bytes", ..}}]}
 

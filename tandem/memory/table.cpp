@@ -7,6 +7,8 @@
 
 namespace tandem::memory {
 
+int64_t total_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
+
 std::string memory_table(std::span<const CategoryBytes> ranks) {
   std::vector<std::string> header = {"rank"};
   header.insert(header.end(), kCategoryNames.begin(), kCategoryNames.end());
@@ -15,7 +17,7 @@ std::string memory_table(std::span<const CategoryBytes> ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<std::string> row = {std::to_string(rank)};
     for (const int64_t bytes : ranks[rank]) row.push_back(format_bytes(bytes));
-    row.push_back(format_bytes(std::accumulate(ranks[rank].begin(), ranks[rank].end(), int64_t{0})));
+    row.push_back(format_bytes(total_of(ranks[rank])));
     table.add_row(row);
   }
   return table.str();
