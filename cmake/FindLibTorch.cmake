@@ -47,6 +47,18 @@ target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libtorch_cpu.so" 
 target_link_options(tandem_libtorch INTERFACE
   "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_torch}/lib" "LINKER:-rpath,${_cuda}")
 
+# ATen's parallel_for is a template in a header: what includes it runs on one thread unless it is compiled for OpenMP.
+# The wheel's own runtime is linked, so that our threads and libtorch's are one pool. It knows g++'s calls only, and
+# the thread sanitizer knows nothing of its locks.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TANDEM_SANITIZER STREQUAL "thread")
+  target_compile_options(tandem_libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+  if(EXISTS "${_torch}/lib/libgomp.so.1")
+    target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libgomp.so.1")
+  else()
+    target_link_libraries(tandem_libtorch INTERFACE gomp)
+  endif()
+endif()
+
 # The wheel's CUDA half: headers of CUDA and NCCL lie beside torch too. Made where they are found.
 set(_nvidia "${_site}/nvidia")
 if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_nvidia}/nccl/include/nccl.h"
