@@ -23,6 +23,12 @@ int64_t scored_classes(const HeadOptions& options, const HeadLoad& load) {
   return std::llround(targets + options.sampling->rate * (static_cast<double>(load.own_classes) - targets));
 }
 
+/// What a block adds to the features' gradient, and about what oneDNN needs to work it out: its sums in float32, 512
+/// rows of the factor that it turns, 64 KiB a thread.
+int64_t rounded_product(int64_t columns, int64_t dim, int threads) {
+  return columns * dim * (2 + 4) + columns * 512 * 2 + int64_t{threads} * (64 << 10);
+}
+
 int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int64_t scored) {
   const auto plan =
       detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype);
@@ -39,8 +45,7 @@ int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int6
   bytes += load.threads * plan.columns * element + (is_corrected ? 4 : 3) * plan.columns * element;
   bytes += 3 * load.samples * element + block * element;  // of the rows: loss, share, floor; of a block's classes
   if (options.sampling) bytes += scored * 8 + block * options.dim * element;  // ids; a block's rows
-  // bfloat16: a block of the weight, its turned gradient, and what its products add to the features'.
-  if (is_rounded) bytes += block * (options.dim + plan.columns) * product + plan.columns * options.dim * (product + 4);
+  if (is_rounded) bytes += block * options.dim * product + rounded_product(plan.columns, options.dim, load.threads);
   return bytes;
 }
 

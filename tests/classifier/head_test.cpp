@@ -332,7 +332,7 @@ TEST(Head, ANumberThatIsNoneReachesTheLoss) {
 /// In bfloat16 a product has eight bits; the loss and the direction of the gradients stay. (A filter would not: scores
 /// near it change sides.)
 TEST(Head, Bfloat16ProductsComeNear) {
-  const int64_t classes = 500, rows = 40, dim = 64;
+  const int64_t classes = 500, rows = 40, dim = 69;
   for (const auto& scoring : {plain_softmax(), with(cosface(32, 0.3), 0.1), arcface(32, 0.5), sphereface(3, 1)}) {
     for (const bool operators : {false, true}) {
       comm::run_ranks(2, [&](comm::ProcessGroup& group) {

@@ -66,30 +66,35 @@ void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Ten
                            at::tensor(along, at::kDouble).to(along_classes.options()));
 }
 
-void BlockSoftmax::multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
-                                      Tensor& weight_gradient) const {
+void BlockSoftmax::multiply_gradients(Gradients& gradients, OwnRows own, const Tensor& products,
+                                      const Tensor& along_classes, Tensor& weight_gradient) const {
+  const bool adds_along = scoring_.normalise_weight || has_radial();
   if (!is_rounded()) {
+    gradients.features.addmm_(products.t(), own.exact);
     at::mm_out(weight_gradient, products, gradients.inputs);
-    gradients.features.addmm_(products.t(), weight);
+    if (adds_along) add_along(weight_gradient, own.exact, along_classes, weight_gradient);
     return;
   }
-  weight_gradient.copy_(at::mm(products, gradients.inputs));
-  gradients.features.add_(
-      at::mm(products.t(), weight.to(product_type_)));  // a block's sum is rounded, the whole is not
+  add_rounded(at::mm(products.t(), own.entering), gradients.features);  // a block's sum is rounded, the whole is not
+  at::mm_out(own.entering, products, gradients.inputs);                 // nobody reads the rows any more
+  if (adds_along) {
+    add_along(own.entering, own.exact, along_classes, weight_gradient);
+  } else {
+    weight_gradient.copy_(own.entering);
+  }
 }
 
 /// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
-void BlockSoftmax::add_gradients(Gradients& gradients, const Tensor& own_weight, Range classes, Tensor& products,
+void BlockSoftmax::add_gradients(Gradients& gradients, const OwnRows& own, Range classes, Tensor& products,
                                  Tensor& along_classes, const std::vector<double>& of_values) {
   if (!scoring_.normalise_weight) along_classes.zero_();
   put_target_gradients(gradients, classes, products, along_classes, of_values);
-  auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
-  multiply_gradients(gradients, own_weight, products, own_gradient);
   if (scoring_.normalise_weight) {
-    const auto factors = factors_of(classes, own_weight.options());
+    const auto factors = factors_of(classes, along_classes.options());
     along_classes.mul_(factors).mul_(factors).neg_();
   }
-  if (scoring_.normalise_weight || has_radial()) own_gradient.addcmul_(own_weight, along_classes.unsqueeze(1));
+  auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
+  multiply_gradients(gradients, own, products, along_classes, own_gradient);
   if (gradients.update) gradients.update(rows_of(classes), own_gradient);
 }
 
@@ -104,15 +109,17 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
   make_scratch(features);
   for_each_block([&](Range range) {
     const auto own_weight = rows_of(range).of(weight);
+    const OwnRows own = {own_weight, entering(own_weight)};
     auto products = buffer_of(range);
-    if (!is_kept(range)) multiply(own_weight, gradients.inputs, products);
+    if (!is_kept(range)) at::mm_out(products, own.entering, gradients.inputs.t());
     const auto targets = targets_.in_places(range.begin, range.end);
     write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
     auto along = differentiate_block(products, factors_of(range, weight.options()), filter(),
                                      log_weight_of(range) > 0 ? of_others : shares, gradients.along_samples);
-    add_gradients(gradients, own_weight, range, products, along, target_gradients(range, rows));
+    add_gradients(gradients, own, range, products, along, target_gradients(range, rows));
   });
   scratch_.reset();
+  rounded_.reset();
   kept_.reset();
   return {features_gradient(gradients, features), update ? Tensor() : spread(gradients.weight, weight)};
 }
@@ -142,7 +149,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
   gradients.along_samples[0].copy_((of_scores * scores).sum({0}));
   auto along = (of_scores * scores).sum({1});
   auto products = of_scores.mul_(factors);
-  add_gradients(gradients, weight, all, products, along, of_values);
+  add_gradients(gradients, {weight, weight}, all, products, along, of_values);
   kept_.reset();
   return {features_gradient(gradients, features), gradients.weight};
 }

@@ -76,6 +76,7 @@ Tensor BlockSoftmax::factors_of(Range classes, const at::TensorOptions& options)
 bool BlockSoftmax::is_kept(Range classes) const { return kept_.defined() && classes.end <= num_kept_; }
 
 void BlockSoftmax::make_scratch(const Tensor& features) {
+  if (is_rounded()) rounded_ = at::empty({std::min(block_, classes_), features.size(1)}, product_options(features));
   if (kept_.defined() && num_kept_ == classes_) return;
   scratch_ = at::empty({std::min(block_, classes_), columns_}, product_options(features));
 }
@@ -85,24 +86,32 @@ Tensor BlockSoftmax::buffer_of(Range classes) {
   return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : scratch_.narrow(0, 0, classes.size());
 }
 
-void BlockSoftmax::multiply(const Tensor& own_weight, const Tensor& directions, Tensor& products) const {
-  at::mm_out(products, own_weight.to(products.scalar_type()), directions.t());
+/// The rows as they enter the products.
+Tensor BlockSoftmax::entering(const Tensor& own_weight) {
+  return is_rounded() ? rounded_.narrow(0, 0, own_weight.size(0)).copy_(own_weight) : own_weight;
 }
 
-void BlockSoftmax::measure(const Tensor& own_weight, Range classes) {
-  if (!scoring_.normalise_weight) return;
-  inverse_weight_.narrow(0, classes.begin, classes.size()).copy_(inverse_lengths(own_weight));
+/// The same, and their lengths are noted.
+Tensor BlockSoftmax::measure(const Tensor& own_weight, Range classes) {
+  if (!scoring_.normalise_weight) return entering(own_weight);
+  auto inverse = inverse_weight_.narrow(0, classes.begin, classes.size());
+  if (!is_rounded()) {
+    inverse.copy_(inverse_lengths(own_weight));
+    return own_weight;
+  }
+  auto rounded = rounded_.narrow(0, 0, classes.size());
+  round_rows(own_weight, rounded, inverse);
+  return rounded;
 }
 
 at::TensorOptions BlockSoftmax::product_options(const Tensor& features) const {
   return features.options().dtype(product_type_);
 }
 
-/// In bfloat16 they are worked out again, in float32: a target's score decides most of its row's loss.
-std::vector<double> BlockSoftmax::target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
-                                                  Range classes) {
-  const auto targets = targets_.in_places(classes.begin, classes.end);
-  if (!is_rounded() || targets.empty()) return read_entries(products, targets, classes.begin);
+/// In bfloat16 the targets' products are worked out again, in float32: a target's score decides most of its row's loss.
+void BlockSoftmax::multiply_targets(const Tensor& features, const Tensor& weight) {
+  const auto targets = targets_.in_places(0, classes_);
+  if (targets.empty()) return;
   std::vector<int64_t> ids, rows;
   for (const auto& target : targets) {
     ids.push_back(target.target_class);
@@ -111,15 +120,21 @@ std::vector<double> BlockSoftmax::target_products(const Tensor& features, const 
   const auto row_ids = at::tensor(rows, at::kLong).to(features.device());
   auto x = features.index_select(0, row_ids).mul_(scoring_.scale);
   if (inverse_features_.defined()) x.mul_(inverse_features_.index_select(0, row_ids).unsqueeze(1));
-  return numbers_of((x * weight.index_select(0, at::tensor(ids, at::kLong).to(weight.device()))).sum({1}));
+  const auto own = weight.index_select(0, at::tensor(ids, at::kLong).to(weight.device()));
+  const auto products = numbers_of(x.mul_(own).sum({1}));
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].product = products[i];
 }
 
-void BlockSoftmax::apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes) {
+void BlockSoftmax::read_targets(const Tensor& products, Range classes) {
   const auto targets = targets_.in_places(classes.begin, classes.end);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    auto& target = targets[i];
+  const auto entries = read_entries(products, targets, classes.begin);
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].product = entries[i];
+}
+
+void BlockSoftmax::apply_margins(const Tensor& factors, Range classes) {
+  for (auto& target : targets_.in_places(classes.begin, classes.end)) {
     target.factor = read_number(factors, target.place - classes.begin);
-    apply_margin(target, products[i] * target.factor, scoring_);
+    apply_margin(target, target.product * target.factor, scoring_);
   }
 }
 
@@ -156,20 +171,22 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
   const auto directions = directions_of(features);
   if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, product_options(features));
   make_scratch(features);
+  if (is_rounded()) multiply_targets(features, weight);
   auto running = start_running(features, columns_, scoring_.smoothing > 0);
   auto others = log_weight_ > 0 ? start_running(features, columns_, false) : Running();
   for_each_block([&](Range classes) {
     const auto own_weight = rows_of(classes).of(weight);
-    measure(own_weight, classes);
-    const auto factors = factors_of(classes, weight.options());
     auto products = buffer_of(classes);
-    multiply(own_weight, directions, products);
-    apply_margins(target_products(features, weight, products, classes), factors, classes);
+    at::mm_out(products, measure(own_weight, classes), directions.t());
+    const auto factors = factors_of(classes, weight.options());
+    if (!is_rounded()) read_targets(products, classes);
+    apply_margins(factors, classes);
     drop_above(products, factors, filter());
     put_target_values(products, classes);
     add_block(products, factors, log_weight_of(classes) > 0 ? others : running);
   });
   scratch_.reset();
+  rounded_.reset();
   auto merged = merge_threads(running);
   if (log_weight_ > 0) add_others(merged, merge_threads(others));
   if (is_rounded()) add_targets(merged);
@@ -190,10 +207,11 @@ Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) 
   const Range all = {0, classes_};
   const auto factors = factors_of(all, weight.options());
   kept_ = at::empty({classes_, columns_}, features.options());
-  multiply(weight, directions_of(features), kept_);
+  at::mm_out(kept_, weight, directions_of(features).t());
   auto scores = kept_ * factors.unsqueeze(1);
   if (scoring_.filter < 1.0) scores.masked_fill_(scores.gt(filter()), 0);
-  apply_margins(target_products(features, weight, kept_, all), factors, all);
+  read_targets(kept_, all);
+  apply_margins(factors, all);
   std::vector<double> values;
   for (const auto& target : targets_.all()) values.push_back(target.value);
   write_entries(scores, targets_.all(), 0, values);

@@ -45,6 +45,9 @@ class BlockSoftmax {
     int64_t begin, end;
     int64_t size() const { return end - begin; }
   };
+  struct OwnRows {
+    Tensor exact, entering;  // the weight's, and as they enter the products, in their type
+  };
   class RowGradients;
   struct Gradients {
     const RowUpdate& update;
@@ -65,11 +68,11 @@ class BlockSoftmax {
   Tensor buffer_of(Range classes);
   Rows rows_of(Range classes) const;
   double log_weight_of(Range classes) const;
-  void multiply(const Tensor& own_weight, const Tensor& directions, Tensor& products) const;
-  void measure(const Tensor& own_weight, Range classes);
-  std::vector<double> target_products(const Tensor& features, const Tensor& weight, const Tensor& products,
-                                      Range classes);
-  void apply_margins(const std::vector<double>& products, const Tensor& factors, Range classes);
+  Tensor entering(const Tensor& own_weight);
+  Tensor measure(const Tensor& own_weight, Range classes);
+  void multiply_targets(const Tensor& features, const Tensor& weight);
+  void read_targets(const Tensor& products, Range classes);
+  void apply_margins(const Tensor& factors, Range classes);
   void put_target_values(Tensor& products, Range classes);
   void add_others(Running& rows, const Running& others) const;
   void add_targets(Running& rows);
@@ -78,9 +81,9 @@ class BlockSoftmax {
   Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
   void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                             const std::vector<double>& of_values);
-  void add_gradients(Gradients& gradients, const Tensor& own_weight, Range classes, Tensor& products,
-                     Tensor& along_classes, const std::vector<double>& of_values);
-  void multiply_gradients(Gradients& gradients, const Tensor& weight, const Tensor& products,
+  void add_gradients(Gradients& gradients, const OwnRows& own, Range classes, Tensor& products, Tensor& along_classes,
+                     const std::vector<double>& of_values);
+  void multiply_gradients(Gradients& gradients, OwnRows own, const Tensor& products, const Tensor& along_classes,
                           Tensor& weight_gradient) const;
   Tensor spread(const Tensor& gradient, const Tensor& weight) const;
   Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
@@ -102,6 +105,7 @@ class BlockSoftmax {
   int64_t rows_, classes_, columns_, block_, num_kept_;
   at::ScalarType product_type_;
   Tensor kept_, scratch_;
+  Tensor rounded_;                            // [block, D] in bfloat16: rows of the weight, then of its gradient
   Tensor inverse_features_, inverse_weight_;  // [N], [scored]; undefined where not normalised
 };
 

@@ -143,6 +143,29 @@ TANDEM_INLINE void inverse_lengths_as(const T* values, int64_t rows, int64_t col
   }
 }
 
+template <class T>
+TANDEM_INLINE T widened(T value) {
+  return value;
+}
+TANDEM_INLINE float widened(uint16_t value) {
+  const uint32_t word = static_cast<uint32_t>(value) << 16;
+  float number;
+  std::memcpy(&number, &word, sizeof(number));
+  return number;
+}
+
+template <class T, class S>
+TANDEM_INLINE void add_along_as(const S* gradient, const T* weight, const T* along, int64_t rows, int64_t columns,
+                                T* out) {
+  for (int64_t row = 0; row < rows; ++row, gradient += columns, weight += columns, out += columns) {
+    int64_t column = 0;
+    for (; column + kLanes<T> <= columns; column += kLanes<T>) {
+      store(load(gradient + column) + load(weight + column) * along[row], out + column);
+    }
+    for (; column < columns; ++column) out[column] = widened(gradient[column]) + weight[column] * along[row];
+  }
+}
+
 using FloatBlock = Block<float, float>;
 using DoubleBlock = Block<double, double>;
 using HalfBlock = Block<float, uint16_t>;
@@ -175,7 +198,52 @@ TANDEM_FOR_EACH_CPU void lengths_of_doubles(const double* values, int64_t rows, 
   inverse_lengths_as(values, rows, columns, out);
 }
 
+TANDEM_FOR_EACH_CPU void add_along_floats(const float* gradient, const float* weight, const float* along, int64_t rows,
+                                          int64_t columns, float* out) {
+  add_along_as(gradient, weight, along, rows, columns, out);
+}
+TANDEM_FOR_EACH_CPU void add_along_doubles(const double* gradient, const double* weight, const double* along,
+                                           int64_t rows, int64_t columns, double* out) {
+  add_along_as(gradient, weight, along, rows, columns, out);
+}
+TANDEM_FOR_EACH_CPU void add_along_halves(const uint16_t* gradient, const float* weight, const float* along,
+                                          int64_t rows, int64_t columns, float* out) {
+  add_along_as(gradient, weight, along, rows, columns, out);
+}
+
+/// The last values of a row, fewer than a vector.
+TANDEM_INLINE void round_rest(const float* values, int64_t count, uint16_t* rounded) {
+  Vector<float> padded{};
+  std::memcpy(&padded, values, count * sizeof(float));
+  uint16_t halves[kLanes<float>];
+  store(padded, halves);
+  std::memcpy(rounded, halves, count * sizeof(uint16_t));
+}
+
 }  // namespace
+
+TANDEM_FOR_EACH_CPU void add_rounded(const uint16_t* values, int64_t count, float* sum) {
+  int64_t i = 0;
+  for (; i + kLanes<float> <= count; i += kLanes<float>) store(load(sum + i) + load(values + i), sum + i);
+  for (; i < count; ++i) sum[i] += widened(values[i]);
+}
+
+TANDEM_FOR_EACH_CPU void round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rounded,
+                                    float* inverse_lengths) {
+  for (int64_t row = 0; row < rows; ++row, values += columns, rounded += columns) {
+    Vector<float> squares{};
+    int64_t column = 0;
+    for (; column + kLanes<float> <= columns; column += kLanes<float>) {
+      const auto value = load(values + column);
+      squares += value * value;
+      store(value, rounded + column);
+    }
+    float sum = sum_of<float>(squares);
+    for (int64_t rest = column; rest < columns; ++rest) sum += values[rest] * values[rest];
+    round_rest(values + column, columns - column, rounded + column);
+    inverse_lengths[row] = 1.0F / std::max(std::sqrt(sum), 1e-12F);
+  }
+}
 
 template <>
 void add_block(const FloatBlock& block, const RunningRows<float>& running) {
@@ -203,6 +271,21 @@ template <>
 void differentiate_block(const HalfBlock& block, const ShareRows<float>& shares, float filter, float* along_classes,
                          float* along_samples) {
   differentiate_halves(block, shares, filter, along_classes, along_samples);
+}
+template <>
+void add_along(const float* gradient, const float* weight, const float* along, int64_t rows, int64_t columns,
+               float* out) {
+  add_along_floats(gradient, weight, along, rows, columns, out);
+}
+template <>
+void add_along(const double* gradient, const double* weight, const double* along, int64_t rows, int64_t columns,
+               double* out) {
+  add_along_doubles(gradient, weight, along, rows, columns, out);
+}
+template <>
+void add_along(const uint16_t* gradient, const float* weight, const float* along, int64_t rows, int64_t columns,
+               float* out) {
+  add_along_halves(gradient, weight, along, rows, columns, out);
 }
 template <>
 void inverse_lengths(const float* values, int64_t rows, int64_t columns, float* out) {

@@ -43,8 +43,18 @@ template <class T, class S>
 void differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
                          T* along_samples);
 
+/// out[row] = gradient[row] + along[row] * weight[row]; `out` may be `gradient`.
+template <class T, class S>
+void add_along(const S* gradient, const T* weight, const T* along, int64_t rows, int64_t columns, T* out);
+
+/// sum[i] += values[i], bfloat16's bits.
+void add_rounded(const uint16_t* values, int64_t count, float* sum);
+
 /// out[row] = 1 / max(length of the row, 1e-12).
 template <class T>
 void inverse_lengths(const T* values, int64_t rows, int64_t columns, T* out);
+
+/// The same, and the values in bfloat16's bits.
+void round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rounded, float* inverse_lengths);
 
 }  // namespace tandem::classifier::detail

@@ -135,6 +135,33 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
   return along_classes;
 }
 
+void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along, Tensor& out) {
+  if (!has_kernel(out) || !weight.is_contiguous()) {
+    out.copy_(gradient);
+    out.addcmul_(weight, along.unsqueeze(1));
+    return;
+  }
+  const int64_t columns = out.size(1);
+  dispatch(gradient, [&]<class T, class S>(T, S) {
+    for_each_line(at::get_num_threads(), out.size(0), [&](int64_t, int64_t begin, int64_t end) {
+      add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()) + begin * columns,
+                      weight.const_data_ptr<T>() + begin * columns, along.const_data_ptr<T>() + begin, end - begin,
+                      columns, out.mutable_data_ptr<T>() + begin * columns);
+    });
+  });
+}
+
+void add_rounded(const Tensor& values, Tensor& sum) {
+  if (!has_kernel(sum)) {
+    sum.add_(values);
+    return;
+  }
+  for_each_line(at::get_num_threads(), sum.numel(), [&](int64_t, int64_t begin, int64_t end) {
+    add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()) + begin, end - begin,
+                sum.mutable_data_ptr<float>() + begin);
+  });
+}
+
 Tensor inverse_lengths(const Tensor& rows) {
   if (!has_kernel(rows) || !rows.is_contiguous()) {
     return rows.norm(2, {1}).clamp_min_(1e-12).reciprocal_();
@@ -147,6 +174,20 @@ Tensor inverse_lengths(const Tensor& rows) {
     });
   });
   return result;
+}
+
+void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse) {
+  if (!has_kernel(rows) || !rows.is_contiguous()) {
+    rounded.copy_(rows);
+    inverse.copy_(inverse_lengths(rows));
+    return;
+  }
+  const int64_t columns = rows.size(1);
+  for_each_line(at::get_num_threads(), rows.size(0), [&](int64_t, int64_t begin, int64_t end) {
+    round_rows(rows.const_data_ptr<float>() + begin * columns, end - begin, columns,
+               static_cast<uint16_t*>(rounded.mutable_data_ptr()) + begin * columns,
+               inverse.mutable_data_ptr<float>() + begin);
+  });
 }
 
 void use_operators_on_cpu(bool on) { operators_on_cpu = on; }

@@ -32,8 +32,17 @@ struct Shares {
 Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
                            Tensor& along_samples);
 
+/// out = gradient + along * weight, row by row; [rows, D], along [rows]. `gradient` may be in bfloat16, or be `out`.
+void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along, Tensor& out);
+
+/// sum += values in bfloat16.
+void add_rounded(const Tensor& values, Tensor& sum);
+
 /// 1 / max(length, 1e-12) of each row.
 Tensor inverse_lengths(const Tensor& rows);
+
+/// The same into `inverse_lengths`, and the rows in bfloat16 into `rounded`.
+void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse_lengths);
 
 /// Of the calling thread's share; for tests, which compare the two.
 void use_operators_on_cpu(bool on);

@@ -12,7 +12,7 @@ struct Target {
   int64_t row, target_class;                     // class: counted from the rank's first
   int64_t place = 0;                             // of the class among those that are scored
   double feature_length = 1, weight_length = 1;  // 1 where normalised, or where nothing depends on it
-  double factor = 1;                             // from product to score
+  double product = 0, factor = 1;                // the score is one times the other
   double score = 0;                              // without margin
   double value = 0, slope = 1;                   // with it, and its derivative by the score
   double radial = 0;  // derivative of the value by log |x| (and by log |w|) beyond the slope's
