@@ -17,7 +17,8 @@ struct Rows {
   void put_back(const Tensor& matrix, const Tensor& changed) const;
 };
 
-/// Takes the gradient of some rows. The gradient is a buffer that the giver may use again.
+/// Takes the gradient of some rows. The gradient is a buffer that the giver may use again. Several threads may call it
+/// at a time, with different rows.
 using RowUpdate = std::function<void(const Rows& rows, const Tensor& gradient)>;
 
 /// Told of rows before they are read.

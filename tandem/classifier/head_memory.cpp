@@ -23,29 +23,45 @@ int64_t scored_classes(const HeadOptions& options, const HeadLoad& load) {
   return std::llround(targets + options.sampling->rate * (static_cast<double>(load.own_classes) - targets));
 }
 
-/// What a block adds to the features' gradient, and about what oneDNN needs to work it out: its sums in float32, 512
-/// rows of the factor that it turns, 64 KiB a thread.
-int64_t rounded_product(int64_t columns, int64_t dim, int threads) {
-  return columns * dim * (2 + 4) + columns * 512 * 2 + int64_t{threads} * (64 << 10);
+detail::BlockPlan plan_of(const HeadOptions& options, const HeadLoad& load, int64_t scored) {
+  return detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype,
+                             load.threads);
+}
+
+/// What a block adds to the features' gradient, and about what oneDNN needs to work it out: up to 512 rows of the
+/// factor that it turns, its sums in float32 where these are not all, 64 KiB a thread.
+int64_t rounded_product(const detail::BlockPlan& plan, int64_t dim, int threads) {
+  constexpr int64_t kRowsAtOnce = 512;
+  const int64_t sums = plan.block > kRowsAtOnce ? dim * 4 : 256;
+  return plan.columns * (dim * 2 + std::min(plan.block, kRowsAtOnce) * 2 + sums) + int64_t{threads} * (64 << 10);
+}
+
+/// Of one lane: its block, and its part of the sums.
+int64_t lane_activations(const HeadOptions& options, const HeadLoad& load, const detail::BlockPlan& plan,
+                         int64_t scored) {
+  const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
+  const auto product = static_cast<int64_t>(c10::elementSize(plan.products));
+  int64_t bytes = plan.columns * (options.dim + 1) * element + plan.block * element;  // features' gradient; of classes
+  if (plan.num_kept < scored) bytes += plan.block * plan.columns * product;
+  if (options.sampling) bytes += plan.block * options.dim * element;
+  if (plan.products != options.dtype)
+    bytes += plan.block * options.dim * product + rounded_product(plan, options.dim, load.threads);
+  return bytes;
 }
 
 int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int64_t scored) {
-  const auto plan =
-      detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype);
+  const auto plan = plan_of(options, load, scored);
   const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
   const auto product = static_cast<int64_t>(c10::elementSize(plan.products));
-  const int64_t block = std::min(plan.block, scored);
-  const bool is_rounded = plan.products != options.dtype;
   const bool is_corrected = options.sampling && options.sampling->is_corrected;
-  int64_t bytes = plan.num_kept * plan.columns * product;
-  if (plan.num_kept < scored) bytes += block * plan.columns * product;
-  bytes += plan.columns * options.dim * (product + element);  // what enters the products; features' gradient
+  int64_t bytes = plan.lanes * lane_activations(options, load, plan, scored);
+  bytes += plan.num_kept * plan.columns * product;
+  bytes += plan.columns * options.dim * product;  // what enters the products
   if (options.scoring.normalise_weight) bytes += scored * element;
   if (options.scoring.normalise_features) bytes += load.samples * element;
-  bytes += load.threads * plan.columns * element + (is_corrected ? 4 : 3) * plan.columns * element;
-  bytes += 3 * load.samples * element + block * element;  // of the rows: loss, share, floor; of a block's classes
-  if (options.sampling) bytes += scored * 8 + block * options.dim * element;  // ids; a block's rows
-  if (is_rounded) bytes += block * options.dim * product + rounded_product(plan.columns, options.dim, load.threads);
+  bytes += (is_corrected ? 4 : 3) * plan.columns * element;
+  bytes += 3 * load.samples * element;  // of the rows: loss, share, floor
+  if (options.sampling) bytes += scored * 8;
   return bytes;
 }
 
@@ -77,13 +93,12 @@ memory::CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& lo
   if (load.moves_late) of(bytes, Category::optimizer) += load.own_classes * static_cast<int64_t>(sizeof(int));
   if (load.ranks > 1) of(bytes, Category::communication) = load.samples * row;  // the features of all
   if (options.naive) return naive_memory(options, load, bytes);
-  const auto plan =
-      detail::plan_blocks(options.blocks, options.scoring, load.samples, options.dim, scored, options.dtype);
-  of(bytes, Category::gradients) = (load.steps_in_backward ? std::min(plan.block, scored) : scored) * row;
+  const auto plan = plan_of(options, load, scored);
+  of(bytes, Category::gradients) = (load.steps_in_backward ? plan.lanes * plan.block : scored) * row;
   of(bytes, Category::activations) = block_activations(options, load, scored);
-  // Copies of the sampled rows of a block and of their states, which the step works on.
+  // Copies of the sampled rows of the blocks and of their states, which the step works on.
   if (options.sampling && load.steps_in_backward)
-    of(bytes, Category::optimizer) += (1 + load.num_states) * std::min(plan.block, scored) * row;
+    of(bytes, Category::optimizer) += (1 + load.num_states) * plan.lanes * plan.block * row;
   return bytes;
 }
 

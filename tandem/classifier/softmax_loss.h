@@ -40,12 +40,13 @@ struct LossOptions {
 ///   returns   []            nats per counted row, equal on all ranks
 /// The scores of a block of classes live only while the block is worked on. Gradient: of the features only this rank's
 /// share (the sum over the ranks is whole: all_gather's gradient adds it up); of the weight final. Backward
-/// communicates nothing. Collective. Extra memory: a block of about 2 MiB, keep_bytes, 4 bytes a class (normalised
-/// weight), a copy of the features, and some numbers a row; no normalised copy of the weight. Label smoothing sends a
-/// fourth number a row. With a sample the softmax is over its classes alone, label smoothing is refused, and the
-/// weight's gradient is a sparse tensor [C_local, D] of the sampled rows. Throws c10::ValueError (shapes, types,
-/// scoring), c10::IndexError (an id outside of all ranks). Source: Shoeybi et al. 2019, Megatron-LM, section 3
-/// (arXiv:1909.08053); Wijmans et al. 2024, Cut Your Losses (arXiv:2411.09009); the margins: scoring.h.
+/// communicates nothing. Collective. Extra memory: of each thread a block of about 1 MiB and a gradient of the
+/// features, keep_bytes, 4 bytes a class (normalised weight), a copy of the features, and some numbers a row; no
+/// normalised copy of the weight. Label smoothing sends a fourth number a row. With a sample the softmax is over its
+/// classes alone, label smoothing is refused, and the weight's gradient is a sparse tensor [C_local, D] of the sampled
+/// rows. Throws c10::ValueError (shapes, types, scoring), c10::IndexError (an id outside of all ranks). Source: Shoeybi
+/// et al. 2019, Megatron-LM, section 3 (arXiv:1909.08053); Wijmans et al. 2024, Cut Your Losses (arXiv:2411.09009); the
+/// margins: scoring.h.
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
                             const LossOptions& options = {});

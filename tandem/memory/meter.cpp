@@ -133,6 +133,8 @@ RankScope::~RankScope() { current_rank = before_; }
 Scope::Scope(Category category) : before_(current_category) { current_category = category; }
 Scope::~Scope() { current_category = before_; }
 
+Owner current_owner() { return {current_rank, current_category}; }
+
 void tag(const Tensor& tensor, Category category) {
   if (!tensor.defined() || !tensor.device().is_cpu() || !installed) return;
   const auto& pointer = tensor.storage().data_ptr();

@@ -48,6 +48,13 @@ class Scope {
   Category before_;
 };
 
+/// What this thread's allocations belong to: to hand on to threads that work for it.
+struct Owner {
+  int rank;
+  Category category;
+};
+Owner current_owner();
+
 /// Moves a tensor's storage to another category of the rank that owns it. Nothing happens to memory that the meter did
 /// not allocate.
 void tag(const Tensor& tensor, Category category);

@@ -32,7 +32,8 @@ class Optimizer {
   void step(double learning_rate);
 
   /// The step of one parameter whose gradient comes in blocks of rows: call the result with each block once. The same
-  /// numbers as step() gives. It must not be called after the next step of that parameter has begun.
+  /// numbers as step() gives. Several threads may call it at a time, with different rows. It must not be called after
+  /// the next step of that parameter has begun.
   RowUpdate step_rows(size_t parameter, double learning_rate);
 
   /// From now on rows of this parameter that a step leaves out move as a dense SGD with no gradient there moves them,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <mutex>
 #include <numbers>
 
 #include "tandem/base/error.h"
@@ -182,7 +183,8 @@ TEST_P(Head, LossAndGradientsEqualOneDevice) {
   for (const auto& form : forms()) {
     if (form.sampling && GetParam().smoothing > 0) continue;
     for (int world = 1; world <= 5; ++world) {
-      comm::run_ranks(world, [&](comm::ProcessGroup& group) { expect_equal(oracle, GetParam(), form, group); });
+      comm::run_ranks(world, [&](comm::ProcessGroup& group) { expect_equal(oracle, GetParam(), form, group); },
+                      {.threads = world % 3 + 1});
     }
   }
 }
@@ -357,6 +359,41 @@ TEST(Head, Bfloat16ProductsComeNear) {
       });
     }
   }
+}
+
+/// Backward of a head whose rows `update` takes, on three threads.
+void run_with_update(const RowUpdate& update) {
+  comm::run_ranks(
+      1,
+      [&](comm::ProcessGroup& group) {
+        ClassShardedHead head({.classes = kClasses, .dim = kDim, .blocks = {0, 2}, .dtype = at::kDouble}, group);
+        head.set_row_update(update);
+        auto features = features_of_all().clone().requires_grad_();
+        head.loss(features, targets_of_all(), std::vector<int64_t>{kRows}).backward();
+      },
+      {.threads = 3});
+}
+
+TEST(Head, ThreadsUpdateRowsWithoutAGraphInTheRanksName) {
+  std::mutex mutex;
+  int64_t num_rows = 0;
+  run_with_update([&](const Rows& rows, const Tensor& gradient) {
+    const std::lock_guard lock(mutex);
+    num_rows += rows.count;
+    EXPECT_FALSE(at::GradMode::is_enabled());
+    EXPECT_FALSE(gradient.requires_grad());
+    EXPECT_EQ(static_cast<int>(memory::current_owner().category), static_cast<int>(memory::Category::activations));
+  });
+  EXPECT_EQ(num_rows, kClasses);
+}
+
+TEST(Head, AnErrorOfAnUpdateReachesTheCaller) {
+  const auto text = text_of([] {
+    run_with_update([](const Rows& rows, const Tensor&) {
+      TORCH_CHECK_VALUE(rows.begin < kClasses / 2, "update: these rows are locked");
+    });
+  });
+  EXPECT_NE(text.find("update: these rows are locked"), std::string::npos) << text;
 }
 
 TEST(Head, RowsThatAreUpdatedInBackwardAreTheGradients) {

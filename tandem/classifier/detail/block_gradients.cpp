@@ -34,11 +34,11 @@ BlockSoftmax::Gradients BlockSoftmax::start_gradients(const Tensor& features, co
                                                       const RowUpdate& update) const {
   Gradients gradients{.update = update};
   gradients.inputs = directions_of(features);
-  gradients.features = at::zeros({columns_, features.size(1)}, features.options());
-  gradients.along_samples = start_lines(features, columns_);
+  gradients.features = at::zeros({num_lanes_, columns_, features.size(1)}, features.options());
+  gradients.along_samples = at::zeros({num_lanes_, columns_}, features.options());
   gradients.along_rows.assign(rows_, 0.0);
   const memory::Scope scope(memory::Category::gradients);
-  gradients.weight = at::empty({update ? std::min(block_, classes_) : classes_, weight.size(1)}, weight.options());
+  gradients.weight = at::empty({update ? num_lanes_ * block_ : classes_, weight.size(1)}, weight.options());
   return gradients;
 }
 
@@ -66,17 +66,18 @@ void BlockSoftmax::put_target_gradients(Gradients& gradients, Range classes, Ten
                            at::tensor(along, at::kDouble).to(along_classes.options()));
 }
 
-void BlockSoftmax::multiply_gradients(Gradients& gradients, OwnRows own, const Tensor& products,
+void BlockSoftmax::multiply_gradients(const Gradients& gradients, int64_t lane, OwnRows own, const Tensor& products,
                                       const Tensor& along_classes, Tensor& weight_gradient) const {
+  auto of_features = gradients.features.select(0, lane);
   const bool adds_along = scoring_.normalise_weight || has_radial();
   if (!is_rounded()) {
-    gradients.features.addmm_(products.t(), own.exact);
+    of_features.addmm_(products.t(), own.exact);
     at::mm_out(weight_gradient, products, gradients.inputs);
     if (adds_along) add_along(weight_gradient, own.exact, along_classes, weight_gradient);
     return;
   }
-  add_rounded(at::mm(products.t(), own.entering), gradients.features);  // a block's sum is rounded, the whole is not
-  at::mm_out(own.entering, products, gradients.inputs);                 // nobody reads the rows any more
+  add_rounded(at::mm(products.t(), own.entering), of_features);  // a block's sum is rounded, the whole is not
+  at::mm_out(own.entering, products, gradients.inputs);          // nobody reads the rows any more
   if (adds_along) {
     add_along(own.entering, own.exact, along_classes, weight_gradient);
   } else {
@@ -85,16 +86,16 @@ void BlockSoftmax::multiply_gradients(Gradients& gradients, OwnRows own, const T
 }
 
 /// The two GEMMs. `products`: their gradient, but for the targets'; `along_classes`: sum of score times gradient.
-void BlockSoftmax::add_gradients(Gradients& gradients, const OwnRows& own, Range classes, Tensor& products,
-                                 Tensor& along_classes, const std::vector<double>& of_values) {
+void BlockSoftmax::add_gradients(Gradients& gradients, int64_t lane, const OwnRows& own, Range classes,
+                                 Tensor& products, Tensor& along_classes, const std::vector<double>& of_values) {
   if (!scoring_.normalise_weight) along_classes.zero_();
   put_target_gradients(gradients, classes, products, along_classes, of_values);
   if (scoring_.normalise_weight) {
     const auto factors = factors_of(classes, along_classes.options());
     along_classes.mul_(factors).mul_(factors).neg_();
   }
-  auto own_gradient = gradients.weight.narrow(0, gradients.update ? 0 : classes.begin, classes.size());
-  multiply_gradients(gradients, own, products, along_classes, own_gradient);
+  auto own_gradient = gradients.weight.narrow(0, gradients.update ? lane * block_ : classes.begin, classes.size());
+  multiply_gradients(gradients, lane, own, products, along_classes, own_gradient);
   if (gradients.update) gradients.update(rows_of(classes), own_gradient);
 }
 
@@ -106,20 +107,18 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
       log_weight_ > 0 ? Shares{padded_rows(log_sum - log_weight_), shares.share, shares.floor} : shares;
   const RowGradients rows(log_sum, share, floor);
   auto gradients = start_gradients(features, weight, update);
-  make_scratch(features);
-  for_each_block([&](Range range) {
+  for_each_block(features, [&](const Lane& lane, Range range) {
     const auto own_weight = rows_of(range).of(weight);
-    const OwnRows own = {own_weight, entering(own_weight)};
-    auto products = buffer_of(range);
+    const OwnRows own = {own_weight, entering(own_weight, lane)};
+    auto products = buffer_of(lane, range);
     if (!is_kept(range)) at::mm_out(products, own.entering, gradients.inputs.t());
     const auto targets = targets_.in_places(range.begin, range.end);
     write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
-    auto along = differentiate_block(products, factors_of(range, weight.options()), filter(),
-                                     log_weight_of(range) > 0 ? of_others : shares, gradients.along_samples);
-    add_gradients(gradients, own, range, products, along, target_gradients(range, rows));
+    auto along =
+        differentiate_block(products, factors_of(range, weight.options()), filter(),
+                            log_weight_of(range) > 0 ? of_others : shares, gradients.along_samples[lane.index]);
+    add_gradients(gradients, lane.index, own, range, products, along, target_gradients(range, rows));
   });
-  scratch_.reset();
-  rounded_.reset();
   kept_.reset();
   return {features_gradient(gradients, features), update ? Tensor() : spread(gradients.weight, weight)};
 }
@@ -149,7 +148,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
   gradients.along_samples[0].copy_((of_scores * scores).sum({0}));
   auto along = (of_scores * scores).sum({1});
   auto products = of_scores.mul_(factors);
-  add_gradients(gradients, {weight, weight}, all, products, along, of_values);
+  add_gradients(gradients, 0, {weight, weight}, all, products, along, of_values);
   kept_.reset();
   return {features_gradient(gradients, features), gradients.weight};
 }
@@ -157,7 +156,8 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
 /// From the gradient of what entered the products to that of the features.
 Tensor BlockSoftmax::features_gradient(const Gradients& gradients, const Tensor& features) const {
   auto along = at::tensor(gradients.along_rows, at::kDouble).to(features.options());
-  auto gradient = gradients.features.narrow(0, 0, rows_);
+  auto sum = num_lanes_ == 1 ? gradients.features[0] : gradients.features.sum({0});
+  auto gradient = sum.narrow(0, 0, rows_);
   if (!inverse_features_.defined()) {
     gradient.mul_(scoring_.scale);
     return has_radial() ? gradient.addcmul_(features, along.unsqueeze(1)) : gradient;

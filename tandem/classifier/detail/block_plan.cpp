@@ -9,22 +9,28 @@ namespace {
 
 // A block's products and its rows of the weight stay in a core's cache between their GEMMs, and these are large enough
 // to run at full speed.
-constexpr int64_t kBlockBytes = 2 << 20, kFewestRows = 128, kMostRows = 8192;
+constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
 
-int64_t rows_of_block(const BlockOptions& options, int64_t bytes_a_row) {
-  if (options.rows > 0) return options.rows;
-  return std::clamp(kBlockBytes / std::max<int64_t>(bytes_a_row, 1), kFewestRows, kMostRows);
+int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
+
+/// As many lanes as find a block of the fewest rows, and as many blocks for one as for the other.
+void share_out(BlockPlan& plan, int64_t classes, int64_t fewest, int64_t most, int threads) {
+  plan.lanes = static_cast<int>(std::clamp<int64_t>(divided_up(classes, fewest), 1, threads));
+  const int64_t rounds = std::max<int64_t>(1, divided_up(classes, plan.lanes * most));
+  plan.block = std::max<int64_t>(1, divided_up(classes, plan.lanes * rounds));
 }
 
 }  // namespace
 
 BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64_t samples, int64_t dim,
-                      int64_t classes, at::ScalarType type) {
+                      int64_t classes, at::ScalarType type, int threads) {
   const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   BlockPlan plan;
   plan.products = options.bf16 && type == at::kFloat ? at::kBFloat16 : type;
   plan.columns = padded(samples);
-  plan.block = rows_of_block(options, std::max(plan.columns, dim) * bytes);
+  const int64_t row_bytes = std::max<int64_t>(1, std::max(plan.columns, dim) * bytes);
+  const int64_t most = options.rows > 0 ? options.rows : std::clamp(kBlockBytes / row_bytes, kFewestRows, kMostRows);
+  share_out(plan, classes, std::min(kFewestRows, most), most, threads);
   const auto kept_row = plan.columns * static_cast<int64_t>(c10::elementSize(plan.products));
   const int64_t fit = options.keep_bytes / std::max<int64_t>(kept_row, 1);
   if (scoring.filter < 1.0) return plan;  // forward loses what was above it: nothing can be kept

@@ -8,13 +8,14 @@ namespace tandem::classifier::detail {
 /// How a loss is cut into blocks: what BlockSoftmax does and head_memory() tells.
 struct BlockPlan {
   int64_t columns = 0;        // of a block of products: the samples, padded
+  int lanes = 1;              // threads that work on a block each
   int64_t block = 0;          // classes of a block
   int64_t num_kept = 0;       // first classes whose products stay until backward
   at::ScalarType products{};  // their type
 };
 
-/// For `classes` scored ones.
+/// For `classes` scored ones and up to `threads` lanes.
 BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64_t samples, int64_t dim,
-                      int64_t classes, at::ScalarType type);
+                      int64_t classes, at::ScalarType type, int threads);
 
 }  // namespace tandem::classifier::detail

@@ -28,9 +28,11 @@ BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const T
       log_weight_(sample ? sample->log_weight : 0),
       rows_(features.size(0)),
       classes_(sample ? sample->ids.numel() : weight.size(0)) {
-  const auto plan = plan_blocks(options, scoring, rows_, features.size(1), classes_, features.scalar_type());
+  const auto plan =
+      plan_blocks(options, scoring, rows_, features.size(1), classes_, features.scalar_type(), threads_for(features));
   columns_ = plan.columns;
   block_ = plan.block;
+  num_lanes_ = plan.lanes;
   num_kept_ = plan.num_kept;
   product_type_ = plan.products;
 }
@@ -75,31 +77,45 @@ Tensor BlockSoftmax::factors_of(Range classes, const at::TensorOptions& options)
 
 bool BlockSoftmax::is_kept(Range classes) const { return kept_.defined() && classes.end <= num_kept_; }
 
-void BlockSoftmax::make_scratch(const Tensor& features) {
-  if (is_rounded()) rounded_ = at::empty({std::min(block_, classes_), features.size(1)}, product_options(features));
-  if (kept_.defined() && num_kept_ == classes_) return;
-  scratch_ = at::empty({std::min(block_, classes_), columns_}, product_options(features));
+std::vector<BlockSoftmax::Lane> BlockSoftmax::make_lanes(const Tensor& features) const {
+  std::vector<Lane> lanes;
+  for (int64_t index = 0; index < num_lanes_; ++index) {
+    auto& lane = lanes.emplace_back(Lane{.index = index});
+    if (num_kept_ < classes_) lane.products = at::empty({block_, columns_}, product_options(features));
+    if (is_rounded()) lane.rounded = at::empty({block_, features.size(1)}, product_options(features));
+  }
+  return lanes;
+}
+
+/// No block holds both targets of a sample and others.
+std::vector<BlockSoftmax::Range> BlockSoftmax::blocks() const {
+  std::vector<Range> ranges;
+  for (int64_t begin = 0, end; begin < classes_; begin = end) {
+    end = std::min(begin + block_, begin < num_targets_ ? num_targets_ : classes_);
+    ranges.push_back({begin, end});
+  }
+  return ranges;
 }
 
 /// Where the products of these classes are, or are put.
-Tensor BlockSoftmax::buffer_of(Range classes) {
-  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : scratch_.narrow(0, 0, classes.size());
+Tensor BlockSoftmax::buffer_of(const Lane& lane, Range classes) const {
+  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products.narrow(0, 0, classes.size());
 }
 
 /// The rows as they enter the products.
-Tensor BlockSoftmax::entering(const Tensor& own_weight) {
-  return is_rounded() ? rounded_.narrow(0, 0, own_weight.size(0)).copy_(own_weight) : own_weight;
+Tensor BlockSoftmax::entering(const Tensor& own_weight, const Lane& lane) const {
+  return is_rounded() ? lane.rounded.narrow(0, 0, own_weight.size(0)).copy_(own_weight) : own_weight;
 }
 
 /// The same, and their lengths are noted.
-Tensor BlockSoftmax::measure(const Tensor& own_weight, Range classes) {
-  if (!scoring_.normalise_weight) return entering(own_weight);
+Tensor BlockSoftmax::measure(const Tensor& own_weight, const Lane& lane, Range classes) {
+  if (!scoring_.normalise_weight) return entering(own_weight, lane);
   auto inverse = inverse_weight_.narrow(0, classes.begin, classes.size());
   if (!is_rounded()) {
     inverse.copy_(inverse_lengths(own_weight));
     return own_weight;
   }
-  auto rounded = rounded_.narrow(0, 0, classes.size());
+  auto rounded = lane.rounded.narrow(0, 0, classes.size());
   round_rows(own_weight, rounded, inverse);
   return rounded;
 }
@@ -170,25 +186,22 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
   if (scoring_.normalise_weight) inverse_weight_ = at::empty({classes_}, weight.options());
   const auto directions = directions_of(features);
   if (num_kept_ > 0) kept_ = at::empty({num_kept_, columns_}, product_options(features));
-  make_scratch(features);
   if (is_rounded()) multiply_targets(features, weight);
-  auto running = start_running(features, columns_, scoring_.smoothing > 0);
-  auto others = log_weight_ > 0 ? start_running(features, columns_, false) : Running();
-  for_each_block([&](Range classes) {
+  auto running = start_running(features, num_lanes_, columns_, scoring_.smoothing > 0);
+  auto others = log_weight_ > 0 ? start_running(features, num_lanes_, columns_, false) : Running();
+  for_each_block(features, [&](const Lane& lane, Range classes) {
     const auto own_weight = rows_of(classes).of(weight);
-    auto products = buffer_of(classes);
-    at::mm_out(products, measure(own_weight, classes), directions.t());
+    auto products = buffer_of(lane, classes);
+    at::mm_out(products, measure(own_weight, lane, classes), directions.t());
     const auto factors = factors_of(classes, weight.options());
     if (!is_rounded()) read_targets(products, classes);
     apply_margins(factors, classes);
     drop_above(products, factors, filter());
     put_target_values(products, classes);
-    add_block(products, factors, log_weight_of(classes) > 0 ? others : running);
+    add_block(products, factors, lane.index, log_weight_of(classes) > 0 ? others : running);
   });
-  scratch_.reset();
-  rounded_.reset();
-  auto merged = merge_threads(running);
-  if (log_weight_ > 0) add_others(merged, merge_threads(others));
+  auto merged = merge_lanes(running);
+  if (log_weight_ > 0) add_others(merged, merge_lanes(others));
   if (is_rounded()) add_targets(merged);
   const auto own = [&](const Tensor& numbers) { return numbers.defined() ? numbers.narrow(0, 0, rows_) : numbers; };
   return {own(merged.maximum), own(merged.sum), own(merged.total)};
@@ -202,6 +215,7 @@ void BlockSoftmax::add_others(Running& rows, const Running& others) const {
 }
 
 Tensor BlockSoftmax::whole_scores(const Tensor& features, const Tensor& weight) {
+  num_lanes_ = 1;
   if (scoring_.normalise_features) inverse_features_ = inverse_lengths(features);
   if (scoring_.normalise_weight) inverse_weight_ = inverse_lengths(weight);
   const Range all = {0, classes_};

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/classifier/detail/lanes.h"
 #include "tandem/classifier/detail/score_passes.h"
 #include "tandem/classifier/detail/targets.h"
 #include "tandem/classifier/softmax_loss.h"
@@ -15,9 +16,11 @@ namespace tandem::classifier::detail {
 ///   backward   block of weight ── GEMM ── products ── their gradient ──┬── GEMM ── adds to features' gradient [N, D]
 ///                                                                      └── GEMM ── weight's gradient of the block
 ///
-/// The products live only while their block is worked on, except the first ones, which stay from forward to the first
-/// backward as long as they fit into keep_bytes. With a sample only its classes are worked on, whose rows are gathered
-/// block by block; the weight's gradient is then sparse, or goes to the update by ids.
+/// Each thread works on a block of its own, in turn, so that none waits for another before the end; the sums over the
+/// classes are kept for each and added in their order. The products live only while their block is worked on, except
+/// the first ones, which stay from forward to the first backward as long as they fit into keep_bytes. With a sample
+/// only its classes are worked on, whose rows are gathered block by block; the weight's gradient is then sparse, or
+/// goes to the update by ids.
 class BlockSoftmax {
  public:
   BlockSoftmax(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
@@ -48,12 +51,17 @@ class BlockSoftmax {
   struct OwnRows {
     Tensor exact, entering;  // the weight's, and as they enter the products, in their type
   };
+  struct Lane {
+    int64_t index;
+    Tensor products;  // [block, columns], of those that are not kept
+    Tensor rounded;   // [block, D] in bfloat16: rows of the weight, then of its gradient
+  };
   class RowGradients;
   struct Gradients {
     const RowUpdate& update;
     Tensor inputs;                   // [columns, D], what entered the products, in their type
-    Tensor features, weight;         // [columns, D] of the inputs; [scored, D], or of a block
-    Tensor along_samples;            // [threads, columns]
+    Tensor features, weight;         // [lanes, columns, D] of the inputs; [scored, D], or of the lanes' blocks
+    Tensor along_samples;            // [lanes, columns]
     std::vector<double> along_rows;  // the targets' part of it
   };
 
@@ -64,12 +72,13 @@ class BlockSoftmax {
   Tensor padded_rows(const Tensor& row_numbers) const;
   Tensor directions_of(const Tensor& features) const;
   Tensor factors_of(Range classes, const at::TensorOptions& options) const;
-  void make_scratch(const Tensor& features);
-  Tensor buffer_of(Range classes);
+  std::vector<Lane> make_lanes(const Tensor& features) const;
+  std::vector<Range> blocks() const;
+  Tensor buffer_of(const Lane& lane, Range classes) const;
   Rows rows_of(Range classes) const;
   double log_weight_of(Range classes) const;
-  Tensor entering(const Tensor& own_weight);
-  Tensor measure(const Tensor& own_weight, Range classes);
+  Tensor entering(const Tensor& own_weight, const Lane& lane) const;
+  Tensor measure(const Tensor& own_weight, const Lane& lane, Range classes);
   void multiply_targets(const Tensor& features, const Tensor& weight);
   void read_targets(const Tensor& products, Range classes);
   void apply_margins(const Tensor& factors, Range classes);
@@ -81,20 +90,21 @@ class BlockSoftmax {
   Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
   void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
                             const std::vector<double>& of_values);
-  void add_gradients(Gradients& gradients, const OwnRows& own, Range classes, Tensor& products, Tensor& along_classes,
-                     const std::vector<double>& of_values);
-  void multiply_gradients(Gradients& gradients, OwnRows own, const Tensor& products, const Tensor& along_classes,
-                          Tensor& weight_gradient) const;
+  void add_gradients(Gradients& gradients, int64_t lane, const OwnRows& own, Range classes, Tensor& products,
+                     Tensor& along_classes, const std::vector<double>& of_values);
+  void multiply_gradients(const Gradients& gradients, int64_t lane, OwnRows own, const Tensor& products,
+                          const Tensor& along_classes, Tensor& weight_gradient) const;
   Tensor spread(const Tensor& gradient, const Tensor& weight) const;
   Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
 
-  /// No block holds both targets of a sample and others.
+  /// body(lane, classes of a block)
   template <class Body>
-  void for_each_block(const Body& body) const {
-    for (int64_t begin = 0, end; begin < classes_; begin = end) {
-      end = std::min(begin + block_, begin < num_targets_ ? num_targets_ : classes_);
-      body(Range{begin, end});
-    }
+  void for_each_block(const Tensor& features, const Body& body) const {
+    const auto ranges = blocks();
+    const auto lanes = make_lanes(features);
+    run_lanes(num_lanes_, [&](int lane) {
+      for (size_t i = lane; i < ranges.size(); i += lanes.size()) body(lanes[lane], ranges[i]);
+    });
   }
 
   Scoring scoring_;
@@ -103,6 +113,7 @@ class BlockSoftmax {
   int64_t num_targets_ = 0;
   double log_weight_ = 0;
   int64_t rows_, classes_, columns_, block_, num_kept_;
+  int num_lanes_;
   at::ScalarType product_type_;
   Tensor kept_, scratch_;
   Tensor rounded_;                            // [block, D] in bfloat16: rows of the weight, then of its gradient

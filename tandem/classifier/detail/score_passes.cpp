@@ -16,22 +16,10 @@ thread_local bool operators_on_cpu = false;
 
 bool has_kernel(const Tensor& x) { return x.is_cpu() && !operators_on_cpu; }
 
-/// Threads that share out rows, and so lines of partial sums.
-int64_t lines_for(const Tensor& x) { return has_kernel(x) ? at::get_num_threads() : 1; }
-
-/// body(line, begin, end): the rows of one thread.
-template <class Body>
-void for_each_line(int64_t lines, int64_t rows, const Body& body) {
-  at::parallel_for(0, lines, 1, [&](int64_t from, int64_t to) {
-    for (int64_t line = from; line < to; ++line) body(line, rows * line / lines, rows * (line + 1) / lines);
-  });
-}
-
 template <class T, class S>
-Block<T, S> rows_of(const Tensor& products, const Tensor& factors, int64_t begin, int64_t end) {
-  const int64_t columns = products.size(1);
-  return {static_cast<S*>(products.mutable_data_ptr()) + begin * columns, factors.const_data_ptr<T>() + begin,
-          end - begin, columns};
+Block<T, S> block_of(const Tensor& products, const Tensor& factors) {
+  return {static_cast<S*>(products.mutable_data_ptr()), factors.const_data_ptr<T>(), products.size(0),
+          products.size(1)};
 }
 
 /// body(T, S): the type of the numbers and the type in which products are stored.
@@ -60,37 +48,35 @@ Tensor scores_of(const Tensor& products, const Tensor& factors) {
   return products.to(factors.scalar_type()) * factors.unsqueeze(1);
 }
 
-void add_by_operators(const Tensor& scores, Running& running) {
-  const auto maximum = at::maximum(running.maximum[0], scores.amax({0}));
-  running.sum[0].mul_((running.maximum[0] - maximum).exp_()).add_((scores - maximum).exp_().sum({0}));
-  running.maximum[0].copy_(maximum);
-  if (running.total.defined()) running.total[0].add_(scores.sum({0}));
+void add_by_operators(const Tensor& scores, int64_t lane, Running& running) {
+  const auto before = running.maximum[lane], maximum = at::maximum(before, scores.amax({0}));
+  running.sum[lane].mul_((before - maximum).exp_()).add_((scores - maximum).exp_().sum({0}));
+  before.copy_(maximum);
+  if (running.total.defined()) running.total[lane].add_(scores.sum({0}));
 }
 
 Tensor differentiate_by_operators(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
-                                  Tensor& along_samples) {
+                                  const Tensor& along_samples) {
   const auto scores = scores_of(products, factors);
   auto gradient = (scores - shares.log_sum).clamp_max_(0).exp_().mul_(shares.share).sub_(shares.floor);
   if (std::isfinite(filter)) gradient.masked_fill_(scores.gt(filter), 0);
   const auto along = gradient * scores;
-  along_samples[0].add_(along.sum({0}));
+  along_samples.add_(along.sum({0}));
   products.copy_(gradient.mul_(factors.unsqueeze(1)));
   return along.sum({1});
 }
 
 }  // namespace
 
-Tensor start_lines(const Tensor& features, int64_t columns) {
-  return at::zeros({lines_for(features), columns}, features.options());
-}
+int threads_for(const Tensor& features) { return has_kernel(features) ? at::get_num_threads() : 1; }
 
-Running start_running(const Tensor& features, int64_t columns, bool with_total) {
+Running start_running(const Tensor& features, int64_t lanes, int64_t columns, bool with_total) {
   Running running;
-  running.maximum = start_lines(features, columns);
+  running.maximum = at::empty({lanes, columns}, features.options());
   AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "softmax loss",
                              [&] { running.maximum.fill_(std::numeric_limits<scalar_t>::lowest()); });
-  running.sum = start_lines(features, columns);
-  if (with_total) running.total = start_lines(features, columns);
+  running.sum = at::zeros_like(running.maximum);
+  if (with_total) running.total = at::zeros_like(running.maximum);
   return running;
 }
 
@@ -98,19 +84,17 @@ void drop_above(Tensor& products, const Tensor& factors, double filter) {
   if (std::isfinite(filter)) products.masked_fill_(scores_of(products, factors).gt(filter), 0);
 }
 
-void add_block(const Tensor& products, const Tensor& factors, Running& running) {
+void add_block(const Tensor& products, const Tensor& factors, int64_t lane, Running& running) {
   if (products.size(0) == 0) return;
-  if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), running);
+  if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), lane, running);
   dispatch(products, [&]<class T, class S>(T, S) {
-    for_each_line(running.sum.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
-      add_block<T, S>(
-          rows_of<T, S>(products, factors, begin, end),
-          {line_of<T>(running.maximum, line), line_of<T>(running.sum, line), line_of<T>(running.total, line)});
-    });
+    add_block<T, S>(
+        block_of<T, S>(products, factors),
+        {line_of<T>(running.maximum, lane), line_of<T>(running.sum, lane), line_of<T>(running.total, lane)});
   });
 }
 
-Running merge_threads(const Running& running) {
+Running merge_lanes(const Running& running) {
   Running merged;
   merged.maximum = running.maximum.amax({0});
   merged.sum = ((running.maximum - merged.maximum).exp_() * running.sum).sum({0});
@@ -119,18 +103,16 @@ Running merge_threads(const Running& running) {
 }
 
 Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
-                           Tensor& along_samples) {
+                           const Tensor& along_samples) {
   if (!has_kernel(products)) {
     return differentiate_by_operators(products, factors, filter, shares, along_samples);
   }
   const auto along_classes = at::empty({products.size(0)}, factors.options());
   dispatch(products, [&]<class T, class S>(T, S) {
-    const ShareRows<T> pointers = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
-                                   shares.floor.const_data_ptr<T>()};
-    for_each_line(along_samples.size(0), products.size(0), [&](int64_t line, int64_t begin, int64_t end) {
-      differentiate_block<T, S>(rows_of<T, S>(products, factors, begin, end), pointers, static_cast<T>(filter),
-                                along_classes.mutable_data_ptr<T>() + begin, line_of<T>(along_samples, line));
-    });
+    const ShareRows<T> rows = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
+                               shares.floor.const_data_ptr<T>()};
+    differentiate_block<T, S>(block_of<T, S>(products, factors), rows, static_cast<T>(filter),
+                              along_classes.mutable_data_ptr<T>(), along_samples.mutable_data_ptr<T>());
   });
   return along_classes;
 }
@@ -141,13 +123,9 @@ void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along
     out.addcmul_(weight, along.unsqueeze(1));
     return;
   }
-  const int64_t columns = out.size(1);
   dispatch(gradient, [&]<class T, class S>(T, S) {
-    for_each_line(at::get_num_threads(), out.size(0), [&](int64_t, int64_t begin, int64_t end) {
-      add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()) + begin * columns,
-                      weight.const_data_ptr<T>() + begin * columns, along.const_data_ptr<T>() + begin, end - begin,
-                      columns, out.mutable_data_ptr<T>() + begin * columns);
-    });
+    add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()), weight.const_data_ptr<T>(),
+                    along.const_data_ptr<T>(), out.size(0), out.size(1), out.mutable_data_ptr<T>());
   });
 }
 
@@ -156,10 +134,7 @@ void add_rounded(const Tensor& values, Tensor& sum) {
     sum.add_(values);
     return;
   }
-  for_each_line(at::get_num_threads(), sum.numel(), [&](int64_t, int64_t begin, int64_t end) {
-    add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()) + begin, end - begin,
-                sum.mutable_data_ptr<float>() + begin);
-  });
+  add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()), sum.numel(), sum.mutable_data_ptr<float>());
 }
 
 Tensor inverse_lengths(const Tensor& rows) {
@@ -167,8 +142,9 @@ Tensor inverse_lengths(const Tensor& rows) {
     return rows.norm(2, {1}).clamp_min_(1e-12).reciprocal_();
   }
   const auto result = at::empty({rows.size(0)}, rows.options());
+  constexpr int64_t kRowsAThread = 64;
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "softmax loss", [&] {
-    for_each_line(at::get_num_threads(), rows.size(0), [&](int64_t, int64_t begin, int64_t end) {
+    at::parallel_for(0, rows.size(0), kRowsAThread, [&](int64_t begin, int64_t end) {
       inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>() + begin * rows.size(1), end - begin, rows.size(1),
                                 result.mutable_data_ptr<scalar_t>() + begin);
     });
@@ -182,12 +158,8 @@ void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse) {
     inverse.copy_(inverse_lengths(rows));
     return;
   }
-  const int64_t columns = rows.size(1);
-  for_each_line(at::get_num_threads(), rows.size(0), [&](int64_t, int64_t begin, int64_t end) {
-    round_rows(rows.const_data_ptr<float>() + begin * columns, end - begin, columns,
-               static_cast<uint16_t*>(rounded.mutable_data_ptr()) + begin * columns,
-               inverse.mutable_data_ptr<float>() + begin);
-  });
+  round_rows(rows.const_data_ptr<float>(), rows.size(0), rows.size(1),
+             static_cast<uint16_t*>(rounded.mutable_data_ptr()), inverse.mutable_data_ptr<float>());
 }
 
 void use_operators_on_cpu(bool on) { operators_on_cpu = on; }

@@ -1,26 +1,26 @@
 #pragma once
 #include "tandem/base/tensor.h"
 
-// What is done to a block of products [rows, columns] between its GEMMs: kernels for CPU tensors, with the rows shared
-// out to the threads; libtorch's operators elsewhere. `factors` [rows] make products scores.
+// What is done to a block of products [rows, columns] between its GEMMs, on the calling thread: kernels for CPU
+// tensors, libtorch's operators elsewhere. `factors` [rows] make products scores.
 namespace tandem::classifier::detail {
 
-/// Over the classes seen so far, one line a thread: [threads, columns] each.
+/// How many threads work on blocks of such features: libtorch's where there are kernels, else 1.
+int threads_for(const Tensor& features);
+
+/// Over the classes that a lane has seen so far: [lanes, columns] each.
 struct Running {
   Tensor maximum, sum, total;  // total is undefined when nobody wants it
 };
 
-Running start_running(const Tensor& features, int64_t columns, bool with_total);
-void add_block(const Tensor& products, const Tensor& factors, Running& running);
+Running start_running(const Tensor& features, int64_t lanes, int64_t columns, bool with_total);
+void add_block(const Tensor& products, const Tensor& factors, int64_t lane, Running& running);
 
 /// Scores above `filter` become 0; infinity: none do.
 void drop_above(Tensor& products, const Tensor& factors, double filter);
 
 /// [columns] each: maximum, sum of exp(score - maximum), and total.
-Running merge_threads(const Running& running);
-
-/// Zeros [threads, columns], a line a thread.
-Tensor start_lines(const Tensor& features, int64_t columns);
+Running merge_lanes(const Running& running);
 
 /// A score's gradient is share * exp(score - log_sum) - floor. [columns] each.
 struct Shares {
@@ -28,9 +28,9 @@ struct Shares {
 };
 
 /// The products become their gradient, 0 where the score is above `filter`. Returns, for each class, the sum of score
-/// times its gradient, [rows]; adds the same for each sample to `along_samples` [threads, columns].
+/// times its gradient, [rows]; adds the same for each sample to `along_samples` [columns].
 Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
-                           Tensor& along_samples);
+                           const Tensor& along_samples);
 
 /// out = gradient + along * weight, row by row; [rows, D], along [rows]. `gradient` may be in bfloat16, or be `out`.
 void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along, Tensor& out);
@@ -38,7 +38,7 @@ void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along
 /// sum += values in bfloat16.
 void add_rounded(const Tensor& values, Tensor& sum);
 
-/// 1 / max(length, 1e-12) of each row.
+/// 1 / max(length, 1e-12) of each row. On all threads.
 Tensor inverse_lengths(const Tensor& rows);
 
 /// The same into `inverse_lengths`, and the rows in bfloat16 into `rounded`.
