@@ -396,6 +396,25 @@ TEST(Head, AnErrorOfAnUpdateReachesTheCaller) {
   EXPECT_NE(text.find("update: these rows are locked"), std::string::npos) << text;
 }
 
+/// The first backward uses up the products that forward kept.
+TEST(Head, BackwardMayRunTwice) {
+  comm::run_ranks(
+      1,
+      [](comm::ProcessGroup& group) {
+        for (const auto& blocks : {BlockOptions{1 << 20, 0}, BlockOptions{4 * 16 * 8, 2}, BlockOptions{0, 2}}) {
+          ClassShardedHead head({.classes = kClasses, .dim = kDim, .blocks = blocks, .dtype = at::kDouble}, group);
+          auto features = features_of_all().clone().requires_grad_();
+          const auto loss = head.loss(features, targets_of_all(), std::vector<int64_t>{kRows});
+          loss.backward({}, true);
+          const auto of_features = features.grad().clone(), of_weight = head.weight().grad().clone();
+          loss.backward();
+          EXPECT_TRUE(at::allclose(features.grad(), 2 * of_features, 1e-12, 0));
+          EXPECT_TRUE(at::allclose(head.weight().grad(), 2 * of_weight, 1e-12, 0));
+        }
+      },
+      {.threads = 3});
+}
+
 TEST(Head, RowsThatAreUpdatedInBackwardAreTheGradients) {
   const Oracle oracle(cosface(24, 0.2));
   for (int world = 1; world <= 3; ++world) {

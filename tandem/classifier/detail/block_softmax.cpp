@@ -79,9 +79,10 @@ bool BlockSoftmax::is_kept(Range classes) const { return kept_.defined() && clas
 
 std::vector<BlockSoftmax::Lane> BlockSoftmax::make_lanes(const Tensor& features) const {
   std::vector<Lane> lanes;
+  const bool all_kept = kept_.defined() && num_kept_ == classes_;
   for (int64_t index = 0; index < num_lanes_; ++index) {
     auto& lane = lanes.emplace_back(Lane{.index = index});
-    if (num_kept_ < classes_) lane.products = at::empty({block_, columns_}, product_options(features));
+    if (!all_kept) lane.products = at::empty({block_, columns_}, product_options(features));
     if (is_rounded()) lane.rounded = at::empty({block_, features.size(1)}, product_options(features));
   }
   return lanes;

@@ -115,8 +115,7 @@ class BlockSoftmax {
   int64_t rows_, classes_, columns_, block_, num_kept_;
   int num_lanes_;
   at::ScalarType product_type_;
-  Tensor kept_, scratch_;
-  Tensor rounded_;                            // [block, D] in bfloat16: rows of the weight, then of its gradient
+  Tensor kept_;
   Tensor inverse_features_, inverse_weight_;  // [N], [scored]; undefined where not normalised
 };
 
