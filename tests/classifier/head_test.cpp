@@ -335,7 +335,8 @@ TEST(Head, ANumberThatIsNoneReachesTheLoss) {
 /// near it change sides.)
 TEST(Head, Bfloat16ProductsComeNear) {
   const int64_t classes = 500, rows = 40, dim = 69;
-  for (const auto& scoring : {plain_softmax(), with(cosface(32, 0.3), 0.1), arcface(32, 0.5), sphereface(3, 1)}) {
+  for (const auto& scoring :
+       {plain_softmax(), with(plain_softmax(), 0.5), with(cosface(32, 0.3), 0.1), arcface(32, 0.5), sphereface(3, 1)}) {
     for (const bool operators : {false, true}) {
       comm::run_ranks(2, [&](comm::ProcessGroup& group) {
         detail::use_operators_on_cpu(operators);

@@ -156,7 +156,8 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward_of_scores(const Tensor& feature
 /// From the gradient of what entered the products to that of the features.
 Tensor BlockSoftmax::features_gradient(const Gradients& gradients, const Tensor& features) const {
   auto along = at::tensor(gradients.along_rows, at::kDouble).to(features.options());
-  auto sum = num_lanes_ == 1 ? gradients.features[0] : gradients.features.sum({0});
+  auto sum = gradients.features[0];
+  for (int lane = 1; lane < num_lanes_; ++lane) sum.add_(gradients.features[lane]);
   auto gradient = sum.narrow(0, 0, rows_);
   if (!inverse_features_.defined()) {
     gradient.mul_(scoring_.scale);

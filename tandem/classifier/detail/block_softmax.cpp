@@ -160,6 +160,9 @@ void BlockSoftmax::put_target_values(Tensor& products, Range classes) {
   std::vector<double> values;
   for (const auto& target : targets) values.push_back((is_rounded() ? kLeftOut : target.value) / target.factor);
   write_entries(products, targets, classes.begin, values);
+  if (!is_rounded() || scoring_.smoothing == 0) return;
+  const auto stored = read_entries(products, targets, classes.begin);  // rounded
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].left_out = stored[i] * targets[i].factor;
 }
 
 void BlockSoftmax::add_targets(Running& rows) {
@@ -172,7 +175,7 @@ void BlockSoftmax::add_targets(Running& rows) {
     const double larger = std::max(maximum[row], target.value);
     sum[row] = sum[row] * std::exp(maximum[row] - larger) + std::exp(target.value - larger);
     maximum[row] = larger;
-    if (total != nullptr) total[row] += target.value - kLeftOut;
+    if (total != nullptr) total[row] += target.value - target.left_out;
   }
   const auto put = [](Tensor& numbers, const std::vector<double>& values) {
     numbers = at::tensor(values, at::kDouble).to(numbers.options());

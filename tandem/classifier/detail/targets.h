@@ -15,6 +15,7 @@ struct Target {
   double product = 0, factor = 1;                // the score is one times the other
   double score = 0;                              // without margin
   double value = 0, slope = 1;                   // with it, and its derivative by the score
+  double left_out = 0;                           // the score that stood for it where it was left out
   double radial = 0;  // derivative of the value by log |x| (and by log |w|) beyond the slope's
 };
 
