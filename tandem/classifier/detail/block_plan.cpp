@@ -1,5 +1,7 @@
 #include "tandem/classifier/detail/block_plan.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "tandem/classifier/detail/score_kernels.h"
@@ -11,13 +13,11 @@ namespace {
 // to run at full speed.
 constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
 
-int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
-
 /// As many lanes as find a block of the fewest rows, and as many blocks for one as for the other.
 void share_out(BlockPlan& plan, int64_t classes, int64_t fewest, int64_t most, int threads) {
-  plan.lanes = static_cast<int>(std::clamp<int64_t>(divided_up(classes, fewest), 1, threads));
-  const int64_t rounds = std::max<int64_t>(1, divided_up(classes, plan.lanes * most));
-  plan.block = std::max<int64_t>(1, divided_up(classes, plan.lanes * rounds));
+  plan.lanes = static_cast<int>(std::clamp<int64_t>(at::divup(classes, fewest), 1, threads));
+  const int64_t rounds = std::max<int64_t>(1, at::divup(classes, plan.lanes * most));
+  plan.block = std::max<int64_t>(1, at::divup(classes, plan.lanes * rounds));
 }
 
 }  // namespace

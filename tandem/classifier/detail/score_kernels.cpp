@@ -231,17 +231,10 @@ TANDEM_FOR_EACH_CPU void add_rounded(const uint16_t* values, int64_t count, floa
 TANDEM_FOR_EACH_CPU void round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rounded,
                                     float* inverse_lengths) {
   for (int64_t row = 0; row < rows; ++row, values += columns, rounded += columns) {
-    Vector<float> squares{};
-    int64_t column = 0;
-    for (; column + kLanes<float> <= columns; column += kLanes<float>) {
-      const auto value = load(values + column);
-      squares += value * value;
-      store(value, rounded + column);
-    }
-    float sum = sum_of<float>(squares);
-    for (int64_t rest = column; rest < columns; ++rest) sum += values[rest] * values[rest];
+    inverse_lengths_as(values, 1, columns, inverse_lengths + row);
+    int64_t column = 0;  // the row is in the cache now
+    for (; column + kLanes<float> <= columns; column += kLanes<float>) store(load(values + column), rounded + column);
     round_rest(values + column, columns - column, rounded + column);
-    inverse_lengths[row] = 1.0F / std::max(std::sqrt(sum), 1e-12F);
   }
 }
 
