@@ -7,8 +7,8 @@
 namespace tandem {
 
 Error::Error(ExitCode code, std::string fault, std::string remedy)
-    : std::runtime_error(fault), code_(code), fault_(std::move(fault)), remedy_(std::move(remedy)) {
-  text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
+    : std::runtime_error(fault), code_(code), fault_(std::move(fault)) {
+  set_remedy(std::move(remedy));
 }
 
 void Error::set_rank(int rank, int size) {
@@ -16,6 +16,11 @@ void Error::set_rank(int rank, int size) {
   has_rank_ = true;
   if (size == 1) return;  // who else
   fault_ += " (rank " + std::to_string(rank) + " of " + std::to_string(size) + ")";
+  set_remedy(remedy_);
+}
+
+void Error::set_remedy(std::string remedy) {
+  remedy_ = std::move(remedy);
   text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
 }
 

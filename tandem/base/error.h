@@ -32,6 +32,8 @@ class Error : public std::runtime_error {
   /// Names the rank where it happened. The first rank named stays.
   void set_rank(int rank, int size);
 
+  void set_remedy(std::string remedy);
+
  private:
   ExitCode code_;
   std::string fault_, remedy_, text_;

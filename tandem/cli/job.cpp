@@ -143,6 +143,11 @@ void check_job(const Settings& settings, int ranks) {
                             " with head.fused_update, whose steps are done before the norm of all gradients is known",
                         "leave one of them out");
   }
+  if (!is_naive && settings.get_bool("head.fused_update") && settings.get_int("train.skip_nonfinite") > 0) {
+    throw SettingsError("train.skip_nonfinite is " + format_value(settings.get("train.skip_nonfinite")) +
+                            " with head.fused_update, which has moved some classes before the fault is seen",
+                        "leave one of them out");
+  }
   if (settings.get_int("train.batch") < ranks) {
     throw SettingsError("train.batch is " + std::to_string(settings.get_int("train.batch")) + ", wanted at least " +
                         std::to_string(ranks) + ", one image a rank");
@@ -233,6 +238,7 @@ train::TrainerOptions trainer_options(const Settings& settings, const data::Data
   options.optimizer = optimizer_options(settings);
   options.schedule = schedule_options(settings, options.steps, steps_per_epoch);
   options.clip = settings.get_float("train.clip");
+  options.skip_nonfinite = settings.get_int("train.skip_nonfinite");
   options.log_every = settings.get_int("train.log_every");
   options.evaluate_every = settings.get_int("eval.every") * steps_per_epoch;
   options.checkpoint_every = settings.get_int("checkpoint.every");

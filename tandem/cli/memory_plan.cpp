@@ -161,8 +161,9 @@ CategoryBytes MemoryPlan::bytes_of(const Job& job, int rank, const classifier::H
   of(bytes, Category::parameters) += backbone_.parameters;
   of(bytes, Category::optimizer) += load.num_states * backbone_.parameters;
   if (load.num_states == 2) of(bytes, Category::optimizer) += backbone_.num_parameters * int64_t{sizeof(float)};
-  of(bytes, Category::buffers) =
-      backbone_.buffers + (settings_.get_int("data.prefetch") + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
+  const int64_t copies = settings_.get_int("train.skip_nonfinite") > 0 ? 2 : 1;  // one to go back to
+  of(bytes, Category::buffers) = copies * backbone_.buffers + (settings_.get_int("data.prefetch") + 1) * images *
+                                                                  (pixels * int64_t{sizeof(float)} + 8);
   if (ranks_ > 1) of(bytes, Category::gradients) += backbone_.parameters;  // the buckets
   if (settings_.get_string("model") == "none") return bytes;
 

@@ -88,6 +88,11 @@ void RunObserver::on_checkpoint(int64_t step, const std::filesystem::path& path)
   log_.write({{"event", std::string("checkpoint")}, {"ts", now_seconds()}, {"step", step}, {"path", path.string()}});
 }
 
+void RunObserver::on_skipped_step(int64_t step, const std::string& fault) {
+  log::warn("step " + std::to_string(step) + " is left out: " + fault);
+  log_.write({{"event", std::string("skip")}, {"ts", now_seconds()}, {"step", step}, {"fault", fault}});
+}
+
 void RunObserver::finish() {
   if (progress_) progress_->finish();
 }

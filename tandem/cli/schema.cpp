@@ -153,6 +153,8 @@ const std::vector<Setting>& job_settings() {
       {"train.milestones", kNoNumbers, "step schedule: epochs at which the learning rate falls", kNotNegative},
       {"train.gamma", 0.1, "step schedule: the learning rate's factor at a milestone", kFraction},
       {"train.clip", 0.0, "largest norm of all gradients together; 0: no clipping", kNotNegative},
+      {"train.skip_nonfinite", int64_t{0},
+       "steps in a row that are left out, with nothing changed, when their loss or gradients are not finite", kCount},
       {.key = "train.precision",
        .default_value = text("float32"),
        .doc = "numbers to compute in; bf16: float32 weights, bfloat16 products",

@@ -155,6 +155,7 @@ class TrainRun {
                              {"seconds", outcome.seconds},
                              {"step_seconds", outcome.step_seconds},
                              {"steps", outcome.steps},
+                             {"skipped_steps", outcome.skipped_steps},
                              {"classes", num_classes(settings_, *data_.train)},
                              {"ranks", group_.size()},
                              {"memory", memory_json(facts)},

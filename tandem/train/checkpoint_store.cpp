@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kAside = "aside_";
+
 constexpr uint64_t kMaxManifestBytes = 64 << 20, kMaxIndexBytes = 256 << 20;
 
 std::string step_name(int64_t step) {
@@ -164,6 +166,16 @@ void CheckpointStore::commit(Manifest manifest) {
 void CheckpointStore::abandon(int64_t step) noexcept {
   std::error_code ignored;
   fs::remove_all(temporary(step), ignored);
+}
+
+std::string CheckpointStore::set_aside(int64_t step) const {
+  for (const auto& name : names_in(folder_)) {
+    if (name.starts_with(kAside)) remove_tree(folder_ / name);
+  }
+  const auto name = kAside + step_name(step);
+  rename_over(path(step), folder_ / name);
+  sync_folder(folder_);
+  return name;
 }
 
 void CheckpointStore::prune(const Manifest& committed) const {

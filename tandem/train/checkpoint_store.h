@@ -45,6 +45,10 @@ class CheckpointStore {
   /// Removes the temporary folder, if it can.
   void abandon(int64_t step) noexcept;
 
+  /// Takes a checkpoint out of those that list() and find_newest() give, for training cannot go on from it. Its files
+  /// stay in a folder beside the others until the next one is set aside. Returns the folder's name. Throws IoError.
+  std::string set_aside(int64_t step) const;
+
   std::vector<int64_t> list() const;  // newest first; by name alone
   std::filesystem::path path(int64_t step) const;
 

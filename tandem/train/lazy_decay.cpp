@@ -73,6 +73,8 @@ void LazyDecay::end_step(double learning_rate) {
   if (static_cast<int64_t>(since_.size()) > kLongest) settle();
 }
 
+void LazyDecay::drop_step() { done_.clamp_max_(static_cast<int64_t>(since_.size()) - 1); }
+
 void LazyDecay::settle() {
   prepare({.begin = 0, .count = weight_.size(0)});
   since_ = {kIdentity};

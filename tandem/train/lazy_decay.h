@@ -28,6 +28,9 @@ class LazyDecay {
   /// The step is done.
   void end_step(double learning_rate);
 
+  /// The step is left out: the rows that were prepared for it take part in no step.
+  void drop_step();
+
   /// All rows are as a dense optimizer has them.
   void settle();
 

@@ -134,6 +134,10 @@ void Optimizer::prepare_rows(const Rows& rows) {
   if (lazy_) lazy_->prepare(rows);
 }
 
+void Optimizer::drop_step() {
+  if (lazy_) lazy_->drop_step();
+}
+
 void Optimizer::settle() {
   if (lazy_) lazy_->settle();
 }

@@ -43,6 +43,9 @@ class Optimizer {
   void check_late_moves() const;  // throws as move_all_rows() would
   void prepare_rows(const Rows& rows);
 
+  /// The step for which rows were prepared is left out: no step() follows.
+  void drop_step();
+
   /// All rows are what they would be without putting anything off: before reading a parameter as a whole.
   void settle();
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/base/finite.h"
 #include "tandem/base/median.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -39,6 +40,18 @@ std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
   return tensors;
 }
 
+std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
+  const memory::Scope scope(memory::Category::buffers);
+  std::vector<Tensor> copies;
+  for (const auto& buffer : buffers) copies.push_back(buffer.tensor.clone());
+  return copies;
+}
+
+NonFiniteError loss_fault(const std::string& which, int64_t step, double loss) {
+  const std::string number = std::isnan(loss) ? "not a number" : loss > 0 ? "infinite" : "minus infinite";
+  return NonFiniteError(which + std::to_string(step) + " is " + number + ", wanted a finite number");
+}
+
 bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -60,6 +73,11 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
   }
   const auto rows = task_.row_parameter();
   if (rows && rows->moves_all_rows) optimizer_.move_all_rows(rows->place);
+  if (rows && rows->steps_in_backward && options_.skip_nonfinite > 0) {
+    throw SettingsError("train.skip_nonfinite is " + std::to_string(options_.skip_nonfinite) +
+                            " with a parameter that is updated before all gradients are known",
+                        "leave train.skip_nonfinite or head.fused_update out");
+  }
   if (rows && rows->steps_in_backward && options_.clip > 0) {
     throw SettingsError("train.clip is " + std::to_string(options_.clip) +
                             " with a parameter that is updated before the norm of all gradients is known",
@@ -72,9 +90,13 @@ Outcome Trainer::run(Observer& observer) {
   task_.set_training(true);
   while (step_ < options_.steps && !outcome.stopped) run_epoch(outcome, observer);
   replicas_.sync_buffers();
+  optimizer_.settle();
+  check_state();
   if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome, observer);
   if (saved_step_ != step_) save(outcome, observer);
   outcome.steps = step_;
+  outcome.skipped_steps = skipped_steps_;
+  outcome.checkpoint = newest_checkpoint_;
   outcome.seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
   outcome.step_seconds = median(step_seconds_);
   return outcome;
@@ -88,14 +110,15 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   while (step_ < options_.steps && !outcome.stopped) {
     const auto start = Clock::now();
     if (!next_batch(training_, batch)) return;
-    const double loss = train_step(batch);
+    const auto result = train_step(batch, observer);
     ++step_;
     outcome.images += batch.global_size;
     const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
-    if (read) outcome.loss = loss;
-    observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
-                     read ? std::optional(loss) : std::nullopt);
-    outcome.stopped = all_agree_to_stop();
+    if (read && result.loss) outcome.loss = *result.loss;
+    observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? result.loss : std::nullopt);
+    const auto vote = agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
+    if (vote.fault) fail(gradient_fault(*vote.fault, step_), step_ - 1);
+    outcome.stopped = vote.stop;
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome, observer);
     if (is_due(step_, options_.checkpoint_every)) save(outcome, observer);
@@ -105,50 +128,117 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
 void Trainer::set_row_hooks(double learning_rate) {
   const auto rows = task_.row_parameter();
   if (!rows) return;
-  task_.set_row_hooks(rows->steps_in_backward ? optimizer_.step_rows(rows->place, learning_rate) : RowUpdate(),
-                      [this](const Rows& read) { optimizer_.prepare_rows(read); });
+  RowUpdate update;
+  if (rows->steps_in_backward) {
+    update = [this, step = optimizer_.step_rows(rows->place, learning_rate)](const Rows& some, const Tensor& gradient) {
+      if (all_finite(gradient)) return step(some, gradient);
+      row_fault_ = true;
+    };
+  }
+  task_.set_row_hooks(std::move(update), [this](const Rows& read) { optimizer_.prepare_rows(read); });
 }
 
-double Trainer::train_step(const data::Batch& batch) {
+Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& observer) {
   const memory::Scope scope(memory::Category::activations);
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
   set_row_hooks(rate);
+  const auto buffers_before = options_.skip_nonfinite > 0 ? copies_of(task_.buffers()) : std::vector<Tensor>();
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
-  check_finite(value);
+  // The loss is equal on all ranks, so that all go on or none.
+  if (!std::isfinite(value)) return skip_step(loss_fault("loss of step ", step_ + 1, value), buffers_before, observer);
   replicas_.prepare_backward(loss);
   loss.backward();
   const comm::PhaseScope phase(comm::Phase::optimizer);
+  auto fault = own_gradient_fault();
+  if (options_.skip_nonfinite > 0) {
+    if (const auto first = agree(false, fault, group_).fault) {
+      return skip_step(gradient_fault(*first, step_ + 1), buffers_before, observer);
+    }
+  }
   if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, group_);
   optimizer_.step(rate);
   optimizer_.zero_grad();
-  return value;
+  skipped_in_a_row_ = 0;
+  return {value, fault};
 }
 
-// The loss is equal on all ranks, so that all throw or none.
-void Trainer::check_finite(double loss) const {
-  if (std::isfinite(loss)) return;
-  const std::string number = std::isnan(loss) ? "not a number" : loss > 0 ? "infinite" : "minus infinite";
-  throw NonFiniteError(
-      "loss of step " + std::to_string(step_ + 1) + " is " + number + ", wanted a finite number",
-      std::string("lower train.lr or set train.clip") +
-          (saved_step_ >= 0 ? "; the checkpoint of step " + std::to_string(saved_step_) + " is from before" : ""));
+std::optional<int64_t> Trainer::own_gradient_fault() {
+  if (const auto place = first_nonfinite_gradient(parameters_)) return place;
+  if (row_fault_) return static_cast<int64_t>(task_.row_parameter()->place);
+  return std::nullopt;
 }
 
-bool Trainer::all_agree_to_stop() {
-  if (!options_.stop_requested) return false;
-  auto flag = at::full({1}, options_.stop_requested() ? 1 : 0, at::kInt);
-  comm::all_reduce_(flag, group_, comm::Reduce::max);
-  return flag.item<int>() != 0;
+/// Leaves the step out, or fails when there were too many. All ranks call it with the same fault.
+Trainer::StepResult Trainer::skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before,
+                                       Observer& observer) {
+  if (const auto deeper = state_fault()) fail(*deeper, step_);
+  if (skipped_in_a_row_ >= options_.skip_nonfinite) fail(fault, step_);
+  const auto buffers = task_.buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].tensor.copy_(buffers_before[i]);
+  optimizer_.zero_grad();
+  optimizer_.drop_step();
+  ++skipped_in_a_row_;
+  ++skipped_steps_;
+  observer.on_skipped_step(step_ + 1, message_of(fault));
+  return {};
+}
+
+NonFiniteError Trainer::gradient_fault(const NonFinite& found, int64_t step) const {
+  const auto& parameter = parameters_[found.place];
+  NonFiniteError error("gradient of '" + parameter.name + "' in step " + std::to_string(step) +
+                       " is not finite, wanted finite numbers");
+  if (parameter.rows) error.set_rank(found.rank, group_.size());
+  return error;
+}
+
+/// What of the state after step_ is not finite, the same on all ranks. Collective.
+std::optional<NonFiniteError> Trainer::state_fault() const {
+  const auto tensors = state().tensors;
+  const auto found = agree(false, first_nonfinite(tensors), group_).fault;
+  if (!found) return std::nullopt;
+  NonFiniteError error("'" + tensors[found->place].name + "' is not finite after step " + std::to_string(step_) +
+                       ", wanted finite numbers");
+  if (tensors[found->place].rows) error.set_rank(found->rank, group_.size());
+  return error;
+}
+
+void Trainer::check_state() {
+  if (checked_step_ == step_) return;
+  if (const auto fault = state_fault()) fail(*fault, step_);
+  checked_step_ = step_;
+}
+
+/// Ends the run on all ranks. `began`: steps that the state had taken from which the fault comes. Collective.
+void Trainer::fail(const NonFiniteError& fault, int64_t began) {
+  const auto remedy = broadcast_text(group_.rank() == 0 ? checkpoint_remedy(began) : "", group_);
+  auto error = fault;
+  error.set_remedy("lower train.lr or set train.clip" + remedy);
+  throw error;
+}
+
+/// What is to be said of the checkpoints. One that leads to the fault again is set aside. On one rank.
+std::string Trainer::checkpoint_remedy(int64_t began) const {
+  if (saved_step_ < 0) return "";
+  const auto name = "the checkpoint of step " + std::to_string(saved_step_);
+  const bool is_own = checkpoints_ != nullptr && newest_checkpoint_ == checkpoints_->path(saved_step_);
+  if (saved_step_ != began || !is_own) return "; " + name + " is from before";
+  try {
+    return "; " + name + " leads to this again and is set aside as " + checkpoints_->set_aside(began);
+  } catch (const Error& error) {
+    return "; " + name + " leads to this again: " + message_of(error);
+  }
 }
 
 void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   if (evaluation_ == nullptr) return;
   optimizer_.settle();
   replicas_.sync_buffers();
+  check_state();
   outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
                             [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); });
+  if (!std::isfinite(outcome.scores.loss)) fail(loss_fault("test loss after step ", step_, outcome.scores.loss), step_);
   evaluated_step_ = outcome.scored_step = step_;
   observer.on_scores(step_, outcome.scores);
 }
@@ -165,12 +255,13 @@ TrainingState Trainer::state() const {
 
 void Trainer::save(Outcome& outcome, Observer& observer) {
   optimizer_.settle();
+  check_state();
   if (checkpoints_ == nullptr) return;
-  saved_step_ = step_;
   outcome.saved = save_checkpoint(*checkpoints_, step_, state(), group_);
   if (!outcome.saved) return;
-  outcome.checkpoint = checkpoints_->path(step_);
-  observer.on_checkpoint(step_, outcome.checkpoint);
+  saved_step_ = step_;
+  newest_checkpoint_ = checkpoints_->path(step_);
+  observer.on_checkpoint(step_, newest_checkpoint_);
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
@@ -178,6 +269,7 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   if (!restored) return false;
   step_ = restored->step;
   saved_step_ = step_;
+  newest_checkpoint_ = from.path(step_);
   return true;
 }
 

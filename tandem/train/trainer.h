@@ -1,13 +1,16 @@
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/parallel/data_parallel.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/divergence.h"
 #include "tandem/train/evaluate.h"
 #include "tandem/train/lr_schedule.h"
 #include "tandem/train/optimizer.h"
@@ -23,6 +26,7 @@ class Observer {
   virtual void on_scores(int64_t step, const Scores& scores) {}
   virtual void on_evaluation(int64_t done, int64_t total) {}
   virtual void on_checkpoint(int64_t step, const std::filesystem::path& path) {}
+  virtual void on_skipped_step(int64_t step, const std::string& fault) {}  // on_step() follows, without a loss
 };
 
 struct TrainerOptions {
@@ -30,6 +34,7 @@ struct TrainerOptions {
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   double clip = 0;                       // largest norm of the gradients; 0: none
+  int64_t skip_nonfinite = 0;            // steps in a row that are left out when loss or gradients are not finite
   int64_t log_every = 20;                // steps between reads of the loss
   int64_t evaluate_every = 0;            // steps; 0: at the end only
   int64_t checkpoint_every = 0;          // steps; 0: none but the last
@@ -39,6 +44,7 @@ struct TrainerOptions {
 
 struct Outcome {
   int64_t steps = 0;                 // done in all
+  int64_t skipped_steps = 0;         // of them left out by this run
   bool stopped = false;              // by request
   bool saved = true;                 // false: the last state could not be written
   double loss = 0;                   // the last training loss that was read
@@ -52,8 +58,14 @@ struct Outcome {
 
 /// The loop of one rank: batch, loss, backward with gradients summed over the ranks, step.
 ///
-/// All ranks hold the same job; whatever they decide (stop, save, fail on a loss that is not finite) they decide
-/// together. Continuing from a checkpoint with the same number of ranks gives the same bits as not having stopped.
+/// All ranks hold the same job; whatever they decide (stop, save, fail) they decide together. Continuing from a
+/// checkpoint with the same number of ranks gives the same bits as not having stopped.
+///
+/// Nothing that is not finite is saved or tested. The loss and the gradients are looked at in each step; parameters,
+/// buffers and the optimizer's state before each test, each save and at the end. The first infinity or NaN on any rank
+/// ends the run on all ranks with NonFiniteError, which names the step and the tensor. When the step that fails is the
+/// first after a save, that checkpoint leads to the fault again whatever the learning rate is, and is set aside.
+/// With skip_nonfinite a step whose loss or gradients are not finite changes nothing but the step's number.
 class Trainer {
  public:
   /// `checkpoints` null: nothing is saved. All references must outlive the trainer. Collective.
@@ -70,11 +82,21 @@ class Trainer {
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
+  struct StepResult {
+    std::optional<double> loss;    // nothing: the step was left out
+    std::optional<int64_t> fault;  // place of a parameter whose gradient is not finite on this rank
+  };
+
   void set_row_hooks(double learning_rate);
-  double train_step(const data::Batch& batch);
+  StepResult train_step(const data::Batch& batch, Observer& observer);
+  std::optional<int64_t> own_gradient_fault();
+  StepResult skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
-  bool all_agree_to_stop();
-  void check_finite(double loss) const;
+  std::optional<NonFiniteError> state_fault() const;
+  NonFiniteError gradient_fault(const NonFinite& found, int64_t step) const;
+  void check_state();
+  [[noreturn]] void fail(const NonFiniteError& fault, int64_t began);
+  std::string checkpoint_remedy(int64_t began) const;
   void evaluate_now(Outcome& outcome, Observer& observer);
   void save(Outcome& outcome, Observer& observer);
   TrainingState state() const;
@@ -89,7 +111,10 @@ class Trainer {
   Optimizer optimizer_;
   parallel::DataParallel replicas_;
   std::vector<double> step_seconds_;
-  int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
+  std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
+  int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
+  int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
+  std::atomic<bool> row_fault_{false};  // a gradient of rows that are stepped in backward is not finite
 };
 
 }  // namespace tandem::train

@@ -129,6 +129,8 @@ TEST(Plan, RefusesWhatTrainingRefuses) {
       {{"head.sample=0.1", "head.lazy=exact", "train.optimizer=adamw"},
        "head.lazy is exact with train.optimizer adamw"},
       {{"head.fused_update=true", "train.clip=1"}, "train.clip is 1 with head.fused_update"},
+      {{"head.fused_update=true", "train.skip_nonfinite=3"},
+       "train.skip_nonfinite is 3 with head.fused_update, which has moved some classes before the fault is seen"},
       {{"train.momentum=0"}, "train.nesterov is true with train.momentum 0"},
       {{"train.batch=2", "ranks=3"}, "train.batch is 2, wanted at least 3, one image a rank"},
       {{"head.parallel=naive", "memory.limit=1G"}, "memory.limit is given with head.parallel naive"},

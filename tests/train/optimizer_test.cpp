@@ -198,6 +198,31 @@ TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
   }
 }
 
+/// Rows that were prepared for a step which is then left out are where a dense optimizer has them.
+TEST(Optimizer, AStepThatIsLeftOutMovesNoRow) {
+  const OptimizerOptions options = {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
+  std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+  Optimizer lazy(some, options), whole(dense, options);
+  lazy.move_all_rows(0);
+  for (int step = 0; step < 40; ++step) {
+    const auto ids = some_ids(20, step);
+    const Rows rows = {.count = ids.numel(), .ids = ids};
+    lazy.prepare_rows(rows);
+    if (step % 3 == 1) {
+      lazy.drop_step();
+      continue;
+    }
+    const auto gradient = rows.of(some[0].tensor) * 0.3 + drawn({ids.numel(), 3}, 1000 + step);
+    some[0].tensor.mutable_grad() = sparse_rows(ids, gradient, some[0].tensor);
+    dense[0].tensor.mutable_grad() = some[0].tensor.grad().to_dense();
+    lazy.step(0.1);
+    whole.step(0.1);
+    lazy.zero_grad();
+  }
+  lazy.settle();
+  EXPECT_TRUE(at::allclose(some[0].tensor, dense[0].tensor, 1e-11, 1e-13));
+}
+
 TEST(Schedule, OtherShapes) {
   const ScheduleOptions cosine = {.kind = ScheduleKind::cosine, .lr = 1.0, .steps = 100, .warmup = 0.1};
   EXPECT_DOUBLE_EQ(learning_rate(cosine, 0), 0.1);
