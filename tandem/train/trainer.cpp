@@ -117,11 +117,11 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     if (read && result.loss) outcome.loss = *result.loss;
     observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? result.loss : std::nullopt);
     const auto vote = agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
-    if (vote.fault) fail(gradient_fault(*vote.fault, step_), step_ - 1);
+    if (vote.fault) fail(gradient_fault(*vote.fault, step_), /*after_update=*/true);
     outcome.stopped = vote.stop;
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     if (is_due(step_, options_.evaluate_every)) evaluate_now(outcome, observer);
-    if (is_due(step_, options_.checkpoint_every)) save(outcome, observer);
+    if (is_due(step_, options_.checkpoint_every) && skipped_in_a_row_ == 0) save(outcome, observer);
   }
 }
 
@@ -160,6 +160,7 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, group_);
   optimizer_.step(rate);
   optimizer_.zero_grad();
+  ++updates_since_save_;
   skipped_in_a_row_ = 0;
   return {value, fault};
 }
@@ -173,8 +174,8 @@ std::optional<int64_t> Trainer::own_gradient_fault() {
 /// Leaves the step out, or fails when there were too many. All ranks call it with the same fault.
 Trainer::StepResult Trainer::skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before,
                                        Observer& observer) {
-  if (const auto deeper = state_fault()) fail(*deeper, step_);
-  if (skipped_in_a_row_ >= options_.skip_nonfinite) fail(fault, step_);
+  if (const auto deeper = state_fault()) fail(*deeper);
+  if (skipped_in_a_row_ >= options_.skip_nonfinite) fail(fault);
   const auto buffers = task_.buffers();
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].tensor.copy_(buffers_before[i]);
   optimizer_.zero_grad();
@@ -206,26 +207,26 @@ std::optional<NonFiniteError> Trainer::state_fault() const {
 
 void Trainer::check_state() {
   if (checked_step_ == step_) return;
-  if (const auto fault = state_fault()) fail(*fault, step_);
+  if (const auto fault = state_fault()) fail(*fault);
   checked_step_ = step_;
 }
 
-/// Ends the run on all ranks. `began`: steps that the state had taken from which the fault comes. Collective.
-void Trainer::fail(const NonFiniteError& fault, int64_t began) {
-  const auto remedy = broadcast_text(group_.rank() == 0 ? checkpoint_remedy(began) : "", group_);
+/// Ends the run on all ranks. `after_update`: the step at fault has changed the state already. Collective.
+void Trainer::fail(const NonFiniteError& fault, bool after_update) {
+  const auto remedy = broadcast_text(group_.rank() == 0 ? checkpoint_remedy(after_update) : "", group_);
   auto error = fault;
   error.set_remedy("lower train.lr or set train.clip" + remedy);
   throw error;
 }
 
 /// What is to be said of the checkpoints. One that leads to the fault again is set aside. On one rank.
-std::string Trainer::checkpoint_remedy(int64_t began) const {
+std::string Trainer::checkpoint_remedy(bool after_update) const {
   if (saved_step_ < 0) return "";
   const auto name = "the checkpoint of step " + std::to_string(saved_step_);
   const bool is_own = checkpoints_ != nullptr && newest_checkpoint_ == checkpoints_->path(saved_step_);
-  if (saved_step_ != began || !is_own) return "; " + name + " is from before";
+  if (updates_since_save_ != (after_update ? 1 : 0) || !is_own) return "; " + name + " is from before";
   try {
-    return "; " + name + " leads to this again and is set aside as " + checkpoints_->set_aside(began);
+    return "; " + name + " leads to this again and is set aside as " + checkpoints_->set_aside(saved_step_);
   } catch (const Error& error) {
     return "; " + name + " leads to this again: " + message_of(error);
   }
@@ -238,7 +239,7 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   check_state();
   outcome.scores = evaluate(task_, *evaluation_, num_classes_, group_,
                             [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); });
-  if (!std::isfinite(outcome.scores.loss)) fail(loss_fault("test loss after step ", step_, outcome.scores.loss), step_);
+  if (!std::isfinite(outcome.scores.loss)) fail(loss_fault("test loss after step ", step_, outcome.scores.loss));
   evaluated_step_ = outcome.scored_step = step_;
   observer.on_scores(step_, outcome.scores);
 }
@@ -260,6 +261,7 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
   outcome.saved = save_checkpoint(*checkpoints_, step_, state(), group_);
   if (!outcome.saved) return;
   saved_step_ = step_;
+  updates_since_save_ = 0;
   newest_checkpoint_ = checkpoints_->path(step_);
   observer.on_checkpoint(step_, newest_checkpoint_);
 }
@@ -269,6 +271,7 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   if (!restored) return false;
   step_ = restored->step;
   saved_step_ = step_;
+  updates_since_save_ = 0;
   newest_checkpoint_ = from.path(step_);
   return true;
 }

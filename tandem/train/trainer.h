@@ -65,7 +65,8 @@ struct Outcome {
 /// buffers and the optimizer's state before each test, each save and at the end. The first infinity or NaN on any rank
 /// ends the run on all ranks with NonFiniteError, which names the step and the tensor. When the step that fails is the
 /// first after a save, that checkpoint leads to the fault again whatever the learning rate is, and is set aside.
-/// With skip_nonfinite a step whose loss or gradients are not finite changes nothing but the step's number.
+/// With skip_nonfinite a step whose loss or gradients are not finite changes nothing but the step's number, and nothing
+/// is saved before the next step that counts.
 class Trainer {
  public:
   /// `checkpoints` null: nothing is saved. All references must outlive the trainer. Collective.
@@ -95,8 +96,8 @@ class Trainer {
   std::optional<NonFiniteError> state_fault() const;
   NonFiniteError gradient_fault(const NonFinite& found, int64_t step) const;
   void check_state();
-  [[noreturn]] void fail(const NonFiniteError& fault, int64_t began);
-  std::string checkpoint_remedy(int64_t began) const;
+  [[noreturn]] void fail(const NonFiniteError& fault, bool after_update = false);
+  std::string checkpoint_remedy(bool after_update) const;
   void evaluate_now(Outcome& outcome, Observer& observer);
   void save(Outcome& outcome, Observer& observer);
   TrainingState state() const;
@@ -113,7 +114,7 @@ class Trainer {
   std::vector<double> step_seconds_;
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
-  int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
+  int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;
   std::atomic<bool> row_fault_{false};  // a gradient of rows that are stepped in backward is not finite
 };
 

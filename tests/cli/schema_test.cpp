@@ -42,9 +42,9 @@ TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
 
 TEST(Schema, DescriptionsName) {
   const auto text = describe(job_schema());
-  EXPECT_NE(text.find("train.weight_decay  5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos)
+  EXPECT_NE(text.find("train.weight_decay    5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos)
       << text;
-  EXPECT_NE(text.find("data.test_fonts     (empty)       "), text.npos) << text;
+  EXPECT_NE(text.find("data.test_fonts       (empty)       "), text.npos) << text;
 }
 
 TEST(Schema, DocsHoldTheTable) {

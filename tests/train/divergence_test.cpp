@@ -236,6 +236,19 @@ TEST(Divergence, TooManySkippedStepsInARowEndTheRun) {
                     "train.clip");
 }
 
+TEST(Divergence, NothingIsSavedWhileStepsAreSkipped) {
+  const test::TemporaryFolder folder;
+  auto options = options_of(9, 1);
+  options.skip_nonfinite = 2;
+  const auto ended = run(
+      {.ranks = 2, .options = options, .change = [](int64_t step, int) { return Step{.loss = step > 3 ? kNaN : 1}; }},
+      folder.path());
+  expect_everywhere(ended,
+                    "loss of step 6 is not a number, wanted a finite number: lower train.lr or set train.clip; "
+                    "the checkpoint of step 3 leads to this again and is set aside as aside_step_00000003");
+  EXPECT_EQ(CheckpointStore(folder.path()).list(), (std::vector<int64_t>{2, 1}));
+}
+
 TEST(Divergence, SkippingDoesNotHelpAStateThatIsNotFinite) {
   const test::TemporaryFolder folder;
   auto options = options_of(9);
