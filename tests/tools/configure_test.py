@@ -39,6 +39,30 @@ class Configure(tree.TreeTest):
         self.assertEqual(status, 1)
         self.assertIn("The tests need rapidcheck: install tools/packages-test.txt, or set", " ".join(words.split()))
 
+    def wheel(self):
+        """Made up: torch, and beside it the headers of CUDA and NCCL, of which cuda_runtime.h wants one more."""
+        for library in ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so"):
+            self.write(f"site/torch/lib/{library}", "")
+        self.write("site/torch/include/torch/headeronly/version.h",
+                   "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n#define TORCH_VERSION_PATCH 0\n")
+        self.write("site/nvidia/nccl/include/nccl.h", "#include <cuda_runtime.h>\n")
+        self.write("site/nvidia/cu13/include/cuda_runtime.h", '#include "part_of_a_toolkit/host.h"\n')
+        return f"-DTANDEM_TORCH_DIR={self.root}/site/torch"
+
+    def test_nccl_is_compiled_where_all_headers_of_cuda_are(self):
+        torch = self.wheel()
+        self.configured(torch, "-DTANDEM_BUILD_TESTS=ON")
+        self.assertFalse(self.has_target("nccl_compiles"))
+        self.write("site/nvidia/cu13/include/part_of_a_toolkit/host.h", "")
+        self.configured(torch)
+        self.assertTrue(self.has_target("nccl_compiles"))
+
+    def test_a_build_for_cuda_names_the_headers_it_lacks(self):
+        status, words = self.configure(self.wheel(), "-DTANDEM_CUDA=ON")
+        self.assertEqual(status, 1)
+        self.assertIn("TANDEM_CUDA=ON needs", words)
+        self.assertIn("tools/requirements-test.txt", words)
+
 
 if __name__ == "__main__":
     tree.unittest.main()
