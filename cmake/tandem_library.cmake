@@ -24,6 +24,7 @@ function(tandem_compile target)
   # Left out: options aggregates are filled by name, and g++ 12 sees overflows in std::string that are none.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
     $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict>)
+  tandem_optimise(${target})
   if(TANDEM_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
@@ -33,6 +34,14 @@ function(tandem_compile target)
   endif()
   if(NOT target STREQUAL tandem_pch)
     target_precompile_headers(${target} REUSE_FROM tandem_pch)
+  endif()
+endfunction()
+
+# A project that includes Tandem and names neither a build type nor an -O gets optimised code.
+function(tandem_optimise target)
+  if(NOT CMAKE_CXX_FLAGS MATCHES "(^| )-O")
+    target_compile_options(${target} PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O3>)
+    target_compile_definitions(${target} PRIVATE $<$<STREQUAL:$<CONFIG>,>:NDEBUG>)
   endif()
 endfunction()
 

@@ -1,8 +1,17 @@
-"""The configure step on made-up machines. Nothing is built."""
+"""The configure step on made-up machines, and in a project that includes Tandem. Nothing is built."""
+import json
+import pathlib
+import shutil
 import subprocess
 
 import tree
 
+CONSUMER = f"""cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES CXX)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+add_subdirectory({tree.ROOT} tandem)
+add_executable(consumer main.cpp)
+"""
 WITHOUT_LIBRARIES_OF_TESTS = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("GTest", "rapidcheck")]
 
 
@@ -24,6 +33,34 @@ class Configure(tree.TreeTest):
 
     def has_target(self, name):
         return f"\nbuild {name}: phony" in (self.build / "build.ninja").read_text()
+
+    def flags(self):
+        """Of one source of a folder of Tandem, and of the consumer's own source."""
+        entries = json.loads((self.build / "compile_commands.json").read_text())
+        own = [entry["command"] for entry in entries if entry["file"].endswith("main.cpp") and
+               pathlib.Path(entry["file"]).parent == self.root]
+        tandems = [entry["command"] for entry in entries if "tandem_base.dir" in entry["command"]]
+        self.assertEqual(len(own), 1)
+        self.assertTrue(tandems)
+        return tandems[0].split(), own[0].split()
+
+    def consumer(self, *arguments):
+        self.write("CMakeLists.txt", CONSUMER)
+        self.write("main.cpp", "int main() {}\n")
+        self.configured(*arguments, source=self.root)
+        return self.flags()
+
+    def test_a_consumer_without_a_build_type_gets_an_optimised_tandem(self):
+        tandem, own = self.consumer()
+        self.assertTrue({"-O2", "-O3"} & set(tandem), tandem)
+        self.assertIn("-DNDEBUG", tandem)
+        self.assertFalse([word for word in own if word.startswith("-O") or word == "-DNDEBUG"], own)
+
+    def test_a_consumer_that_debugs_gets_what_it_asks_for(self):
+        for choice in ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O0"):
+            shutil.rmtree(self.build, ignore_errors=True)
+            tandem, _ = self.consumer(choice)
+            self.assertFalse({"-O1", "-O2", "-O3", "-DNDEBUG"} & set(tandem), tandem)
 
     def test_the_program_needs_no_library_of_tests(self):
         words = self.configured(*WITHOUT_LIBRARIES_OF_TESTS)
