@@ -59,16 +59,22 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TANDEM_SANITIZER STREQUAL "threa
   endif()
 endif()
 
-# The wheel's CUDA half: headers of CUDA and NCCL lie beside torch too. Made where they are found.
+# The wheel's CUDA half: headers of CUDA and NCCL lie beside torch too. Made where all of them are found: cuda_runtime.h
+# includes some that come with nvidia-cuda-crt or a CUDA toolkit.
 set(_nvidia "${_site}/nvidia")
-if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_nvidia}/nccl/include/nccl.h"
-    AND EXISTS "${_nvidia}/cu13/include/cuda_runtime.h")
+set(_cuda_headers "${_nvidia}/nccl/include" "${_nvidia}/cu13/include")
+set(_cuda_compiles OFF)
+if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_nvidia}/nccl/include/nccl.h")
+  try_compile(_cuda_compiles
+    SOURCE_FROM_CONTENT cuda_headers.cpp "#include <cuda_runtime.h>\n#include <nccl.h>\nint main() {}\n"
+    CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${_cuda_headers}" NO_CACHE)
+endif()
+if(_cuda_compiles)
   file(GLOB _cuda_folders "${_nvidia}/*/lib")
   list(TRANSFORM _cuda_folders PREPEND "LINKER:-rpath,")
   add_library(tandem_libtorch_cuda INTERFACE)
   add_library(tandem::libtorch_cuda ALIAS tandem_libtorch_cuda)
-  target_include_directories(tandem_libtorch_cuda SYSTEM INTERFACE
-    "${_nvidia}/nccl/include" "${_nvidia}/cu13/include")
+  target_include_directories(tandem_libtorch_cuda SYSTEM INTERFACE ${_cuda_headers})
   target_compile_definitions(tandem_libtorch_cuda INTERFACE USE_C10D_NCCL)
   target_link_libraries(tandem_libtorch_cuda INTERFACE
     tandem::libtorch "-Wl,--no-as-needed" "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so"
@@ -76,7 +82,7 @@ if(EXISTS "${_torch}/lib/libtorch_cuda.so" AND EXISTS "${_nvidia}/nccl/include/n
   target_link_options(tandem_libtorch_cuda INTERFACE ${_cuda_folders})
 elseif(TANDEM_CUDA)
   message(FATAL_ERROR "TANDEM_CUDA=ON needs torch's CUDA libraries, NCCL's and CUDA's headers beside ${_torch}. "
-                      "Install them with: .venv/bin/pip install torch==2.11.0")
+                      "Install them with: .venv/bin/pip install -r tools/requirements-test.txt")
 endif()
 
 include(FindPackageHandleStandardArgs)

@@ -118,12 +118,10 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
   return all;
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 /// One rank of the bench, with a group of each kind.
-class Measurement {
+class CallMeasurement {
  public:
-  Measurement(comm::ProcessGroup& local, comm::ProcessGroup& gloo, double seconds_a_case)
+  CallMeasurement(comm::ProcessGroup& local, comm::ProcessGroup& gloo, double seconds_a_case)
       : local_(local), gloo_(gloo), budget_(seconds_a_case) {}
 
   BenchCase measure(const std::string& name, Maker make, int64_t bytes) {
@@ -167,7 +165,8 @@ class Measurement {
     comm::barrier(local_);
     const auto start = Clock::now();
     for (int64_t i = 0; i < calls; ++i) body();
-    const auto slowest = at::full({1}, seconds_since(start) / static_cast<double>(calls), at::kDouble);
+    const std::chrono::duration<double> took = Clock::now() - start;
+    const auto slowest = at::full({1}, took.count() / static_cast<double>(calls), at::kDouble);
     comm::all_reduce_(slowest, local_, comm::Reduce::max);
     return slowest.item<double>();
   }
@@ -197,7 +196,7 @@ CommBenchResult bench_comm(const CommBench& bench) {
                   [&](comm::ProcessGroup& local) {
                     const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
                     comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
-                    Measurement measurement(local, gloo, bench.seconds_a_case);
+                    CallMeasurement measurement(local, gloo, bench.seconds_a_case);
                     const auto keep = [&](std::vector<BenchCase>& cases, const BenchCase& one) {
                       if (local.rank() == 0) cases.push_back(one);
                     };

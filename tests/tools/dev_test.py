@@ -1,4 +1,5 @@
 """./dev on a made-up machine: a copy of the script, and a PATH that holds only what a test puts there."""
+import os
 import shutil
 import subprocess
 
@@ -44,6 +45,7 @@ class Dev(tree.TreeTest):
         self.program("dpkg-query", "exit 1\n")
         self.program("apt-get", apt_get)
         self.program("apt-cache", POLICY)
+        self.program(".venv/bin/python", PIP)
 
     def with_torch(self):
         self.with_packages()
@@ -203,6 +205,68 @@ class Dev(tree.TreeTest):
         self.assertIn("tandem up to date", error)
         self.assertFalse((self.root / "apt.calls").exists())
         self.assertEqual((self.root / "cmake.calls").read_text(), "called\n")
+
+    def installed_by(self, *arguments):
+        """The packages that ./dev asks apt for on a machine that holds none."""
+        self.without_packages()
+        (self.root / "apt.calls").unlink(missing_ok=True)
+        self.dev(*arguments)
+        return (self.root / "apt.calls").read_text().partition(" install ")[2].split()
+
+    def test_the_packages_of_tests_are_asked_for_when_tests_are_built(self):
+        for arguments in (["test"], ["build", "all"], ["build", "test_comm"], ["build", "comm", "operator_rank"]):
+            self.assertIn("librapidcheck-dev", self.installed_by(*arguments), arguments)
+            self.assertIn("libgtest-dev", self.installed_by(*arguments), arguments)
+
+    def test_the_program_asks_for_no_package_of_tests(self):
+        self.write("tandem/comm/CMakeLists.txt", "")
+        for arguments in (["quickstart"], ["build"], ["build", "comm"], ["build", "example_collectives"], ["check"]):
+            installed = self.installed_by(*arguments)
+            self.assertIn("ninja-build", installed, arguments)
+            for name in ("librapidcheck-dev", "libgtest-dev", "mpich"):
+                self.assertNotIn(name, installed, arguments)
+
+    def with_build(self):
+        """A cmake that remembers its calls and what a real one leaves: the cache's switch, the torch it found."""
+        self.with_torch()
+        self.program("cmake", f"""echo "$*" >>cmake.calls
+case $* in *TESTS=ON*) echo TANDEM_BUILD_TESTS:STRING=ON >build/CMakeCache.txt ;; esac
+echo {self.root}/.venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so >build/build.ninja
+""")
+        self.program("ninja", "exit 0\n")
+        self.program("ctest", "exit 0\n")
+        self.program("build/tandem", "exit 0\n")
+        shutil.copy(self.root / "tools/requirements-build.txt", self.root / "tools/requirements-test.txt")
+        self.write("tools/requirements-check.txt", "")
+
+    def configured_by(self, *arguments):
+        """How often CMake ran, and whether it was told to build tests."""
+        calls = self.root / "cmake.calls"
+        calls.unlink(missing_ok=True)
+        self.assertEqual(self.dev(*arguments)[0], 0)
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        return ["TESTS=ON" in line for line in lines]
+
+    def test_tests_are_configured_once_and_stay(self):
+        self.with_build()
+        self.assertEqual(self.configured_by("quickstart"), [False])
+        self.assertEqual(self.configured_by("quickstart"), [])
+        self.assertEqual(self.configured_by("build", "test_comm"), [True])
+        for arguments in (["quickstart"], ["test"], ["build", "all"], ["build"]):
+            self.assertEqual(self.configured_by(*arguments), [], arguments)
+
+    def test_tests_first_then_quickstart(self):
+        self.with_build()
+        self.assertEqual(self.configured_by("test"), [True])
+        self.assertEqual(self.configured_by("quickstart"), [])
+
+    def test_a_package_that_comes_into_venv_is_seen_by_the_next_configure(self):
+        self.with_build()
+        self.configured_by("build")
+        self.write("tools/requirements-build.txt", "nvidia-x==2.0\ntorch==1.0\nnvidia-y==1.0\n")
+        os.utime(self.root / "build/build.ninja", (0, 0))
+        self.assertEqual(self.configured_by("build"), [False])
+        self.assertEqual(self.configured_by("build"), [])
 
     def test_quickstart_trains_with_the_settings_given_and_passes_its_status_on(self):
         self.with_torch()

@@ -13,19 +13,33 @@ build_jobs() {
   }'
 }
 
-# CMake runs again by itself when its files change; not when torch moves.
+# part_of TARGET...: `program` when the program, its folders and the examples are all that is wanted, else `tests`.
+part_of() {
+  local target
+  for target in "$@"; do
+    case $target in tandem | tandem_* | example_*) ;; *) echo tests; return ;; esac
+  done
+  echo program
+}
+
+# configure program|tests: a folder that was configured with its tests keeps them. CMake runs again by itself when its
+# files change; not when torch moves, nor when a package is installed that it looked for in vain.
 configure() {
-  if [ -e build/build.ninja ] && grep -q -F "$(realpath "$torch")/lib/libtorch_cpu.so" build/build.ninja; then
+  local switches=("-DTANDEM_TORCH_DIR=${TANDEM_TORCH_DIR:-}")
+  if [ "$1" = tests ] && ! grep -q -s '^TANDEM_BUILD_TESTS:[A-Z]*=ON$' build/CMakeCache.txt; then
+    switches+=(-DTANDEM_BUILD_TESTS=ON)
+  elif grep -q -s -F "$(realpath "$torch")/lib/libtorch_cpu.so" build/build.ninja &&
+    [ ! "$torch/.." -nt build/build.ninja ]; then
     return
   fi
-  phase configure "preset release" cmake --preset release -DTANDEM_TORCH_DIR="${TANDEM_TORCH_DIR:-}" && return
+  phase configure "preset release" cmake --preset release "${switches[@]}" && return
   show_log
   stop 70 "CMake could not configure (its words are above; all of them: $log)"
 }
 
 # build TARGET...
 build() {
-  configure
+  configure "$(part_of "$@")"
   local jobs
   jobs=$(build_jobs)
   if [ "$(ninja -C build -n "$@" 2>/dev/null | tail -n 1)" = "ninja: no work to do." ]; then
