@@ -137,10 +137,7 @@ void Trainer::check_finite(double loss) const {
 }
 
 bool Trainer::all_agree_to_stop() {
-  if (!options_.stop_requested) return false;
-  auto flag = at::full({1}, options_.stop_requested() ? 1 : 0, at::kInt);
-  comm::all_reduce_(flag, group_, comm::Reduce::max);
-  return flag.item<int>() != 0;
+  return options_.stop_requested && comm::any_rank(options_.stop_requested(), group_);
 }
 
 void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
