@@ -13,16 +13,18 @@ struct AgentOptions {
   std::string path;                    // program
   std::vector<std::string> arguments;  // from its name on
   Variables environment;               // the same for all ranks
+  bool hears_stop_signals = false;     // the program does, from its first moment: until then they wait for it
   std::chrono::milliseconds grace{5000};
 };
 
-/// Runs one process a rank and waits for all of them. Returns 0, or the exit status of the first that failed (128 +
-/// signal for one that was killed), which a line on stderr names.
+/// Runs one process a rank and waits for all of them. Returns 0, or the exit status of the rank that failed (128 +
+/// signal for one that was killed), which a line on stderr names: the first one, but a rank whose communication failed
+/// (76) only when no other has a fault of its own. A rank that is suspended is named as what the others waited for.
 ///
 ///   a rank fails             the others get SIGTERM, after `grace` SIGKILL
 ///   a rank ends with 75      preempted and saved: the others get SIGTERM and all the time they need
-///   SIGINT, SIGTERM, SIGHUP, SIGQUIT here   passed on; the ranks save and end; a second one kills them
-///   SIGUSR1, SIGUSR2 here    passed on
+///   a stop signal here       passed on; the ranks save and end; StopRule says which one kills them
+///   SIGUSR2 here             passed on
 ///   this process is killed   the ranks are killed
 ///
 /// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK; its output is this process's output. Rank

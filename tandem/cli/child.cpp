@@ -11,6 +11,7 @@
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
 #include "tandem/cli/guardian.h"
+#include "tandem/cli/stop_rule.h"
 
 extern char** environ;
 
@@ -54,6 +55,16 @@ struct Pipe {
   }
 };
 
+/// This program's handler would swallow what comes before the new program runs.
+void reset(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal, &action, nullptr);
+}
+
 /// Between fork and exec: other threads' locks may be held for ever, so only system calls.
 [[noreturn]] void become(const ChildOptions& options, char** arguments, char** environment, pid_t parent, int faults) {
   setpgid(0, 0);
@@ -65,6 +76,7 @@ struct Pipe {
     if (null >= 0) dup2(null, STDIN_FILENO);
     if (null > STDIN_FILENO) close(null);
   }
+  for (const int signal : kStopSignals) reset(signal);
   sigprocmask(SIG_SETMASK, &options.mask, nullptr);
   execve(options.path.c_str(), arguments, environment);
   const int fault = errno;

@@ -3,6 +3,7 @@
 #include "tandem/base/error.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run_folder.h"
 #include "tandem/comm/flight_analysis.h"
 
 namespace tandem::cli {
@@ -15,7 +16,12 @@ int run_doctor(const Arguments& arguments) {
   check_result_file(arguments);
   std::filesystem::path folder = arguments.words[0];
   std::error_code ignored;
-  if (std::filesystem::is_directory(folder / "flight", ignored)) folder /= "flight";  // a run's folder
+  if (std::filesystem::is_directory(folder / kFlightFolder, ignored)) {
+    folder /= kFlightFolder;  // a run's folder
+  } else if (const auto before = folder / kFlightBefore; std::filesystem::is_directory(before, ignored)) {
+    throw DataError("run '" + folder.string() + "' has no flight records since it was last started, wanted some",
+                    "those of before are in '" + before.string() + "'");
+  }
   const auto sentence = comm::diagnose_flight(folder);
   write_result(arguments, sentence + "\n", {{"diagnosis", sentence}});
   return 0;

@@ -8,6 +8,7 @@
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/cli/stop_signals.h"
 #include "tandem/comm/rendezvous.h"
 
 namespace tandem::cli {
@@ -62,12 +63,15 @@ std::string torchelastic_error(const std::string& message, int64_t seconds) {
 }
 
 int report_failure(const std::exception& error) {
+  stop_signals::begin();  // the status is the failure's, whatever signal follows
   write_error_file(message_of(error));
   if (const auto line = failure_line(error, place_of_this_process())) {
     log::info(*line);
   } else {
     // Launchers end the whole job with the first process that fails: it must not be this silent one.
-    std::this_thread::sleep_for(kTimeForTheFirst);
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + kTimeForTheFirst;
+    while (!stop_signals::requested() && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return static_cast<int>(exit_code_of(error));
 }

@@ -27,7 +27,7 @@ comm::WorldOptions world_options(const Settings& settings) {
           .timeout = milliseconds(settings.get_float("comm.timeout")),
           .threads = static_cast<int>(settings.get_int("threads")),
           .check = settings.get_bool("comm.check"),
-          .stop_requested = StopSignals::requested};
+          .stop_requested = stop_signals::requested};
 }
 
 data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup& group) {
@@ -244,7 +244,7 @@ train::TrainerOptions trainer_options(const Settings& settings, const data::Data
   options.checkpoint_every = settings.get_int("checkpoint.every");
   if (options.checkpoint_every == 0) options.checkpoint_every = steps_per_epoch;
   options.job = identity(settings, dataset);
-  options.stop_requested = StopSignals::requested;
+  options.stop_requested = stop_signals::requested;
   return options;
 }
 

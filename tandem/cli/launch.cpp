@@ -2,6 +2,8 @@
 #include "tandem/base/suggest.h"
 #include "tandem/cli/agent.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/stop_rule.h"
+#include "tandem/cli/stop_signals.h"
 #include "tandem/cli/store_server.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/rendezvous.h"
@@ -39,6 +41,7 @@ void set_command(AgentOptions& options, const std::vector<std::string>& words) {
   if (find_command(words[0])) {
     options.path = "/proc/self/exe";  // in the child: a copy of this process until it runs the file
     options.arguments.insert(options.arguments.begin(), "tandem");
+    options.hears_stop_signals = hears_stop_signals(words[0]);
     return;
   }
   options.path = find_program(words[0]);
@@ -56,7 +59,8 @@ int run_launch(const Arguments& arguments) {
   options.ranks = read_ranks(arguments);
   options.grace = read_grace(arguments);
   set_command(options, arguments.words);
-  SignalInbox inbox;  // before the store's threads
+  SignalInbox inbox;      // before the store's threads
+  stop_signals::begin();  // what the inbox does not get any more comes too late to change the status
   const StoreServer store;
   // torchrun's names: whoever can join torchrun's ranks, in C++ or Python, can join these.
   options.environment = {{"MASTER_ADDR", "127.0.0.1"},

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "tandem/cli/program.h"
+#include "tandem/cli/stop_rule.h"
+#include "tandem/cli/stop_signals.h"
 
 namespace {
 
@@ -15,6 +17,13 @@ void open_missing_streams() {
     if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
   }
 }
+
+/// The loader calls this before the initialisers of all libraries: libtorch's take a quarter of a second, in which a
+/// signal would end the process as it ends any other program.
+void before_main(int argc, char** argv, char**) {
+  if (argc > 1 && tandem::cli::hears_stop_signals(argv[1])) tandem::cli::stop_signals::hear();
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const run_before_main)(int, char**, char**) = before_main;
 
 }  // namespace
 

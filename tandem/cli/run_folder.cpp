@@ -67,6 +67,13 @@ FolderLock::~FolderLock() {
   if (file_ >= 0) close(file_);
 }
 
+void set_flight_aside(const fs::path& folder) noexcept {
+  std::error_code error;
+  if (!fs::exists(folder / kFlightFolder, error)) return;
+  fs::remove_all(folder / kFlightBefore, error);
+  fs::rename(folder / kFlightFolder, folder / kFlightBefore, error);
+}
+
 void write_run_file(const fs::path& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;

@@ -20,6 +20,12 @@ class FolderLock {
   int file_;
 };
 
+/// The folder of a run's flight records, and the one for those that its last start found there.
+inline constexpr const char *kFlightFolder = "flight", *kFlightBefore = "flight-before";
+
+/// The run begins, or goes on: what its records tell is over. Those of before them are removed.
+void set_flight_aside(const std::filesystem::path& folder) noexcept;
+
 /// Writes a small text file of a run; a disk that is full is a warning, not the end of the run.
 void write_run_file(const std::filesystem::path& path, const std::string& text);
 

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "tandem/base/error.h"
+#include "tandem/cli/stop_rule.h"
 
 namespace tandem::cli {
 
@@ -14,11 +15,13 @@ SignalInbox::SignalInbox() {
   sigset_t wanted;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGCHLD);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+  const auto want = [&](int signal) {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
     if (now.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
-  }
+  };
+  std::ranges::for_each(kStopSignals, want);
+  want(SIGUSR2);
   // Where SIGCHLD is ignored the kernel reaps children itself and their status is lost.
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;

@@ -6,9 +6,9 @@
 
 namespace tandem::cli {
 
-/// Signals as messages: while it lives, SIGCHLD and the signals that end or warn a job are blocked and come out of
-/// wait(). Make it before any other thread starts, so that all of them inherit the block. A signal that the caller had
-/// ignored (nohup, a shell's background job) stays ignored.
+/// Signals as messages: while it lives, SIGCHLD, SIGUSR2 and the stop signals are blocked and come out of wait(). Make
+/// it before any other thread starts, so that all of them inherit the block. A signal that the caller had ignored
+/// (nohup, a shell's background job) stays ignored.
 class SignalInbox {
  public:
   SignalInbox();  // throws IoError

@@ -1,38 +1,60 @@
 #include "tandem/cli/stop_signals.h"
 
-#include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
 
-namespace tandem::cli {
+#include "tandem/base/env.h"
+#include "tandem/base/error.h"
+#include "tandem/cli/stop_rule.h"
+#include "tandem/comm/rendezvous.h"
+
+namespace tandem::cli::stop_signals {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
-std::array<struct sigaction, kSignals.size()> before;
-std::atomic<bool> stop{false};
+constexpr std::string_view kNothingBegun = "error: stopped before the job had begun; there is nothing to save\n";
+
+// Set before any initialiser has run.
+constinit StopRule rule;
+constinit std::atomic<bool> is_requested{false}, has_begun{false}, has_own_launcher{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (stop.exchange(true) && signal != SIGUSR1) _exit(128 + signal);
+  const int error = errno;
+  if (!has_own_launcher && rule.ends_at_once(signal)) _exit(128 + signal);
+  is_requested = true;
+  if (!has_begun) {
+    (void)!write(STDERR_FILENO, kNothingBegun.data(), kNothingBegun.size());
+    _exit(static_cast<int>(ExitCode::preempted));
+  }
+  errno = error;
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
-  stop = false;
+void hear() noexcept {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+  sigset_t all;
+  sigemptyset(&all);
+  for (const int signal : kStopSignals) {
+    sigaddset(&all, signal);
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+  sigprocmask(SIG_UNBLOCK, &all, nullptr);
 }
 
-StopSignals::~StopSignals() {
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+void begin() noexcept {
+  has_own_launcher = env::get("TORCHELASTIC_RUN_ID") == comm::kOwnRunId;
+  has_begun = true;
 }
 
-bool StopSignals::requested() { return stop; }
+bool requested() noexcept { return is_requested; }
 
-}  // namespace tandem::cli
+}  // namespace tandem::cli::stop_signals

@@ -1,17 +1,18 @@
 #pragma once
 
-namespace tandem::cli {
+// How this process hears the stop signals (stop_rule.h). The state is the process's own, as signals are.
+namespace tandem::cli::stop_signals {
 
-/// While it lives, the first SIGINT, SIGTERM, SIGHUP, SIGQUIT or SIGUSR1 asks the job to save and stop; a second one
-/// other than SIGUSR1 ends the program at once.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
+/// Handles the stop signals from here to the end of the process. Until begin() there is nothing to save: the first one
+/// ends the process with status 75 and one line on stderr. A signal that the caller ignores (nohup, a shell's
+/// background job) stays ignored; one that the caller blocks is heard. Makes system calls only, so that it may be
+/// called before main().
+void hear() noexcept;
 
-  static bool requested();
-};
+/// From here on a stop signal is a request, which requested() tells. StopRule says which one ends the process; to a
+/// rank of `tandem launch` the launcher applies it, since a busy machine may pass a first SIGINT on late.
+void begin() noexcept;
 
-}  // namespace tandem::cli
+bool requested() noexcept;
+
+}  // namespace tandem::cli::stop_signals

@@ -1,33 +1,21 @@
 #include "tandem/cli/store_server.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-#include <cerrno>
 #include <system_error>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/listen.h"
 
 namespace tandem::cli {
 namespace {
 
-/// A socket bound to a free port of 127.0.0.1: the store by itself would listen to the whole network.
-int bind_loopback(int& port) {
-  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  if (file < 0 || bind(file, plain, size) != 0 || listen(file, SOMAXCONN) != 0 ||
-      getsockname(file, plain, &size) != 0) {
-    const auto reason = std::generic_category().message(errno);
-    if (file >= 0) close(file);
-    throw IoError("no port of 127.0.0.1 can be served", reason);
+/// The store by itself would listen to the whole network.
+comm::Listener listen_here() {
+  try {
+    return comm::listen_at("127.0.0.1", 0);
+  } catch (const std::system_error& error) {
+    throw IoError("no port of 127.0.0.1 can be served", error.code().message());
   }
-  port = ntohs(address.sin_port);
-  return file;
 }
 
 }  // namespace
@@ -40,7 +28,9 @@ StoreServer::StoreServer() : holder_(std::make_unique<Holder>()) {
   c10d::TCPStoreOptions options;
   options.isServer = true;
   options.waitWorkers = false;
-  options.masterListenFd = bind_loopback(port_);  // the store closes it
+  const auto listener = listen_here();
+  port_ = listener.port;
+  options.masterListenFd = listener.file;  // the store closes it
   options.port = static_cast<uint16_t>(port_);
   holder_->store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }

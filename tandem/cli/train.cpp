@@ -34,6 +34,7 @@ class TrainRun {
       : arguments_(arguments), settings_(settings), data_(data), group_(group), leads_(group.rank() == 0) {}
 
   ExitCode operator()() {
+    leave_if_asked();
     training_ = training_loader(settings_, *data_.train, group_);
     if (data_.test && data_.test->size() > 0) evaluation_ = evaluation_loader(settings_, *data_.test, group_);
     tell_plan();
@@ -41,7 +42,7 @@ class TrainRun {
     folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
     if (leads_) lock_.emplace(folder_);
     check_folder_is_new();
-    group_.recorder().set_folder(folder_ / "flight");
+    group_.recorder().set_folder(folder_ / kFlightFolder);
     if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
     return train_and_report();
   }
@@ -55,7 +56,14 @@ class TrainRun {
                         "add resume=auto to go on with that run, or name another folder");
   }
 
+  /// Before the first step there is nothing to save. All ranks leave together, or none does.
+  void leave_if_asked() {
+    if (!comm::any_rank(stop_signals::requested(), group_)) return;
+    throw Interrupted("stopped before the first step; there is nothing to save");
+  }
+
   ExitCode train_and_report() {
+    leave_if_asked();
     group_.meter().reset();
     memory::reset_peak(group_.rank());
     const int64_t classes = num_classes(settings_, *data_.train), per_epoch = training_->batches_per_epoch();
@@ -64,6 +72,7 @@ class TrainRun {
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
     train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, group_);
     resume(trainer, store);
+    if (leads_) set_flight_aside(folder_);
     std::unique_ptr<RunObserver> observer;
     if (leads_) observer = std::make_unique<RunObserver>(folder_, per_epoch, options.steps, trainer.step());
     train::Observer nobody;
@@ -224,12 +233,12 @@ int run_train(const Arguments& arguments) {
     check_result_file(arguments);
     for (const auto& line : idle_settings(settings)) log::warn(line);
   }
-  const StopSignals signals;
   const auto data = open_data(settings);
   if (!settings.get_list("memory.limit").empty()) {  // told before anything is made
     MemoryPlan(settings, ranks, {num_classes(settings, *data.train), data.train->image_shape()}).counts();
   }
   std::atomic<ExitCode> code{ExitCode::done};
+  stop_signals::begin();
   on_ranks(settings, [&](comm::ProcessGroup& group) { code = TrainRun(arguments, settings, data, group)(); });
   return static_cast<int>(code.load());
 }

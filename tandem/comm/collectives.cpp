@@ -381,6 +381,12 @@ void barrier(ProcessGroup& group, Where where) {
   if (group.size() > 1) detail::start_barrier({group, where}).wait();
 }
 
+bool any_rank(bool own, ProcessGroup& group, Where where) {
+  auto flag = at::full({1}, own ? 1 : 0, at::kInt);
+  all_reduce_(flag, group, Reduce::max, where);
+  return flag.item<int>() != 0;
+}
+
 void backward_without_loss(const std::vector<Tensor>& outputs) {
   std::vector<Tensor> reached, zeros;
   for (const auto& output : outputs) {

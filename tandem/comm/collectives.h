@@ -90,6 +90,9 @@ void broadcast_(Tensor x, int root, ProcessGroup& group, Where where = Where::cu
 /// Returns when every rank has come.
 void barrier(ProcessGroup& group, Where where = Where::current());
 
+/// Whether any rank gives true; the same answer on all ranks.
+bool any_rank(bool own, ProcessGroup& group, Where where = Where::current());
+
 /// The backward pass of a rank that holds no loss: from `outputs` with gradients of zeros, so that it takes part in the
 /// operators that the others' backward passes come to. Outputs outside of the graph are passed over.
 void backward_without_loss(const std::vector<Tensor>& outputs);

@@ -1,6 +1,7 @@
 #include "tandem/comm/flight_analysis.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -29,7 +30,7 @@ struct Call {
 struct Record {
   int rank = 0, size = 0;
   std::string fault;
-  double seconds = 0;
+  double began = 0, seconds = 0;  // of its run, and when it was written
   std::map<std::string, std::vector<int>> groups;
   std::vector<Call> calls;
 };
@@ -61,6 +62,7 @@ Record read_record(const fs::path& path) {
     json.at("rank").get_to(record.rank);
     json.at("size").get_to(record.size);
     json.at("fault").get_to(record.fault);
+    json.at("began").get_to(record.began);
     json.at("seconds").get_to(record.seconds);
     json.at("groups").get_to(record.groups);
     for (const auto& call : json.at("calls")) record.calls.push_back(read_call(call));
@@ -69,6 +71,14 @@ Record read_record(const fs::path& path) {
     throw DataError("flight record '" + path.string() + "' is not one of tandem's, wanted a flight_rank_*.json",
                     "remove it");
   }
+}
+
+/// A rank that could write none, because it was killed or suspended, leaves the one of a run before.
+void drop_older_runs(Records& records) {
+  const auto newest =
+      std::ranges::max_element(records, {}, [](const Records::value_type& entry) { return entry.second.seconds; });
+  const double began = newest->second.began;
+  std::erase_if(records, [&](const auto& entry) { return entry.second.seconds < began; });
 }
 
 Records read_records(const fs::path& folder) {
@@ -85,6 +95,7 @@ Records read_records(const fs::path& folder) {
     throw DataError("folder '" + folder.string() + "' holds no flight records, wanted flight_rank_*.json",
                     "a run writes them into its folder's flight/ when communication fails");
   }
+  drop_older_runs(records);
   return records;
 }
 
@@ -211,6 +222,21 @@ std::string whereabouts(const Record& record, const std::string& group) {
   return last ? "the last call of " + who + " there was " + words(*last) : who + " had made no call there";
 }
 
+/// Of ranks that were all in one call. Whoever gives up first closes its connections, so that the others notice at
+/// once, unless they stand still.
+std::optional<std::string> stood_still(const Records& records, const std::vector<int>& ranks, const Call& call) {
+  constexpr double kAtOnce = 1;  // seconds, on a busy machine
+  const auto found_out = [&](int rank) { return records.at(rank).seconds; };
+  const double first = found_out(*std::ranges::min_element(ranks, {}, found_out));
+  std::vector<int> late, others;
+  for (const int rank : ranks) (found_out(rank) - first > kAtOnce ? late : others).push_back(rank);
+  if (late.empty()) return std::nullopt;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", found_out(late[0]) - first);
+  return list(late) + " stood still (suspended, or its machine was): " + list(others) + " gave up in " + words(call) +
+         ", which all ranks had entered, and " + list({late[0]}) + " noticed it " + seconds + " s later";
+}
+
 std::string behind(const Records& records, const Stuck& stuck) {
   const auto& groups = records.at(stuck.rank).groups;
   const auto members = groups.find(stuck.call.group);
@@ -234,6 +260,7 @@ std::string behind(const Records& records, const Stuck& stuck) {
   if (!silent.empty()) {
     return no_record(silent) + " while " + list(waiting) + " waited in " + words(stuck.call);
   }
+  if (const auto text = stood_still(records, waiting, stuck.call)) return *text;
   return "all ranks entered " + words(stuck.call) + ", which failed: " + records.at(stuck.rank).fault;
 }
 

@@ -17,7 +17,8 @@ constexpr const char* kStateNames[] = {"waiting", "done", "failed"};
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(int rank, int size, size_t capacity) : rank_(rank), size_(size), entries_(capacity) {}
+FlightRecorder::FlightRecorder(int rank, int size, size_t capacity)
+    : rank_(rank), size_(size), began_(now_seconds()), entries_(capacity) {}
 
 uint64_t FlightRecorder::begin(const std::string& group, const std::vector<int>& members, int64_t sequence,
                                const CallInfo& call) {
@@ -65,31 +66,45 @@ std::string FlightRecorder::to_json(const std::string& fault) const {
                      {"state", kStateNames[static_cast<size_t>(entry.state)]},
                      {"seconds", entry.seconds}});
   }
-  const nlohmann::json record = {
-      {"format", "tandem-flight-1"}, {"rank", rank_}, {"size", size_}, {"fault", fault}, {"groups", groups},
-      {"seconds", now_seconds()},    {"calls", calls}};
+  const nlohmann::json record = {{"format", "tandem-flight-1"},
+                                 {"rank", rank_},
+                                 {"size", size_},
+                                 {"fault", fault},
+                                 {"groups", groups},
+                                 {"began", began_},
+                                 {"seconds", now_seconds()},
+                                 {"calls", calls}};
   return record.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void FlightRecorder::write(const std::string& fault) noexcept {
+std::filesystem::path FlightRecorder::write(const std::string& fault) noexcept {
   try {
     std::filesystem::path folder;
     {
       const std::lock_guard lock(mutex_);
-      if (!folder_ || is_written_) return;
-      is_written_ = true;
+      if (!folder_ || (is_tried_ && !is_written_)) return {};
+      if (is_written_) return *folder_;
+      is_tried_ = true;
       folder = *folder_;
     }
-    char name[64];
-    std::snprintf(name, sizeof name, "flight_rank_%04d.json", rank_);
-    std::filesystem::create_directories(folder);
-    const auto part = folder / (std::string(name) + ".part");
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << to_json(fault) << std::flush;
-    if (file) std::filesystem::rename(part, folder / name);
+    write_file(folder, fault);
+    const std::lock_guard lock(mutex_);
+    is_written_ = true;
+    return folder;
   } catch (...) {
-    // The fault itself is told elsewhere; a record that cannot be written must not hide it.
+    return {};  // the fault itself is told elsewhere; a record that cannot be written must not hide it
   }
+}
+
+void FlightRecorder::write_file(const std::filesystem::path& folder, const std::string& fault) {
+  char name[64];
+  std::snprintf(name, sizeof name, "flight_rank_%04d.json", rank_);
+  std::filesystem::create_directories(folder);
+  const auto part = folder / (std::string(name) + ".part");
+  std::ofstream file(part, std::ios::binary | std::ios::trunc);
+  file.exceptions(std::ios::badbit | std::ios::failbit);
+  file << to_json(fault) << std::flush;
+  std::filesystem::rename(part, folder / name);
 }
 
 }  // namespace tandem::comm

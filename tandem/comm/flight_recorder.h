@@ -29,8 +29,9 @@ class FlightRecorder {
   void set_folder(const std::filesystem::path& folder);
 
   /// Writes <folder>/flight_rank_0003.json, whole or not at all; `fault` says what this rank found. The first call
-  /// counts (what fails afterwards is only a consequence). Never throws.
-  void write(const std::string& fault) noexcept;
+  /// counts (what fails afterwards is only a consequence). Returns the folder, empty when there is no record in it.
+  /// Never throws.
+  std::filesystem::path write(const std::string& fault) noexcept;
 
   std::string to_json(const std::string& fault) const;
 
@@ -45,13 +46,16 @@ class FlightRecorder {
     double seconds = 0;  // since 1970
   };
 
+  void write_file(const std::filesystem::path& folder, const std::string& fault);
+
   const int rank_, size_;
+  const double began_;  // seconds since 1970
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<std::pair<std::string, std::vector<int>>> groups_;  // name, world ranks
   uint64_t next_ = 0;
   std::optional<std::filesystem::path> folder_;
-  bool is_written_ = false;
+  bool is_tried_ = false, is_written_ = false;
 };
 
 }  // namespace tandem::comm

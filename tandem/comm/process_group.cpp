@@ -87,8 +87,9 @@ void CallLog::fail(uint64_t number, const CallInfo& call, const std::exception& 
   instruments_->recorder.end(number, FlightRecorder::State::failed);
   const auto text = call.describe() + ", group '" + group_ + "', failed on rank " + std::to_string(world_rank_) + ": " +
                     without_source(message_of(error));
-  instruments_->recorder.write(text);
-  TORCH_CHECK_WITH(DistBackendError, false, text);
+  const auto folder = instruments_->recorder.write(text);
+  TORCH_CHECK_WITH(DistBackendError, false, text,
+                   folder.empty() ? "" : "; 'tandem doctor " + folder.string() + "' tells more");
 }
 
 void ProcessGroup::finish_later(Handle handle) {

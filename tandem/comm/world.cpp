@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
+#include "tandem/comm/detail/connecting.h"
 #include "tandem/comm/detail/meeting.h"
 #include "tandem/comm/nccl.h"
 
@@ -69,6 +69,8 @@ std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int ran
 void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>& body) {
   try {
     body(group);
+  } catch (const Interrupted&) {
+    throw;  // no fault of which a record should tell
   } catch (const std::exception& error) {
     group.recorder().write(message_of(error));
     throw;
@@ -96,10 +98,13 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
       local->abort(message_of(error));
     }
   };
+  // Before any rank begins: the doctor takes a record that is older than another's beginning for a former run's.
+  std::vector<std::shared_ptr<Instruments>> instruments;
+  for (int rank = 0; rank < n; ++rank) instruments.push_back(instruments_of(options, rank, n));
   const auto run_one = [&](int rank) {
     guard(rank, [&] {
       at::set_num_threads(threads_of(options, n));
-      ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments_of(options, rank, n));
+      ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments[rank]);
       guard(rank, [&] { run_recorded(group, body); });
     });
   };
@@ -152,9 +157,7 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, co
   const auto store = detail::meet(*launch, options);
   const auto instruments = instruments_of(options, launch->rank, launch->size);
   watch_gloos_thread(instruments);
-  auto group = std::make_unique<ProcessGroup>(gloo_connect(store, options.timeout, launch->address), "world",
-                                              ranks_up_to(launch->size), launch->rank, instruments);
-  barrier(*group);
+  auto group = detail::connect_ranks(store, *launch, options, instruments);
   group->meter().reset();
   return group;
 }

@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <thread>
 
 #include "tests/cli/run_command.h"
 
@@ -113,15 +116,65 @@ TEST(Launch, OneRankThatIsPreemptedEndsAllWithoutHaste) {
   EXPECT_EQ(ended.err, "");
 }
 
-TEST(Launch, ASecondSignalKills) {
+TEST(Launch, RequestsToSaveKillNobodyHoweverManyCome) {
+  const std::string patient =
+      "n=0; trap 'n=$((n+1)); echo heard' TERM HUP QUIT USR1; echo ready; while [ $n -lt 5 ]; do sleep 0.05; done; "
+      "exit 75";
+  Running running(tandem_command(launch(2, patient)));
+  EXPECT_EQ(running.read_line(), "ready");
+  EXPECT_EQ(running.read_line(), "ready");
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) {
+    running.signal(signal);
+    EXPECT_EQ(running.read_line(), "heard");
+    EXPECT_EQ(running.read_line(), "heard");
+  }
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_EQ(ended.err, "signal 15 (Terminated): the ranks save and end\n");
+}
+
+TEST(Launch, ASecondInterruptKills) {
   Running running(tandem_command(launch(2, "trap 'echo heard' INT; echo ready; while :; do sleep 0.05; done")));
   EXPECT_EQ(running.read_line(), "ready");
   EXPECT_EQ(running.read_line(), "ready");
   running.signal(SIGINT);
   EXPECT_EQ(running.read_line(), "heard");
   EXPECT_EQ(running.read_line(), "heard");
-  running.signal(SIGINT);
-  EXPECT_EQ(running.wait().status, 128 + SIGINT);
+  // One that comes within half a second of the first is heard once more; the first that comes later kills.
+  std::atomic<bool> has_ended{false};
+  std::thread impatient([&, launch = running.pid()] {
+    while (!has_ended) {
+      kill(launch, SIGINT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  const auto ended = running.wait();
+  has_ended = true;
+  impatient.join();
+  EXPECT_EQ(ended.status, 128 + SIGINT);
+  EXPECT_EQ(ended.err, "signal 2 (Interrupt): the ranks save and end; a second one kills them\n");
+}
+
+TEST(Launch, ARankThatOnlyWaitedIsNotBlamed) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // Rank 1 ends when launch has seen the end of rank 0: the failed communication comes first, its cause after it.
+  const auto waits = "trap '' TERM; read other < " + pipe + "; while [ -e /proc/$other ]; do sleep 0.01; done; exit 65";
+  const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && { " + waits + "; }; echo $$ > " + pipe + "; exit 76"));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 exited with code 65\n");
+}
+
+TEST(Launch, ASuspendedRankIsNamed) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto suspended = "echo $$ > " + pipe + "; kill -STOP $$";
+  const auto waits = "read other < " + pipe + "; until grep -q ' T ' /proc/$other/stat; do sleep 0.01; done; exit 76";
+  const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && { " + suspended + "; }; " + waits, {"--grace", "0.2"}));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 76);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 is suspended, wanted running: rank 0 of 2 exited with code 76\n");
 }
 
 TEST(Launch, RanksThatDieOfThePassedSignalAreNoFault) {

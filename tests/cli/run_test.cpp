@@ -256,6 +256,37 @@ TEST_F(Run, TheDoctorNamesWhoWasKilled) {
       << doctor.out;
 }
 
+TEST_F(Run, ARankThatIsSuspendedIsNamed) {
+  const auto saved = (folder_ / "run" / "checkpoints" / "step_*").string();
+  auto words = job({"train.steps=100000", "eval.every=0", "comm.timeout=2", out("run")});
+  words.insert(words.begin(), {"launch", "-n", "2", "--grace", "1", "--", "bash", "-c",
+                               "[ $RANK = 1 ] && (until compgen -G '" + saved +
+                                   "' >/dev/null; do sleep 0.05; done; kill -STOP $$) & exec \"$0\" \"$@\"",
+                               test::tandem_command({})[0]});
+  const auto ended = run_tandem(words);
+  EXPECT_EQ(ended.status, 76) << ended.err;
+  const auto flight = (folder_ / "run" / "flight").string();
+  EXPECT_NE(ended.err.find("; 'tandem doctor " + flight + "' tells more"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("error: rank 1 of 2 is suspended, wanted running: rank 0 of 2 exited with code 76\n"),
+            std::string::npos)
+      << ended.err;
+  const auto doctor = run_tandem({"doctor", flight});
+  EXPECT_EQ(doctor.out.substr(0, 21), "rank 1 left no record") << doctor.out;
+}
+
+TEST_F(Run, TheDoctorTellsNoOldStory) {
+  const auto flight = folder_ / "run" / "flight";
+  fs::create_directories(flight);
+  std::ofstream(flight / "flight_rank_0000.json") << "of a run before";
+  ASSERT_EQ(run_tandem(job({out("run")})).status, 0);
+  const auto doctor = run_tandem({"doctor", (folder_ / "run").string()});
+  EXPECT_EQ(doctor.status, 65);
+  EXPECT_EQ(doctor.err, "error: run '" + (folder_ / "run").string() +
+                            "' has no flight records since it was last started, wanted some: those of before are in '" +
+                            (folder_ / "run" / "flight-before").string() + "'\n");
+  EXPECT_TRUE(fs::exists(folder_ / "run" / "flight-before" / "flight_rank_0000.json"));
+}
+
 TEST_F(Run, SignalsSaveAndGive75) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const auto name = "run" + std::to_string(signal);

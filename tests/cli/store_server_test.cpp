@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "tandem/comm/listen.h"
 
 namespace tandem::cli {
 namespace {
@@ -19,6 +23,13 @@ TEST(StoreServer, ServesClientsOnAPortOfItsOwn) {
   writer->set("key", std::vector<uint8_t>{1, 2, 3});
   EXPECT_EQ(reader->get("key"), (std::vector<uint8_t>{1, 2, 3}));
   EXPECT_FALSE(other->check({"key"}));
+}
+
+TEST(StoreServer, ListensOnTheLoopbackAlone) {
+  const StoreServer server;
+  const auto elsewhere = comm::listen_at("127.0.0.2", server.port());  // who listens everywhere holds this one too
+  EXPECT_EQ(elsewhere.port, server.port());
+  close(elsewhere.file);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -85,6 +86,7 @@ TEST_P(Flight, ARankThatStaysAwayIsNamed) {
       text,
       "rank 1 left no record (killed, stopped, ended early, or its machine is gone) while ranks 0 and 2 waited in "
       "all_gather #2 of Float [4] at flight_test.cpp:");
+  expect_has(fault_, "; 'tandem doctor " + (folder_ / "flight").string() + "' tells more");
 }
 
 TEST_P(Flight, ARankThatGoesOnElsewhereIsNamed) {
@@ -183,6 +185,49 @@ TEST_P(Flight, CheckedCallsThatAgreeGoThrough) {
         all_reduce(at::ones({2}), *halves, Reduce::max);
       },
       with);
+}
+
+CallInfo barrier_call() {
+  CallInfo call;
+  call.operation = "barrier";
+  call.type = "Float";
+  call.shape = {4};
+  return call;
+}
+
+TEST(FlightRecords, ThoseOfARunBeforeDoNotCount) {
+  const test::TemporaryFolder folder;
+  const auto write = [&](FlightRecorder& recorder, const std::string& fault) {
+    recorder.set_folder(folder.path());
+    recorder.end(recorder.begin("world", {0, 1, 2}, 1, barrier_call()), FlightRecorder::State::failed);
+    EXPECT_EQ(recorder.write(fault), folder.path());
+  };
+  FlightRecorder before(1, 3);
+  write(before, "of a run before");
+  FlightRecorder zero(0, 3), two(2, 3);
+  write(zero, "timed out");
+  write(two, "timed out");
+  const auto text = diagnose_flight(folder.path());
+  expect_has(text,
+             "rank 1 left no record (killed, stopped, ended early, or its machine is gone) while ranks 0 and 2 "
+             "waited in barrier #1 of Float [4] at ");
+}
+
+TEST(FlightRecords, ARankThatStoodStillIsNamed) {
+  const test::TemporaryFolder folder;
+  FlightRecorder recorders[] = {{0, 3}, {1, 3}, {2, 3}};
+  for (const int rank : {0, 1, 2}) {
+    auto& recorder = recorders[rank];
+    recorder.end(recorder.begin("world", {0, 1, 2}, 1, barrier_call()), FlightRecorder::State::failed);
+    auto record = nlohmann::json::parse(recorder.to_json("timed out"));
+    if (rank == 1) record["seconds"] = record["seconds"].get<double>() + 60;
+    test::spill(folder / ("flight_rank_000" + std::to_string(rank) + ".json"), record.dump());
+  }
+  const auto text = diagnose_flight(folder.path());
+  expect_has(text,
+             "rank 1 stood still (suspended, or its machine was): ranks 0 and 2 gave up in barrier #1 of Float "
+             "[4] at ");
+  expect_has(text, ", which all ranks had entered, and rank 1 noticed it 60.0 s later");
 }
 
 TEST(FlightRecords, FaultsAreTold) {

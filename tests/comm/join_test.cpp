@@ -1,10 +1,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
 #include <future>
+#include <memory>
+#include <system_error>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/detail/meeting.h"
+#include "tandem/comm/listen.h"
 #include "tandem/comm/world.h"
 #include "tests/support/ports.h"
 #include "tests/support/text_of.h"
@@ -73,18 +82,149 @@ TEST(Join, AnotherProgramAtThePortIsNamed) {
                       "host and MASTER_PORT to a free port");
 }
 
-TEST(Join, WorldsOfOtherSizesAreNamed) {
+/// What each of these ranks throws when all join at once; "" when it does not.
+std::vector<std::string> join_all(const std::vector<std::function<void()>>& ranks) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // as run_ranks does with several ranks in a process
+  std::vector<std::string> texts(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      texts[i] = text_of(ranks[i]);
+      if (texts[i] == "nothing thrown") texts[i].clear();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return texts;
+}
+
+TEST(Join, AWrongNumberOfRanksIsToldByBothSides) {
   const int port = free_port();
-  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-  std::array<std::string, 2> texts;
-  const auto body = [&](int rank) {
-    texts[rank] =
-        text_of([&] { join_world(launch_of(rank, 2 + rank, port), with_init_timeout(std::chrono::seconds(5))); });
+  const auto place = "127.0.0.1:" + std::to_string(port);
+  const auto options = with_init_timeout(std::chrono::seconds(3));
+  const auto texts = join_all(
+      {[&] { join_world(launch_of(0, 2, port), options); }, [&] { join_world(launch_of(1, 3, port), options); }});
+  EXPECT_EQ(texts[0], "of 2 ranks that should meet at " + place +
+                          ", rank 1 did not come within 3 s; a process that said it was rank 1 of 3 was refused: set "
+                          "WORLD_SIZE alike");
+  EXPECT_EQ(texts[1], "rank 1 is one of 3 and rank 0 at " + place +
+                          " one of 2, wanted the same: set WORLD_SIZE alike, or MASTER_PORT to another port for "
+                          "another job");
+}
+
+TEST(Join, AStrangerOfAnotherSizeEndsNobodysJob) {
+  const int port = free_port();
+  const auto options = with_init_timeout(std::chrono::seconds(20));
+  std::promise<void> is_refused;
+  const auto member = [&](int rank) {
+    const auto group = join_world(launch_of(rank, 2, port), options);
+    EXPECT_EQ(all_reduce(at::ones({1}), *group).item<float>(), 2);
+    barrier(*group);
   };
-  std::thread zero(body, 0), one(body, 1);
+  const auto texts = join_all({[&] { member(0); },
+                               [&] {
+                                 is_refused.get_future().wait();
+                                 member(1);
+                               },
+                               [&] {
+                                 const auto text = text_of([&] { join_world(launch_of(1, 3, port), options); });
+                                 EXPECT_EQ(text.substr(0, 31), "rank 1 is one of 3 and rank 0 a") << text;
+                                 is_refused.set_value();
+                               }});
+  EXPECT_EQ(texts, (std::vector<std::string>{"", "", ""}));
+}
+
+TEST(Join, AllTellTheSameWhoDidNotCome) {
+  const int port = free_port();
+  const auto body = [&](int rank, int ms) {
+    return [=] { join_world(launch_of(rank, 3, port), with_init_timeout(std::chrono::milliseconds(ms))); };
+  };
+  const auto texts = join_all({body(0, 3000), body(2, 20'000)});
+  const auto wanted =
+      "of 3 ranks that should meet at 127.0.0.1:" + std::to_string(port) + ", rank 1 did not come within 3 s";
+  EXPECT_EQ(texts[0], wanted);
+  EXPECT_EQ(texts[1], wanted);
+}
+
+TEST(Join, OneThatIsAskedToStopTakesTheOthersAlong) {
+  for (const int asked : {0, 1}) {
+    const int port = free_port();
+    const auto questions = std::make_shared<std::array<std::atomic<int>, 2>>();  // each rank asks while it waits
+    const auto body = [&](int rank) {
+      auto options = with_init_timeout(std::chrono::minutes(5));
+      options.stop_requested = [=] {
+        ++(*questions)[rank];
+        return rank == asked && (*questions)[0] > 40 && (*questions)[1] > 40;
+      };
+      return [=] { join_world(launch_of(rank, 3, port), options); };
+    };
+    const auto texts = join_all({body(0), body(1)});
+    for (const auto& text : texts) {
+      EXPECT_EQ(text, "stopped while the ranks waited for each other to come; nothing had begun");
+    }
+  }
+}
+
+TEST(Join, TheStoreListensAtItsAddressAlone) {
+  const int port = free_port();
+  auto options = with_init_timeout(std::chrono::minutes(5));
+  std::atomic<bool> stop{false};
+  options.stop_requested = [&] { return stop.load(); };
+  std::thread zero([&] { text_of([&] { join_world(launch_of(0, 2, port), options); }); });
+  EXPECT_TRUE(test::is_served_soon(port));
+  EXPECT_THROW(close(listen_at("127.0.0.1", port).file), std::system_error);
+  const auto elsewhere = listen_at("127.0.0.2", port);  // who listens everywhere holds this one too
+  EXPECT_EQ(elsewhere.port, port);
+  close(elsewhere.file);
+  stop = true;
   zero.join();
-  one.join();
-  EXPECT_EQ(texts[0], "rank 1 is one of 3 and rank 0 one of 2, wanted the same: set WORLD_SIZE alike");
+}
+
+TEST(Join, AnAddressOfAnotherMachineIsNamed) {
+  auto launch = launch_of(0, 2, free_port());
+  launch.address = "192.0.2.1";  // of documentation: nobody's
+  EXPECT_EQ(text_of([&] { join_world(launch, with_init_timeout(std::chrono::seconds(20))); }),
+            "'192.0.2.1' is no address of this machine, on which rank 0 runs: set MASTER_ADDR to one that is");
+}
+
+TEST(Join, AServerThatEndsIsNamed) {
+  const int port = free_port();
+  c10d::TCPStoreOptions of_store;
+  of_store.isServer = true;
+  of_store.waitWorkers = false;
+  of_store.port = static_cast<uint16_t>(port);
+  auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", of_store);
+  const auto texts = join_all({[&] { join_world(launch_of(1, 2, port), with_init_timeout(std::chrono::minutes(5))); },
+                               [&] {
+                                 server->get(detail::key_of(launch_of(1, 2, port), "arrived/1"));  // waits for it
+                                 server.reset();
+                               }});
+  EXPECT_EQ(texts[0], "rank 0 has ended while the ranks met at 127.0.0.1:" + std::to_string(port));
+}
+
+TEST(Join, ARankThatIsLostBeforeAllAreConnectedIsNamed) {
+  for (const int lost : {0, 2}) {
+    const int port = free_port();
+    auto options = with_init_timeout(std::chrono::seconds(20));
+    options.timeout = std::chrono::milliseconds(1500);
+    const auto body = [&](int rank) {
+      return [=] {
+        if (rank == lost) {
+          const auto store = detail::meet(launch_of(rank, 3, port), options);
+          // Rank 0 takes the store with it, when the others are looking for who is lost.
+          if (rank == 0) store->get(detail::key_of(launch_of(rank, 3, port), "there/1"));
+        } else {
+          join_world(launch_of(rank, 3, port), options);
+        }
+      };
+    };
+    const auto texts = join_all({body(0), body(1), body(2)});
+    const auto wanted = "of 3 ranks that met at 127.0.0.1:" + std::to_string(port) + ", rank " + std::to_string(lost) +
+                        " was lost before all were connected (killed, suspended, or its machine is gone): ";
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == lost) continue;
+      EXPECT_EQ(texts[rank].substr(0, wanted.size()), wanted) << texts[rank];
+    }
+  }
 }
 
 TEST(Join, WhoIsAskedToStopDoesNotWait) {

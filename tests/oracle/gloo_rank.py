@@ -16,7 +16,7 @@ DTYPES = {torch.float64: 7, torch.float32: 6, torch.int64: 4}  # numbers of c10:
 
 def join(port):
     store = dist.TCPStore("127.0.0.1", port, SIZE, is_master=False, timeout=timedelta(seconds=60))
-    store.add(f"tandem/arrived/{RANK}", 1)
+    store.add(f"tandem/of{SIZE}/arrived/{RANK}", 1)
     group = dist.ProcessGroupGloo(dist.PrefixStore("tandem/world", store), RANK, SIZE, timedelta(seconds=60))
     group.barrier().wait()
     return group

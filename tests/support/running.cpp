@@ -72,7 +72,9 @@ Running::~Running() {
   close(err_);
 }
 
-void Running::signal(int number) const { kill(pid_, number); }
+void Running::signal(int number) const {
+  if (pid_ > 0) kill(pid_, number);  // -1 would be every process
+}
 
 std::string Running::read_line() {
   std::string line;

@@ -1,193 +1,197 @@
 #include "tandem/comm/detail/meeting.h"
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
-#include <future>
+#include <cstdio>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/detail/open_store.h"
+#include "tandem/comm/detail/patience.h"
 
 namespace tandem::comm::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-/// The time that is left to come, and the wish to stop.
-class Patience {
+constexpr const char *kSize = "tandem/size", *kRefused = "tandem/refused";  // of all that come to the store
+constexpr const char *kGo = "go", *kStop = "stop";                          // conclusions; any other is a fault's text
+
+std::string read(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? store.get_to_str(key) : std::string();
+}
+
+/// The value that stands there afterwards: what somebody else has written first, or this.
+std::string write_first(c10d::Store& store, const std::string& key, const std::string& value) {
+  return store.compareSet(key, std::string(), value);
+}
+
+/// One rank among those that come.
+class Arrival {
  public:
-  explicit Patience(const WorldOptions& options) : options_(options), end_(Clock::now() + options.init_timeout) {}
+  Arrival(StorePointer store, const Launch& launch, const Patience& patience)
+      : store_(std::move(store)), launch_(launch), patience_(patience) {}
 
-  bool is_over() const { return Clock::now() >= end_; }
-  double seconds() const { return static_cast<double>(options_.init_timeout.count()) / 1000.0; }
-  void sleep(milliseconds time) const {
-    std::this_thread::sleep_for(time);
-    if (options_.stop_requested && options_.stop_requested()) {
-      throw Interrupted("stopped while the ranks waited for each other to come; nothing had begun");
+  /// Until there is a conclusion.
+  void operator()() {
+    enter();
+    for (;;) {
+      const auto seen = look();
+      if (!seen.size.empty() && seen.size != own_size()) refuse(seen.size);
+      tell_refused(seen.refused);
+      auto conclusion = seen.conclusion;
+      if (conclusion.empty() && seen.all_are_here) conclusion = conclude(kGo);
+      if (conclusion.empty() && patience_.stop_requested()) conclusion = conclude(kStop);
+      if (conclusion.empty() && patience_.is_over()) conclusion = conclude(missing());
+      if (!conclusion.empty()) return follow(conclusion);
+      std::this_thread::sleep_for(milliseconds(20));
     }
   }
 
  private:
-  const WorldOptions& options_;
-  Clock::time_point end_;
-};
+  struct Seen {
+    std::string size, refused, conclusion;  // "": not written yet
+    bool all_are_here = false;
+  };
 
-std::string place_of(const Launch& launch) { return launch.address + ":" + std::to_string(launch.port); }
-
-struct Addresses {
-  explicit Addresses(const Launch& launch) {
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_STREAM;
-    error = getaddrinfo(launch.address.c_str(), std::to_string(launch.port).c_str(), &wanted, &first);
-  }
-  ~Addresses() {
-    if (error == 0) freeaddrinfo(first);
-  }
-  Addresses(const Addresses&) = delete;
-
-  int error = 0;
-  addrinfo* first = nullptr;
-};
-
-/// Whether somebody listens there, within a second.
-bool answers(const addrinfo& address) {
-  const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket < 0) return false;
-  bool is_there = connect(socket, address.ai_addr, address.ai_addrlen) == 0;
-  if (!is_there && errno == EINPROGRESS) {
-    pollfd waiting{.fd = socket, .events = POLLOUT};
-    int error = -1;
-    socklen_t length = sizeof error;
-    is_there =
-        poll(&waiting, 1, 1000) == 1 && getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
-  }
-  close(socket);
-  return is_there;
-}
-
-bool any_answers(const Addresses& addresses) {
-  for (const auto* one = addresses.first; one != nullptr; one = one->ai_next) {
-    if (answers(*one)) return true;
-  }
-  return false;
-}
-
-void check_address(const Launch& launch, int error) {
-  TORCH_CHECK_WITH(DistBackendError, error == 0, "host '", launch.address,
-                   "', where rank 0 should be, has no address: ", gai_strerror(error),
-                   "; set MASTER_ADDR to an address that every rank can reach");
-}
-
-/// libtorch's store would wait for its server too, but neither say what is wrong with a name nor stop when asked.
-void await_server(const Launch& launch, const Patience& patience) {
-  constexpr auto kNameServerTime = std::chrono::seconds(5);  // a name server may be slow to begin with
-  const auto start = Clock::now();
-  for (;;) {
-    const Addresses addresses(launch);
-    if (addresses.error != EAI_AGAIN || Clock::now() - start >= kNameServerTime) check_address(launch, addresses.error);
-    if (addresses.error == 0 && any_answers(addresses)) return;
-    TORCH_CHECK_WITH(DistBackendError, !patience.is_over(), "rank 0 does not answer at ", place_of(launch), " within ",
-                     patience.seconds(), " s");
-    patience.sleep(milliseconds(50));
-  }
-}
-
-c10d::TCPStoreOptions store_options(const Launch& launch, const WorldOptions& options) {
-  c10d::TCPStoreOptions of_store;
-  of_store.port = static_cast<uint16_t>(launch.port);
-  of_store.isServer = launch.rank == 0 && !launch.agent_serves_store;
-  of_store.numWorkers = launch.size;
-  of_store.waitWorkers = false;
-  of_store.timeout = options.init_timeout;
-  return of_store;
-}
-
-/// The store is made on a thread of its own, which is left behind when the time is over: libtorch waits without end for
-/// a program that listens there and is no store, and heeds no signal.
-c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const WorldOptions& options,
-                                           const Patience& patience) {
-  using Made = c10::intrusive_ptr<c10d::Store>;
-  std::promise<Made> promise;
-  auto made = promise.get_future();
-  std::thread([address = launch.address, of_store = store_options(launch, options),
-               promise = std::move(promise)]() mutable {
+  /// Whoever serves the store may end or stand still at any time.
+  template <typename Call>
+  auto on_store(Call call) const {
+    using Result = decltype(call(*store_));
+    std::optional<Result> result;
     try {
-      promise.set_value(c10::make_intrusive<c10d::TCPStore>(address, of_store));
-    } catch (...) {
-      promise.set_exception(std::current_exception());
+      result = patience_.await<Result>([store = store_, call] { return call(*store); });
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception&) {
+      patience_.interrupt_if_asked_soon();
+      TORCH_CHECK_WITH(DistBackendError, false, server(), " has ended while the ranks met at ", place_of(launch_));
     }
-  }).detach();
-  while (made.wait_for(milliseconds(20)) != std::future_status::ready) {
-    TORCH_CHECK_WITH(DistBackendError, !patience.is_over(), "nobody at ", place_of(launch),
-                     " answers as the ranks' meeting place within ", patience.seconds(),
-                     " s: set MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port");
-    patience.sleep(milliseconds(0));
+    TORCH_CHECK_WITH(DistBackendError, result.has_value(), server(), " does not answer at ", place_of(launch_),
+                     " within ", patience_.seconds(), " s");
+    return std::move(*result);
   }
-  try {
-    return made.get();
-  } catch (const std::exception& error) {
-    const auto text = message_of(error);
-    TORCH_CHECK_WITH(DistBackendError, text.find("EADDRINUSE") == std::string::npos, "port ", launch.port,
-                     " is taken, wanted a free one for the ranks to meet at: set MASTER_PORT to another");
-    TORCH_CHECK_WITH(DistBackendError, false, "the ranks cannot meet at ", place_of(launch), ": ",
-                     text.substr(0, text.find("Exception raised from")));
+
+  std::string server() const { return launch_.agent_serves_store ? launch_.launcher : "rank 0"; }
+  std::string own_size() const { return std::to_string(launch_.size); }
+  std::string key(const std::string& name) const { return key_of(launch_, name); }
+
+  std::vector<std::string> arrival_keys() const {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < launch_.size; ++rank) keys.push_back(key("arrived/" + std::to_string(rank)));
+    return keys;
   }
-}
 
-std::string arrival_key(int rank) { return "tandem/arrived/" + std::to_string(rank); }
-std::string size_key(int rank) { return "tandem/size/" + std::to_string(rank); }
-
-/// Of who has come so far; a rank that is not a program of ours may not say.
-void check_sizes(c10d::Store& store, const Launch& launch) {
-  const auto own = std::to_string(launch.size);
-  for (int rank = 0; rank < launch.size; ++rank) {
-    if (!store.check({size_key(rank)})) continue;
-    const auto told = store.get_to_str(size_key(rank));
-    TORCH_CHECK_WITH(DistBackendError, told == own, "rank ", rank, " is one of ", told, " and rank ", launch.rank,
-                     " one of ", own, ", wanted the same: set WORLD_SIZE alike");
+  /// Rank 0's number of ranks is the job's.
+  void enter() const {
+    if (launch_.rank == 0) {
+      const auto size = on_store([own = own_size()](c10d::Store& store) { return write_first(store, kSize, own); });
+      if (size != own_size()) refuse(size);
+    }
+    const auto count = on_store(
+        [own = key("arrived/" + std::to_string(launch_.rank))](c10d::Store& store) { return store.add(own, 1); });
+    TORCH_CHECK_WITH(DistBackendError, count == 1, "rank ", launch_.rank, " has come to ", place_of(launch_),
+                     " twice, wanted one process of each rank");
   }
-}
 
-/// Says who is missing; Gloo would name a socket.
-void await_ranks(c10d::Store& store, const Launch& launch, const Patience& patience) {
-  store.set(size_key(launch.rank), std::to_string(launch.size));
-  TORCH_CHECK_WITH(DistBackendError, store.add(arrival_key(launch.rank), 1) == 1, "rank ", launch.rank, " has come to ",
-                   place_of(launch), " twice, wanted one process of each rank");
-  for (;;) {
-    check_sizes(store, launch);
+  Seen look() const {
+    return on_store([keys = arrival_keys(), conclusion = key("conclusion")](c10d::Store& store) {
+      return Seen{read(store, kSize), read(store, kRefused), read(store, conclusion), store.check(keys)};
+    });
+  }
+
+  [[noreturn]] void refuse(const std::string& size) const {
+    on_store([who = "rank " + std::to_string(launch_.rank) + " of " + own_size()](c10d::Store& store) {
+      store.set(kRefused, who);
+      return true;
+    });
+    TORCH_CHECK_WITH(DistBackendError, false, "rank ", launch_.rank, " is one of ", launch_.size, " and rank 0 at ",
+                     place_of(launch_), " one of ", size,
+                     ", wanted the same: set WORLD_SIZE alike, or MASTER_PORT to another port for another job");
+  }
+
+  void tell_refused(const std::string& who) {
+    if (who == refused_) return;
+    refused_ = who;
+    if (launch_.rank != 0) return;
+    log::warn("a process that says it is " + who + " is refused at " + place_of(launch_) + ": this job has " +
+              own_size() + " ranks");
+  }
+
+  std::string conclude(const std::string& proposal) const {
+    return on_store(
+        [key = key("conclusion"), proposal](c10d::Store& store) { return write_first(store, key, proposal); });
+  }
+
+  std::vector<bool> presence() const {
+    return on_store([keys = arrival_keys()](c10d::Store& store) {
+      std::vector<bool> present;
+      for (const auto& key : keys) present.push_back(store.check({key}));
+      return present;
+    });
+  }
+
+  std::string missing() const {
     std::string missing;
-    for (int rank = 0; rank < launch.size; ++rank) {
-      if (!store.check({arrival_key(rank)})) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    const auto present = presence();
+    for (size_t rank = 0; rank < present.size(); ++rank) {
+      if (!present[rank]) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
     }
-    if (missing.empty()) return;
-    TORCH_CHECK_WITH(DistBackendError, !patience.is_over(), "of ", launch.size, " ranks that should meet at ",
-                     place_of(launch), ", ", missing, " did not come within ", patience.seconds(), " s");
-    patience.sleep(milliseconds(20));
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", patience_.seconds());
+    return "of " + own_size() + " ranks that should meet at " + place_of(launch_) + ", " + missing +
+           " did not come within " + seconds + " s" +
+           (refused_.empty() ? "" : "; a process that said it was " + refused_ + " was refused: set WORLD_SIZE alike");
   }
-}
+
+  void follow(const std::string& conclusion) const {
+    if (conclusion == kGo) return;
+    leave();
+    if (conclusion == kStop) Patience::interrupt();
+    TORCH_CHECK_WITH(DistBackendError, false, conclusion);
+  }
+
+  /// Rank 0 takes the store with it: the others read the conclusion first.
+  void leave() const {
+    constexpr auto kTime = std::chrono::seconds(1);
+    const auto count = [this](int64_t more) {
+      return on_store([key = key("left"), more](c10d::Store& store) { return store.add(key, more); });
+    };
+    const int64_t left = count(1);
+    if (!serves(launch_)) return;
+    const auto end = Clock::now() + kTime;
+    const auto present = presence();
+    const auto others = std::ranges::count(present, true);
+    for (int64_t gone = left; gone < others && Clock::now() < end; gone = count(0)) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+
+  StorePointer store_;
+  const Launch& launch_;
+  const Patience& patience_;
+  std::string refused_;
+};
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> meet(const Launch& launch, const WorldOptions& options) {
-  const Patience patience(options);
-  const bool is_server = launch.rank == 0 && !launch.agent_serves_store;
-  if (is_server) {
-    check_address(launch, Addresses(launch).error);
-  } else {
-    await_server(launch, patience);
-  }
+std::string key_of(const Launch& launch, const std::string& name) {
+  return "tandem/of" + std::to_string(launch.size) + "/" + name;
+}
+
+std::string place_of(const Launch& launch) { return launch.address + ":" + std::to_string(launch.port); }
+
+StorePointer meet(const Launch& launch, const WorldOptions& options) {
+  const Patience patience(options.init_timeout, options.stop_requested);
   auto store = open_store(launch, options, patience);
   if (launch.attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
     store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch.attempt), store);
   }
-  await_ranks(*store, launch, patience);
+  Arrival(store, launch, patience)();
   return store;
 }
 
