@@ -20,7 +20,7 @@ class FolderLock {
   int file_;
 };
 
-/// Writes a small text file of a run; a disk that is full is a warning, not the end of the run.
+/// Writes a small text file of a run, whole or not at all; a disk that is full is a warning, not the end of the run.
 void write_run_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace tandem::cli

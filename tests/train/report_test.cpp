@@ -102,6 +102,7 @@ TEST(Report, IsWrittenWholeOrNotAtAll) {
                   "': File too large: free some space there or choose another folder");
   }
   EXPECT_EQ(slurp(folder / "report.html"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report.html.tmp"));
 }
 
 TEST(LineChart, AGapSplitsTheCurve) {
