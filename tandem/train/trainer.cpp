@@ -174,7 +174,9 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
-  const auto restored = load_checkpoint(from, state(), newest, group_);
+  auto wanted = state();
+  wanted.job = options_.shared;
+  const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
   step_ = restored->step;
   saved_step_ = step_;
