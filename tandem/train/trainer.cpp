@@ -75,7 +75,8 @@ Outcome Trainer::run(Observer& observer) {
   if (!outcome.stopped && evaluated_step_ != step_) evaluate_now(outcome, observer);
   if (saved_step_ != step_) save(outcome, observer);
   outcome.steps = step_;
-  outcome.seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+  outcome.total_seconds = total_seconds();
+  outcome.seconds = outcome.total_seconds - seconds_before_;
   outcome.step_seconds = median(step_seconds_);
   return outcome;
 }
@@ -91,8 +92,9 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     const double loss = train_step(batch);
     ++step_;
     outcome.images += batch.global_size;
-    const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
-    if (read) outcome.loss = loss;
+    const bool read =
+        is_due(step_, options_.log_every) || is_due(step_, per_epoch) || step_ == options_.steps || step_ == 1;
+    outcome.loss = loss;
     observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1),
                      read ? std::optional(loss) : std::nullopt);
     outcome.stopped = all_agree_to_stop();
@@ -153,13 +155,17 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   observer.on_scores(step_, outcome.scores);
 }
 
+double Trainer::total_seconds() const {
+  return std::accumulate(step_seconds_.begin(), step_seconds_.end(), seconds_before_);
+}
+
 TrainingState Trainer::state() const {
   TrainingState state;
   state.tensors = parameters_;
   for (const auto& buffer : task_.buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
   state.job = options_.job;
-  state.trainer = {{"step", step_}};
+  state.trainer = {{"step", step_}, {"seconds", total_seconds()}};
   return state;
 }
 
@@ -178,6 +184,8 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   wanted.job = options_.shared;
   const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
+  // Checkpoints of earlier versions do not say.
+  seconds_before_ = find_value(restored->trainer, "seconds") ? number(restored->trainer, "seconds") : 0;
   step_ = restored->step;
   saved_step_ = step_;
   return true;

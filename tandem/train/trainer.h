@@ -19,7 +19,8 @@ namespace tandem::train {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {}  // loss: every log_every
+  /// `loss`: at the first step, every log_every steps, and at the last of an epoch and of the run.
+  virtual void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {}
   virtual void on_scores(int64_t step, const Scores& scores) {}
   virtual void on_evaluation(int64_t done, int64_t total) {}
   virtual void on_checkpoint(int64_t step, const std::filesystem::path& path) {}
@@ -42,10 +43,11 @@ struct Outcome {
   int64_t steps = 0;                 // done in all
   bool stopped = false;              // by request
   bool saved = true;                 // false: the last state could not be written
-  double loss = 0;                   // the last training loss that was read
+  double loss = 0;                   // of the last step
   int64_t scored_step = -1;          // when the last evaluation was; -1: never
   Scores scores;                     // of the last evaluation
   double seconds = 0;                // of training steps alone
+  double total_seconds = 0;          // the same for all steps of the run, those before a resume included
   double step_seconds = 0;           // of the median step
   int64_t images = 0;                // in them
   std::filesystem::path checkpoint;  // newest; empty when none was saved
@@ -79,6 +81,7 @@ class Trainer {
   void evaluate_now(Outcome& outcome, Observer& observer);
   void save(Outcome& outcome, Observer& observer);
   TrainingState state() const;
+  double total_seconds() const;
 
   Task& task_;
   data::Loader &training_, *evaluation_;
@@ -90,6 +93,7 @@ class Trainer {
   Optimizer optimizer_;
   parallel::DataParallel replicas_;
   std::vector<double> step_seconds_;
+  double seconds_before_ = 0;  // of the steps before a resume
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
 };
 
