@@ -175,8 +175,8 @@ TEST_F(RunTells, AFullDiskLeavesTheOldResultAndNothingElse) {
   write_run_file(path, "{}\n");
   testing::internal::CaptureStderr();
   {
-    const train::DiskLimit full(100);
-    write_run_file(path, std::string(1000, 'x'));
+    const train::DiskLimit full(1000);  // the captured warning counts too
+    write_run_file(path, std::string(5000, 'x'));
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "warning: cannot write '" + path.string() +
@@ -209,18 +209,14 @@ TEST_F(RunTells, ARemovedFolderIsToldOnceAndMadeWholeAgain) {
 }
 
 TEST_F(RunTells, ALossThatDoesNotFallIsTold) {
-  const auto with = [&](const std::string& head, const std::string& rate) {
-    return run_tandem(
-        job({"model=resnet_glyph", "head=" + head, "train.lr=" + rate, "train.steps=54", out(head + rate)}));
+  const auto at_rate = [&](const std::string& rate) {
+    const auto ended = run_tandem(job({"model=resnet_glyph", "train.lr=" + rate, "train.steps=54", out(rate)}));
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.err;
   };
-  const auto stuck = with("cosface", "50");
-  ASSERT_EQ(stuck.status, 0) << stuck.err;
-  EXPECT_EQ(count_of(stuck.err, "warning: loss has not fallen: "), 1U) << stuck.err;
-  for (const std::string head : {"softmax", "cosface", "arcface"}) {
-    const auto learns = with(head, "0.3");
-    ASSERT_EQ(learns.status, 0) << learns.err;
-    EXPECT_EQ(learns.err.find("loss has not fallen"), std::string::npos) << head << learns.err;
-  }
+  const auto stuck = at_rate("50"), learns = at_rate("0.3");
+  EXPECT_EQ(count_of(stuck, "warning: loss has not fallen: "), 1U) << stuck;
+  EXPECT_EQ(count_of(learns, "loss has not fallen"), 0U) << learns;
 }
 
 }  // namespace
