@@ -65,7 +65,7 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   train::TrainingState state;
   state.tensors = task->parameters();
   for (const auto& buffer : task->buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
-  state.job = trainer_options(settings, *data.train, 1).job;
+  state.job = trainer_options(settings, *data.train, 1).shared;
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {
     throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job", "see the warnings above");

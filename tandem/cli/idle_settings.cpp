@@ -1,5 +1,6 @@
 #include "tandem/cli/idle_settings.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -66,6 +67,12 @@ const std::array<Rule, 14>& rules() {
 }
 
 }  // namespace
+
+bool is_idle(const Settings& settings, std::string_view key) {
+  return std::ranges::any_of(rules(), [&](const Rule& rule) {
+    return std::ranges::find(rule.keys, key) != rule.keys.end() && rule.without(settings);
+  });
+}
 
 std::vector<std::string> idle_settings(const Settings& settings) {
   std::vector<std::string> lines;

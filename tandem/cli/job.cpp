@@ -1,10 +1,12 @@
 #include "tandem/cli/job.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/cli/idle_settings.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/world.h"
@@ -70,18 +72,29 @@ train::ScheduleOptions schedule_options(const Settings& settings, int64_t steps,
   return options;
 }
 
-/// What a checkpoint must share with the job that continues it.
+constexpr std::array kIdentity = {
+    "data",        "data.classes",   "data.train_fonts", "data.size",       "model",           "embedding",
+    "head",        "head.margin",    "head.margins",     "head.factor",     "head.anneal",     "head.scale",
+    "head.beyond", "head.gradient",  "head.filter",      "head.smoothing",  "head.sample",     "head.log_q",
+    "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"};
+
+/// What this job is, for its checkpoints: a setting without effect counts as its default.
 train::Job identity(const Settings& settings, const data::Dataset& dataset) {
+  const Settings defaults(settings.schema());
   train::Job job;
-  for (const auto* key :
-       {"data",        "data.classes",   "data.train_fonts", "data.size",       "model",           "embedding",
-        "head",        "head.margin",    "head.margins",     "head.factor",     "head.anneal",     "head.scale",
-        "head.beyond", "head.gradient",  "head.filter",      "head.smoothing",  "head.sample",     "head.log_q",
-        "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"}) {
-    job.emplace_back(key, format_value(settings.get(key)));
-  }
+  for (const auto* key : kIdentity)
+    job.emplace_back(key, format_value((is_idle(settings, key) ? defaults : settings).get(key)));
   job.emplace_back("classes", std::to_string(num_classes(settings, dataset)));
   job.emplace_back("images", std::to_string(dataset.size()));
+  return job;
+}
+
+/// What a checkpoint must share with the job that continues it. Settings without effect here are left out: those of the
+/// job that wrote it do not matter.
+train::Job shared_part(const Settings& settings, train::Job job) {
+  std::erase_if(job, [&](const auto& entry) {
+    return std::ranges::find(kIdentity, entry.first) != kIdentity.end() && is_idle(settings, entry.first);
+  });
   return job;
 }
 
@@ -244,6 +257,7 @@ train::TrainerOptions trainer_options(const Settings& settings, const data::Data
   options.checkpoint_every = settings.get_int("checkpoint.every");
   if (options.checkpoint_every == 0) options.checkpoint_every = steps_per_epoch;
   options.job = identity(settings, dataset);
+  options.shared = shared_part(settings, options.job);
   options.stop_requested = stop_signals::requested;
   return options;
 }

@@ -6,10 +6,10 @@
 
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/train/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -75,10 +75,11 @@ void set_flight_aside(const fs::path& folder) noexcept {
 }
 
 void write_run_file(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) log::warn("'" + path.string() + "' could not be written");
+  try {
+    train::replace_text_file(path, text);
+  } catch (const IoError& error) {
+    log::warn(message_of(error));
+  }
 }
 
 }  // namespace tandem::cli

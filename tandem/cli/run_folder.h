@@ -26,7 +26,7 @@ inline constexpr const char *kFlightFolder = "flight", *kFlightBefore = "flight-
 /// The run begins, or goes on: what its records tell is over. Those of before them are removed.
 void set_flight_aside(const std::filesystem::path& folder) noexcept;
 
-/// Writes a small text file of a run; a disk that is full is a warning, not the end of the run.
+/// Writes a small text file of a run, whole or not at all; a disk that is full is a warning, not the end of the run.
 void write_run_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace tandem::cli

@@ -1,9 +1,11 @@
 #pragma once
 #include <filesystem>
 #include <memory>
-#include <utility>
-#include <vector>
+#include <optional>
+#include <string>
 
+#include "tandem/cli/loss_check.h"
+#include "tandem/cli/run_history.h"
 #include "tandem/train/event_file.h"
 #include "tandem/train/json_log.h"
 #include "tandem/train/progress.h"
@@ -11,13 +13,23 @@
 
 namespace tandem::cli {
 
+struct RunObserverOptions {
+  std::filesystem::path folder;  // the run's, which is there
+  int64_t steps_per_epoch = 1, steps = 0;
+  int64_t first_step = 0;             // where a resumed run goes on; 0 for a new one
+  std::filesystem::path earlier_log;  // of the run whose checkpoint is gone on from
+  std::string settings;               // what settings.toml holds
+  ChanceLevel chance = {};
+};
+
 /// Shows a run on the terminal and writes its curves: log.jsonl and TensorBoard's events in the run's folder.
+///
+/// A resumed run's curves begin with those of the log that it goes on from; a log in a new folder begins with that
+/// log's lines. Files of the run that somebody removes meanwhile are put back when the next record is written, with one
+/// warning. A run whose loss does not fall is told once.
 class RunObserver : public train::Observer {
  public:
-  using Curve = std::vector<std::pair<double, double>>;  // step, value
-
-  /// `first_step`: where a resumed run goes on; 0 for a new one.
-  RunObserver(const std::filesystem::path& folder, int64_t steps_per_epoch, int64_t steps, int64_t first_step);
+  explicit RunObserver(RunObserverOptions options);
 
   void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) override;
   void on_scores(int64_t step, const train::Scores& scores) override;
@@ -27,19 +39,23 @@ class RunObserver : public train::Observer {
 
   void finish();
 
-  const Curve& losses() const { return losses_; }
-  const Curve& rates() const { return rates_; }
-  const Curve& top1() const { return top1_; }
+  const RunCurves& curves() const { return curves_; }
 
  private:
+  void go_on();
   void show_epoch(int64_t epoch, int64_t step);
+  void write(const train::Fields& record);
+  void put_files_back();
+  void check_loss(const std::optional<train::Scores>& scores);
 
-  int64_t steps_per_epoch_, steps_, epoch_ = -1;
+  RunObserverOptions options_;
+  int64_t epoch_ = -1;
   train::JsonLog log_;
   train::EventFile events_;
   std::unique_ptr<train::Progress> progress_, evaluation_;
-  train::ProgressValues values_;
-  Curve losses_, rates_, top1_;
+  std::string loss_;  // the newest, as the bar shows it
+  RunCurves curves_;
+  bool told_removal_ = false, told_loss_ = false, has_scores_ = false;
 };
 
 }  // namespace tandem::cli

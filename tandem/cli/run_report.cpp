@@ -1,5 +1,7 @@
 #include "tandem/cli/run_report.h"
 
+#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/bytes.h"
@@ -25,21 +27,28 @@ std::string percent(double part) {
   return text;
 }
 
+/// With one decimal below 10, so that a short run has not taken 0 seconds.
+std::string rounded(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", number);
+  return number < 9.95 ? text : format_count(std::llround(number));
+}
+
 std::vector<std::pair<std::string, std::string>> summary_of(const nlohmann::json& result) {
   std::vector<std::pair<std::string, std::string>> summary;
   if (result["test_images"].get<int64_t>() > 0) {
     summary.emplace_back("top-1", percent(result["top1"]));
     summary.emplace_back("top-5", percent(result["top5"]));
   }
-  summary.emplace_back("images/s", format_count(result["images_per_second"].get<double>()));
-  summary.emplace_back("training seconds", format_count(result["seconds"].get<double>()));
+  summary.emplace_back("images/s", rounded(result["images_per_second"]));
+  summary.emplace_back("training seconds", rounded(result["total_seconds"]));
   summary.emplace_back("steps", format_count(result["steps"]));
   return summary;
 }
 
-std::vector<train::LineChart> curves_of(const RunObserver& observer) {
+std::vector<train::LineChart> charts_of(const RunCurves& curves) {
   std::vector<train::LineChart> charts;
-  const auto add = [&](const char* title, const char* name, const RunObserver::Curve& points) {
+  const auto add = [&](const char* title, const char* name, const Curve& points) {
     if (points.empty()) return;
     train::LineChart chart;
     chart.title = title;
@@ -47,9 +56,9 @@ std::vector<train::LineChart> curves_of(const RunObserver& observer) {
     chart.series = {{name, points}};
     charts.push_back(chart);
   };
-  add("Training loss", "loss", observer.losses());
-  add("Learning rate", "lr", observer.rates());
-  add("Top-1 on the held-out set", "top-1", observer.top1());
+  add("Training loss", "loss", curves.losses);
+  add("Learning rate", "lr", curves.rates);
+  add("Top-1 on the held-out set", "top-1", curves.top1);
   return charts;
 }
 
@@ -70,14 +79,14 @@ std::vector<train::MemoryBars> memory_of(const Settings& settings, const std::ve
 
 std::filesystem::path write_run_report(const std::filesystem::path& folder, const Settings& settings,
                                        const nlohmann::json& result, const std::vector<FormMemory>& forms,
-                                       const std::vector<RankFacts>& facts, const RunObserver& observer) {
+                                       const std::vector<RankFacts>& facts, const RunCurves& curves) {
   train::RunReport report;
   const auto classes = format_count(result["classes"]);
   report.title = settings.get_string("model") + ", " + classes + " classes over " + format_count(result["ranks"]) +
                  (result["ranks"] == 1 ? " rank" : " ranks");
   report.subtitle = "run " + folder.string();
   report.summary = summary_of(result);
-  report.curves = curves_of(observer);
+  report.curves = charts_of(curves);
   report.memory = memory_of(settings, forms, facts);
   report.memory_note = forms.size() < 2 ? "Peak of the whole run, its tests included."
                                         : "Peak of two training steps of each form; the run's own peak, its tests "

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/bytes.h"
@@ -26,6 +27,10 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+ChanceLevel chance_level(const Settings& settings, int64_t classes) {
+  return {classes, settings.get_string("head") == "softmax" && !read_sampling(settings)};
+}
 
 /// One training run on one rank; rank 0 also tells.
 class TrainRun {
@@ -74,7 +79,15 @@ class TrainRun {
     resume(trainer, store);
     if (leads_) set_flight_aside(folder_);
     std::unique_ptr<RunObserver> observer;
-    if (leads_) observer = std::make_unique<RunObserver>(folder_, per_epoch, options.steps, trainer.step());
+    if (leads_) {
+      observer = std::make_unique<RunObserver>(RunObserverOptions{.folder = folder_,
+                                                                  .steps_per_epoch = per_epoch,
+                                                                  .steps = options.steps,
+                                                                  .first_step = trainer.step(),
+                                                                  .earlier_log = earlier_log_,
+                                                                  .settings = settings_.to_toml(),
+                                                                  .chance = chance_level(settings_, classes)});
+    }
     train::Observer nobody;
     const auto outcome = trainer.run(observer ? *observer : nobody);
     if (observer) observer->finish();
@@ -115,6 +128,7 @@ class TrainRun {
   void resume(train::Trainer& trainer, const train::CheckpointStore& own_store) {
     const auto& from = settings_.get_string("resume");
     if (from == "none") return;
+    earlier_log_ = folder_ / "log.jsonl";
     if (from == "auto") {
       if (settings_.get_string("out").empty()) {
         throw SettingsError("resume is auto and out is empty, wanted the run's folder in out",
@@ -130,6 +144,7 @@ class TrainRun {
     }
     const auto place = train::locate_checkpoints(from);
     const train::CheckpointStore store(place.folder);
+    earlier_log_ = place.folder.parent_path() / "log.jsonl";
     if (store.list().empty()) {
       throw DataError("resume is '" + from + "', which holds no checkpoint", "resume=none begins anew");
     }
@@ -162,6 +177,7 @@ class TrainRun {
                              {"test_images", outcome.scores.samples},
                              {"images_per_second", rate},
                              {"seconds", outcome.seconds},
+                             {"total_seconds", outcome.total_seconds},
                              {"step_seconds", outcome.step_seconds},
                              {"steps", outcome.steps},
                              {"skipped_steps", outcome.skipped_steps},
@@ -190,7 +206,7 @@ class TrainRun {
       return write_result(arguments_, "", result);
     }
     write_run_file(folder_ / "result.json", result.dump(2) + "\n");
-    const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer);
+    const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer.curves());
     write_result(arguments_, result_text(outcome, result["images_per_second"], facts, report), result);
     if (outcome.stopped && outcome.saved)
       log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
@@ -200,8 +216,7 @@ class TrainRun {
                           const fs::path& report) const {
     char line[160];
     std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  (held-out test set)      %s images/s\n",
-                  100 * outcome.scores.top1, 100 * outcome.scores.top5,
-                  format_count(static_cast<int64_t>(rate)).c_str());
+                  100 * outcome.scores.top1, 100 * outcome.scores.top5, format_count(std::llround(rate)).c_str());
     std::string text = outcome.scores.samples > 0 ? line : "";
     text += search_text(search_) + pairs_text(pairs_) + memory_text(facts) + wire_text(facts);
     text += "report   " + report.string() + "\n";
@@ -216,7 +231,7 @@ class TrainRun {
   std::unique_ptr<data::Loader> training_, evaluation_;
   std::vector<FormMemory> probes_;
   nlohmann::json search_, pairs_ = nlohmann::json::array();
-  fs::path folder_;
+  fs::path folder_, earlier_log_;
   std::optional<FolderLock> lock_;
 };
 

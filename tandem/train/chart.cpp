@@ -118,16 +118,41 @@ double peak_of(const std::array<int64_t, 7>& rank) {
   return sum;
 }
 
-void draw_legend(Svg& svg, double left, double y, bool with_prediction) {
+struct LegendEntry {
+  std::string_view name;
+  double x, y;
+};
+
+/// The categories' names and, last, that of the prediction's mark, in lines that end before `right`.
+std::vector<LegendEntry> legend_of(double left, double y, double right, bool with_prediction) {
+  constexpr double kMark = 16, kGap = 16, kLine = 19;
+  std::vector<std::string_view> names(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
+  if (with_prediction) names.emplace_back("predicted");
+  std::vector<LegendEntry> entries;
   double x = left;
-  for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
-    svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
-    svg.text(x + 16, y, memory::kCategoryNames[i], "");
-    x += 32 + text_width(memory::kCategoryNames[i]);
+  for (const auto name : names) {
+    const double width = kMark + text_width(name);
+    if (x > left && x + width > right) {
+      x = left;
+      y += kLine;
+    }
+    entries.push_back({name, x, y});
+    x += width + kGap;
   }
-  if (!with_prediction) return;
-  svg.line(x, y - 4, x + 18, y - 4, "predicted");
-  svg.text(x + 23, y, "predicted", "");
+  return entries;
+}
+
+void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto& [name, x, y] = entries[i];
+    if (i < memory::kCategoryNames.size()) {
+      svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
+      svg.text(x + 16, y, name, "");
+    } else {
+      svg.line(x, y - 4, x + 18, y - 4, "predicted");
+      svg.text(x + 23, y, name, "");
+    }
+  }
 }
 
 /// One form's bars between two places on the x axis.
@@ -202,25 +227,30 @@ std::string line_chart_svg(const LineChart& chart) {
   return svg.str(false);
 }
 
-std::string memory_figure_svg(std::span<const MemoryBars> forms, bool stand_alone) {
-  constexpr double kWidth = 920, kHeight = 400, kTop = 96, kBottom = 52, kGap = 28;
+double highest_peak(std::span<const MemoryBars> forms) {
   double highest = 0;
-  bool has_prediction = false;
   for (const auto& form : forms) {
     for (const auto& rank : form.ranks) highest = std::max(highest, peak_of(rank));
     for (const auto bytes : form.predicted) highest = std::max(highest, static_cast<double>(bytes));
-    has_prediction = has_prediction || !form.predicted.empty();
   }
-  Svg svg(kWidth, kHeight, "Peak memory per rank by category");
+  return highest;
+}
+
+std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure) {
+  constexpr double kBottom = 52, kGap = 28;
+  const bool has_prediction = std::ranges::any_of(forms, [](const auto& form) { return !form.predicted.empty(); });
+  const auto legend = legend_of(16, 52, figure.width - 16, has_prediction);
+  const double top = legend.back().y + 44, height = top + 304;
+  Svg svg(figure.width, height, "Peak memory per rank by category");
   svg.text(16, 26, "Peak memory per rank", "title");
-  draw_legend(svg, 16, 52, has_prediction);
+  draw_legend(svg, legend);
   // A little more than the highest bar, so that its number has room.
-  const auto ticks = byte_ticks(highest * 1.04, 8);
+  const auto ticks = byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
   std::vector<std::string> labels;
   for (const double tick : ticks) labels.push_back(byte_label(tick));
   double left = 40;
   for (const auto& label : labels) left = std::max(left, 20 + text_width(label));
-  Plot plot{left, kTop, kWidth - left - 16, kHeight - kTop - kBottom, 0, 1, 0, ticks.back()};
+  Plot plot{left, top, figure.width - left - 16, height - top - kBottom, 0, 1, 0, ticks.back()};
   draw_y_axis(svg, plot, ticks, labels);
   size_t ranks = 0;
   for (const auto& form : forms) ranks += std::max<size_t>(form.ranks.size(), 1);
@@ -229,13 +259,13 @@ std::string memory_figure_svg(std::span<const MemoryBars> forms, bool stand_alon
   for (const auto& form : forms) {
     plot.left = x;
     plot.width = room * static_cast<double>(std::max<size_t>(form.ranks.size(), 1)) / static_cast<double>(ranks);
-    svg.text(plot.left + plot.width / 2, kTop - 16, form.form, "strong", Anchor::middle);
+    svg.text(plot.left + plot.width / 2, top - 16, form.form, "strong", Anchor::middle);
     draw_bars(svg, plot, form);
-    svg.line(plot.left, kHeight - kBottom, plot.left + plot.width, kHeight - kBottom, "axis");
-    svg.text(plot.left + plot.width / 2, kHeight - 16, "rank", "small", Anchor::middle);
+    svg.line(plot.left, height - kBottom, plot.left + plot.width, height - kBottom, "axis");
+    svg.text(plot.left + plot.width / 2, height - 16, "rank", "small", Anchor::middle);
     x += plot.width + kGap;
   }
-  return svg.str(stand_alone);
+  return svg.str(figure.stand_alone);
 }
 
 }  // namespace tandem::train

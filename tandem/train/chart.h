@@ -30,7 +30,16 @@ struct MemoryBars {
 /// An <svg> element for a page that holds chart_style(). Long series keep their extremes, not all their points.
 std::string line_chart_svg(const LineChart& chart);
 
-/// A bar a rank, stacked by category; the forms side by side over one axis of bytes. `stand_alone`: a file of its own.
-std::string memory_figure_svg(std::span<const MemoryBars> forms, bool stand_alone = true);
+struct MemoryFigure {
+  bool stand_alone = true;  // a file of its own
+  double width = 920;       // a legend that is wider goes on in a further line
+  double reach = 0;         // bytes that the axis shows at least
+};
+
+/// A bar a rank, stacked by category; the forms side by side over one axis of bytes.
+std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure = {});
+
+/// The most bytes of any rank, predictions included.
+double highest_peak(std::span<const MemoryBars> forms);
 
 }  // namespace tandem::train

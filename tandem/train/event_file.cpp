@@ -1,19 +1,13 @@
 #include "tandem/train/event_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 
-#include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/train/file_io.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {
@@ -66,12 +60,13 @@ uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string new_name() {
+std::filesystem::path new_file_in(const std::filesystem::path& folder) {
   static std::atomic<int> number{0};
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
-  return "events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + host + "." +
-         std::to_string(getpid()) + "." + std::to_string(number++);
+  make_folders(folder);
+  return folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + host + "." +
+                   std::to_string(getpid()) + "." + std::to_string(number++));
 }
 
 }  // namespace
@@ -100,26 +95,15 @@ std::string session_start_event(double wall_time, int64_t step) {
   return event_head(wall_time, step) + bytes_field(kSessionLog, key(kStatus, kVarint) + varint(kSessionStart));
 }
 
-EventFile::EventFile(const std::filesystem::path& folder) : path_(folder / new_name()) {
-  make_folders(folder);
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw IoError("cannot create " + quote(path_.string()) + ": " + std::strerror(errno));
-  write(event_record(version_event(now())));
+EventFile::EventFile(const std::filesystem::path& folder)
+    : file_(new_file_in(folder), LogFile::Start::anew, "curves have gaps") {
+  file_.append(event_record(version_event(now())));
 }
-
-EventFile::~EventFile() { close(descriptor_); }
 
 void EventFile::scalar(std::string_view tag, int64_t step, double value) {
-  write(event_record(scalar_event(now(), step, tag, static_cast<float>(value))));
+  file_.append(event_record(scalar_event(now(), step, tag, static_cast<float>(value))));
 }
 
-void EventFile::session_start(int64_t step) { write(event_record(session_start_event(now(), step))); }
-
-void EventFile::write(const std::string& record) {
-  if (const auto reason = append_whole(descriptor_, record); !reason.empty() && !warned_) {
-    warned_ = true;
-    log::warn("curves have gaps: cannot write " + quote(path_.string()) + ": " + reason);
-  }
-}
+void EventFile::session_start(int64_t step) { file_.append(event_record(session_start_event(now(), step))); }
 
 }  // namespace tandem::train

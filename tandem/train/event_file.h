@@ -4,32 +4,28 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/train/log_file.h"
+
 namespace tandem::train {
 
-/// Curves for TensorBoard: a file events.out.tfevents.* in a folder. Each call reaches the system before it returns.
-/// A disk that fills up costs curves, not the run: one warning, and writing goes on where it can.
+/// Curves for TensorBoard: a file events.out.tfevents.* in a folder. Each call reaches the system before it returns. A
+/// full disk: see LogFile.
 /// One writer a folder (TensorBoard follows one file at a time).
 class EventFile {
  public:
   /// Makes the folder. Throws IoError.
   explicit EventFile(const std::filesystem::path& folder);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
   void scalar(std::string_view tag, int64_t step, double value);  // stored as float32
 
   /// After resuming at `step`: TensorBoard drops what an earlier file says of later steps.
   void session_start(int64_t step);
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  LogFile& file() { return file_; }
 
  private:
-  void write(const std::string& record);
-
-  std::filesystem::path path_;
-  int descriptor_;
-  bool warned_ = false;
+  LogFile file_;
 };
 
 /// The format's parts: protocol buffers of tensorflow.Event, written by hand.

@@ -115,6 +115,19 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
   file.finish();
 }
 
+void replace_text_file(const std::filesystem::path& path, std::string_view text) {
+  auto temporary = path;
+  temporary += ".tmp";
+  try {
+    write_text_file(temporary, text);
+    rename_over(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw;
+  }
+}
+
 std::string append_whole(int descriptor, std::string_view record) {
   const auto before = lseek(descriptor, 0, SEEK_END);
   while (!record.empty()) {

@@ -56,6 +56,10 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t limit);
 /// Writes a small file and waits until it is on the disk.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
+/// The same through `path`.tmp and a renaming: the new text takes the place of the old one whole, or the old one stays.
+/// The temporary file is removed when that fails.
+void replace_text_file(const std::filesystem::path& path, std::string_view text);
+
 /// Appends to an open log all of `record` or, cutting off a part that was written, nothing. Returns the system's reason
 /// when it could not, else "".
 std::string append_whole(int descriptor, std::string_view record);

@@ -3,26 +3,23 @@
 #include <string>
 
 #include "tandem/train/fields.h"
+#include "tandem/train/log_file.h"
 
 namespace tandem::train {
 
-/// A log of one JSON object a line, each line handed to the system before write() returns.
-/// A disk that fills up costs lines, not the run: one warning, and writing goes on where it can; no line is ever torn.
+/// A log of one JSON object a line, each line handed to the system before write() returns. A full disk: see LogFile.
 class JsonLog {
  public:
   /// `append`: goes on after what is there, on a new line if the last one was cut short. Throws IoError.
   JsonLog(std::filesystem::path path, bool append);
-  ~JsonLog();
-  JsonLog(const JsonLog&) = delete;
-  JsonLog& operator=(const JsonLog&) = delete;
 
   /// {{"event", "step"}, {"step", 3}, {"loss", 0.5}}
   void write(const Fields& fields);
 
+  LogFile& file() { return file_; }
+
  private:
-  std::filesystem::path path_;
-  int descriptor_;
-  bool warned_ = false;
+  LogFile file_;
 };
 
 /// One object on one line, in the order of the fields. JSON has no infinity and no NaN: they become null. Bytes that

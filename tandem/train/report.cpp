@@ -32,12 +32,24 @@ table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:
 caption{text-align:left;font-weight:600;padding:2px 8px 8px}
 th,td{padding:5px 8px;text-align:right;border-top:1px solid var(--rule);white-space:nowrap}
 tbody:first-child tr:first-child td{border-top:0}
-.wide svg{min-width:680px}
 thead th{border-top:0;color:var(--soft);font-weight:500}
 th:first-child,td:first-child{text-align:left}
 .panel+.panel{margin-top:12px}
 .settings td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .settings td:first-child{color:var(--soft);width:34%}
+p.note{color:var(--soft);font-size:13px;margin:8px 0 16px}
+.narrow{display:none}
+@media (max-width:640px){
+.wide{display:none}
+.narrow{display:block}
+.ranks,.ranks caption,.ranks tbody,.ranks tr{display:block}
+.ranks thead{display:none}
+.ranks tr{border-top:1px solid var(--rule);padding:5px 0}
+.ranks td{display:flex;justify-content:space-between;border-top:0;padding:1px 8px}
+.ranks td::before{content:attr(data-label);color:var(--soft)}
+.ranks td:first-child{font-weight:600}
+.settings td:first-child{width:46%}
+}
 @media print{body{background:#fff}main{max-width:none;padding:0}.card,.panel{break-inside:avoid}h2{break-after:avoid}}
 )";
 
@@ -46,21 +58,23 @@ std::string cell(std::string_view tag, std::string_view text) {
   return out.append(tag).append(">").append(escape_markup(text)).append("</").append(tag).append(">");
 }
 
-std::string row(std::string_view tag, const std::vector<std::string>& cells) {
+using Cells = std::vector<std::string>;
+
+/// Each cell names its column: on a narrow screen a row becomes a list.
+std::string row(const Cells& head, const Cells& cells) {
   std::string out = "<tr>";
-  for (const auto& text : cells) out += cell(tag, text);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    out.append("<td data-label=\"").append(escape_markup(head.at(i))).append("\">");
+    out.append(escape_markup(cells[i])).append("</td>");
+  }
   return out + "</tr>\n";
 }
 
-std::string table(const std::string& caption, const std::vector<std::string>& head,
-                  const std::vector<std::vector<std::string>>& rows, std::string_view classes = "") {
-  std::string out = "<div class=\"panel\"><table";
-  if (!classes.empty()) out.append(" class=\"").append(classes).append("\"");
-  out += ">\n";
-  if (!caption.empty()) out += cell("caption", caption);
-  if (!head.empty()) out.append("<thead>").append(row("th", head)).append("</thead>\n");
-  out += "<tbody>\n";
-  for (const auto& cells : rows) out += row("td", cells);
+std::string table_of_ranks(const std::string& caption, const Cells& head, const std::vector<Cells>& rows) {
+  std::string out = "<div class=\"panel\"><table class=\"ranks\">\n" + cell("caption", caption) + "<thead><tr>";
+  for (const auto& name : head) out += cell("th", name);
+  out += "</tr>\n</thead>\n<tbody>\n";
+  for (const auto& cells : rows) out += row(head, cells);
   return out + "</tbody></table></div>\n";
 }
 
@@ -83,11 +97,11 @@ std::string curves_part(const RunReport& report) {
 }
 
 std::string memory_table(const MemoryBars& bars) {
-  std::vector<std::string> head(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
+  Cells head(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
   head.insert(head.begin(), "rank");
   head.emplace_back("peak");
   if (!bars.predicted.empty()) head.emplace_back("predicted");
-  std::vector<std::vector<std::string>> rows;
+  std::vector<Cells> rows;
   for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
     auto& cells = rows.emplace_back(1, std::to_string(rank));
     int64_t peak = 0;
@@ -101,15 +115,19 @@ std::string memory_table(const MemoryBars& bars) {
     else if (!bars.predicted.empty())
       cells.emplace_back();
   }
-  return table(bars.form, head, rows);
+  return table_of_ranks(bars.form, head, rows);
 }
 
 std::string memory_part(const RunReport& report) {
   if (report.memory.empty()) return "";
-  std::string out =
-      "<h2>Memory</h2>\n<div class=\"panel wide\">" + memory_figure_svg(report.memory, false) + "</div>\n";
+  std::string out = "<h2>Memory</h2>\n<div class=\"panel\">";
+  out.append("<div class=\"wide\">").append(memory_figure_svg(report.memory, {.stand_alone = false})).append("</div>");
+  out.append("<div class=\"narrow\">");
+  for (const auto& bars : report.memory)
+    out += memory_figure_svg({&bars, 1}, {.stand_alone = false, .width = 460, .reach = highest_peak(report.memory)});
+  out += "</div></div>\n";
   if (!report.memory_note.empty())
-    out.append("<p class=\"lead\">").append(escape_markup(report.memory_note)).append("</p>\n");
+    out.append("<p class=\"note\">").append(escape_markup(report.memory_note)).append("</p>\n");
   for (const auto& bars : report.memory) out += memory_table(bars);
   return out;
 }
@@ -125,10 +143,10 @@ std::string wire_part(const RunReport& report) {
     sum.second += bytes;
     operations.insert(operation);
   }
-  std::vector<std::string> head = {"rank"};
+  Cells head = {"rank"};
   head.insert(head.end(), operations.begin(), operations.end());
   head.emplace_back("bytes");
-  std::vector<std::vector<std::string>> rows;
+  std::vector<Cells> rows;
   for (const auto& [rank, of_operation] : of_rank) {
     auto& cells = rows.emplace_back(1, std::to_string(rank));
     int64_t total = 0;
@@ -140,14 +158,15 @@ std::string wire_part(const RunReport& report) {
     }
     cells.push_back(format_bytes(total));
   }
-  return "<h2>Wire</h2>\n" + table("Payload and calls per rank and operation", head, rows);
+  return "<h2>Wire</h2>\n" + table_of_ranks("Payload and calls per rank and operation", head, rows);
 }
 
 std::string settings_part(const RunReport& report) {
   if (report.settings.empty()) return "";
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& [name, value] : report.settings) rows.push_back({name, value});
-  return "<h2>Settings</h2>\n" + table("", {}, rows, "settings");
+  std::string out = "<h2>Settings</h2>\n<div class=\"panel\"><table class=\"settings\">\n<tbody>\n";
+  for (const auto& [name, value] : report.settings)
+    out.append("<tr>").append(cell("td", name)).append(cell("td", value)).append("</tr>\n");
+  return out + "</tbody></table></div>\n";
 }
 
 }  // namespace
@@ -165,10 +184,7 @@ std::string render_report(const RunReport& report) {
 }
 
 void write_report(const std::filesystem::path& path, const RunReport& report) {
-  auto temporary = path;
-  temporary += ".tmp";
-  write_text_file(temporary, render_report(report));
-  rename_over(temporary, path);
+  replace_text_file(path, render_report(report));
 }
 
 }  // namespace tandem::train

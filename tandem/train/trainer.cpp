@@ -97,7 +97,8 @@ Outcome Trainer::run(Observer& observer) {
   outcome.steps = step_;
   outcome.skipped_steps = skipped_steps_;
   outcome.checkpoint = newest_checkpoint_;
-  outcome.seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+  outcome.total_seconds = total_seconds();
+  outcome.seconds = outcome.total_seconds - seconds_before_;
   outcome.step_seconds = median(step_seconds_);
   return outcome;
 }
@@ -113,8 +114,9 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     const auto result = train_step(batch, observer);
     ++step_;
     outcome.images += batch.global_size;
-    const bool read = is_due(step_, options_.log_every) || step_ == options_.steps || step_ == 1;
-    if (read && result.loss) outcome.loss = *result.loss;
+    const bool read =
+        is_due(step_, options_.log_every) || is_due(step_, per_epoch) || step_ == options_.steps || step_ == 1;
+    if (result.loss) outcome.loss = *result.loss;
     observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? result.loss : std::nullopt);
     const auto vote = agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
     if (vote.fault) fail(gradient_fault(*vote.fault, step_), /*after_update=*/true);
@@ -244,13 +246,17 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   observer.on_scores(step_, outcome.scores);
 }
 
+double Trainer::total_seconds() const {
+  return std::accumulate(step_seconds_.begin(), step_seconds_.end(), seconds_before_);
+}
+
 TrainingState Trainer::state() const {
   TrainingState state;
   state.tensors = parameters_;
   for (const auto& buffer : task_.buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
   state.job = options_.job;
-  state.trainer = {{"step", step_}};
+  state.trainer = {{"step", step_}, {"seconds", total_seconds()}};
   return state;
 }
 
@@ -267,8 +273,12 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
-  const auto restored = load_checkpoint(from, state(), newest, group_);
+  auto wanted = state();
+  wanted.job = options_.shared;
+  const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
+  // Checkpoints of earlier versions do not say.
+  seconds_before_ = find_value(restored->trainer, "seconds") ? number(restored->trainer, "seconds") : 0;
   step_ = restored->step;
   saved_step_ = step_;
   updates_since_save_ = 0;

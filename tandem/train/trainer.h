@@ -22,7 +22,8 @@ namespace tandem::train {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {}  // loss: every log_every
+  /// `loss`: at the first step, every log_every steps, and at the last of an epoch and of the run.
+  virtual void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {}
   virtual void on_scores(int64_t step, const Scores& scores) {}
   virtual void on_evaluation(int64_t done, int64_t total) {}
   virtual void on_checkpoint(int64_t step, const std::filesystem::path& path) {}
@@ -38,7 +39,8 @@ struct TrainerOptions {
   int64_t log_every = 20;                // steps between reads of the loss
   int64_t evaluate_every = 0;            // steps; 0: at the end only
   int64_t checkpoint_every = 0;          // steps; 0: none but the last
-  Job job;                               // settings that a checkpoint must share
+  Job job;                               // stands in the checkpoints
+  Job shared;                            // the part of it that a checkpoint must share to be continued
   std::function<bool()> stop_requested;  // looked at after each step; one rank's yes stops all
 };
 
@@ -47,10 +49,11 @@ struct Outcome {
   int64_t skipped_steps = 0;         // of them left out by this run
   bool stopped = false;              // by request
   bool saved = true;                 // false: the last state could not be written
-  double loss = 0;                   // the last training loss that was read
+  double loss = 0;                   // of the last step
   int64_t scored_step = -1;          // when the last evaluation was; -1: never
   Scores scores;                     // of the last evaluation
   double seconds = 0;                // of training steps alone
+  double total_seconds = 0;          // the same for all steps of the run, those before a resume included
   double step_seconds = 0;           // of the median step
   int64_t images = 0;                // in them
   std::filesystem::path checkpoint;  // newest; empty when none was saved
@@ -101,6 +104,7 @@ class Trainer {
   void evaluate_now(Outcome& outcome, Observer& observer);
   void save(Outcome& outcome, Observer& observer);
   TrainingState state() const;
+  double total_seconds() const;
 
   Task& task_;
   data::Loader &training_, *evaluation_;
@@ -112,6 +116,7 @@ class Trainer {
   Optimizer optimizer_;
   parallel::DataParallel replicas_;
   std::vector<double> step_seconds_;
+  double seconds_before_ = 0;                // of the steps before a resume
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -233,6 +234,30 @@ TEST(Training, AnotherJobsCheckpointIsPassedOver) {
     EXPECT_FALSE(trainer.resume(store, std::nullopt));
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "warning: checkpoint step_00000002 is of another job: embedding is 16, wanted 24\n");
+  });
+  std::filesystem::remove_all(folder);
+}
+
+/// Earlier versions wrote settings without effect with whatever value they had.
+TEST(Training, ASettingWithoutEffectInACheckpointDoesNotMatter) {
+  const auto folder = std::filesystem::temp_directory_path() / ("tandem_idle_" + std::to_string(getpid()));
+  train::CheckpointStore store(folder);
+  Patterns patterns;
+  comm::run_ranks(1, [&](comm::ProcessGroup& group) {
+    const auto settings = settings_of({"model=mlp", "head=softmax", "head.margin=0.7"});
+    const auto loader = training_loader(settings, patterns, group);
+    const auto task = make_task(settings, patterns, HeadForm::sharded, group);
+    auto options = trainer_options(settings, patterns, loader->batches_per_epoch());
+    options.steps = 2;
+    const auto margin = std::ranges::find(options.job, "head.margin", &train::Job::value_type::first);
+    ASSERT_NE(margin, options.job.end());
+    EXPECT_EQ(margin->second, "0.2");
+    margin->second = "0.9";
+    train::Observer nobody;
+    train::Trainer(*task, *loader, nullptr, kClasses, options, &store, group).run(nobody);
+    train::Trainer same(*task, *loader, nullptr, kClasses, trainer_options(settings, patterns, 10), nullptr, group);
+    EXPECT_TRUE(same.resume(store, std::nullopt));
+    EXPECT_EQ(same.step(), 2);
   });
   std::filesystem::remove_all(folder);
 }

@@ -188,7 +188,7 @@ TEST(EventFile, AFolderThatCannotBeIsNamed) {
   spill(folder / "file", "x");
   const auto text = text_of<IoError>([&] { EventFile file(folder / "file"); });
   EXPECT_TRUE(text.starts_with("cannot make folder '" + (folder / "file").string() + "': ") ||
-              text.starts_with("cannot create '" + (folder / "file").string() + "/"))
+              text.starts_with("cannot write '" + (folder / "file").string() + "/"))
       << text;
 }
 

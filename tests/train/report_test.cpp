@@ -74,11 +74,29 @@ TEST(Report, IsOnePageWithoutScriptAndWithoutAnythingFromOutside) {
 
 TEST(Report, TablesHoldTheBytes) {
   const auto page = render_report(sample());
-  EXPECT_NE(page.find("<tr><td>1</td><td>10 B</td><td>20 B</td><td>30 B</td><td>400 B</td><td>5 B</td><td>6 B</td>"
-                      "<td>8 B</td><td>479 B</td><td>479 B</td></tr>"),
+  EXPECT_NE(page.find("<tr><td data-label=\"rank\">1</td><td data-label=\"parameters\">10 B</td>"
+                      "<td data-label=\"gradients\">20 B</td><td data-label=\"optimizer\">30 B</td>"
+                      "<td data-label=\"activations\">400 B</td><td data-label=\"buffers\">5 B</td>"
+                      "<td data-label=\"communication\">6 B</td><td data-label=\"other\">8 B</td>"
+                      "<td data-label=\"peak\">479 B</td><td data-label=\"predicted\">479 B</td></tr>"),
             std::string::npos);
-  EXPECT_NE(page.find("<tr><td>0</td><td>3.0 K in 3</td><td>–</td><td>3.0 K</td></tr>"), std::string::npos);
-  EXPECT_NE(page.find("<tr><td>1</td><td>3.0 K in 3</td><td>1.0 M in 1</td>"), std::string::npos);
+  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 K in 3</td><td data-label=\"all_reduce\">–</td>"
+                      "<td data-label=\"bytes\">3.0 K</td></tr>"),
+            std::string::npos);
+  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 K in 3</td><td data-label=\"all_reduce\">1.0 M in 1</td>"),
+            std::string::npos);
+}
+
+// On a narrow screen rows become lists, and each form of the head has a figure of its own, all over one axis.
+TEST(Report, ANarrowScreenCutsNothing) {
+  const auto page = render_report(sample());
+  EXPECT_EQ(page.find("min-width:6"), std::string::npos);
+  EXPECT_NE(page.find("@media (max-width:640px)"), std::string::npos);
+  EXPECT_NE(page.find(".ranks td::before{content:attr(data-label)"), std::string::npos);
+  EXPECT_EQ(count_of(page, "<table class=\"ranks\">"), 3U);
+  EXPECT_EQ(count_of(page, "viewBox=\"0 0 920 400\""), 1U);
+  EXPECT_EQ(count_of(page, "viewBox=\"0 0 460 419\""), 2U);
+  EXPECT_EQ(count_of(page, ">1,024 B</text>") + count_of(page, ">1 KiB</text>"), 3U);
 }
 
 TEST(Report, EmptyPartsAreLeftOut) {
@@ -102,6 +120,7 @@ TEST(Report, IsWrittenWholeOrNotAtAll) {
                   "': File too large: free some space there or choose another folder");
   }
   EXPECT_EQ(slurp(folder / "report.html"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report.html.tmp"));
 }
 
 TEST(LineChart, AGapSplitsTheCurve) {
@@ -153,6 +172,17 @@ TEST(MemoryFigure, BarsStackToTheTotalOnOneAxis) {
   EXPECT_NE(svg.find(">512 B</text>"), std::string::npos);
   EXPECT_NE(svg.find(">1 KiB</text>"), std::string::npos);
   EXPECT_NE(svg.find("<title>rank 0, activations: 256 B</title>"), std::string::npos);
+}
+
+TEST(MemoryFigure, ALegendThatIsTooWideGoesOnInAFurtherLine) {
+  const std::vector<MemoryBars> forms = {{"a", {{100, 0, 0, 0, 0, 0, 0}}, {100}}};
+  const auto narrow = memory_figure_svg(forms, {.width = 460, .reach = 1000});
+  expect_well_formed(narrow);
+  static const std::regex place("<text x=\"([0-9.]+)\" y=\"(52|71)\">");
+  for (std::sregex_iterator at(narrow.begin(), narrow.end(), place), end; at != end; ++at)
+    EXPECT_LT(std::stod((*at)[1]), 440);
+  EXPECT_NE(narrow.find("y=\"71\">predicted</text>"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find(">1 KiB</text>"), std::string::npos);  // the axis reaches what it has to
 }
 
 TEST(MemoryFigure, PredictionsAreMarked) {

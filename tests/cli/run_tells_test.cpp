@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tandem/cli/run_folder.h"
+#include "tandem/cli/run_report.h"
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+#include "tests/train/disk_limit.h"
+
+// What a run tells, as a user reads it: the bar, the log, the report, warnings.
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_tandem;
+using test::slurp;
+using Words = std::vector<std::string>;
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+/// Epochs of five steps: 56 images of 20 characters.
+class RunTells : public testing::Test {
+ protected:
+  std::string out(const std::string& name) const { return "out=" + (folder_ / name).string(); }
+
+  Words job(const Words& more) const {
+    Words words = {"train",
+                   "data.classes=20",
+                   "data.train_fonts=bkai,gkai,noto-sans",
+                   "train.batch=10",
+                   "data.test_fonts=ukai",
+                   "model=mlp",
+                   "train.steps=18",
+                   "threads=1",
+                   "report.compare=false",
+                   "eval.every=0",
+                   "checkpoint.every=5",
+                   "checkpoint.keep=9",
+                   "train.log_every=1",
+                   "train.schedule=constant"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  fs::path checkpoint(const std::string& run, const std::string& step) const {
+    return folder_ / run / "checkpoints" / ("step_000000" + step);
+  }
+
+  nlohmann::json result(const std::string& name) const {
+    return nlohmann::json::parse(slurp(folder_ / name / "result.json"));
+  }
+
+  /// The steps of a log's records of one kind, in the order of the lines.
+  std::vector<int> logged(const std::string& name, const std::string& event) const {
+    std::vector<int> steps;
+    std::istringstream lines(slurp(folder_ / name / "log.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto record = nlohmann::json::parse(line);
+      if (record["event"] == event) steps.push_back(record["step"]);
+    }
+    return steps;
+  }
+
+  /// The steps at which the report's curve of the loss has a point.
+  std::vector<int> drawn(const std::string& name) const {
+    static const std::regex point("<title>loss [0-9.]+ at ([0-9]+)</title>");
+    const auto page = slurp(folder_ / name / "report.html");
+    std::vector<int> steps;
+    for (std::sregex_iterator at(page.begin(), page.end(), point), end; at != end; ++at)
+      steps.push_back(std::stoi((*at)[1]));
+    return steps;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+std::vector<int> numbers(int first, int last) {
+  std::vector<int> all(last - first + 1);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+TEST_F(RunTells, ASettingWithoutEffectIsNoPartOfTheJob) {
+  ASSERT_EQ(run_tandem(job({"head=softmax", "head.margin=0.3", "train.steps=12", out("run")})).status, 0);
+  const auto same = run_tandem(job({"head=softmax", "head.scale=30", "resume=auto", out("run")}));
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_NE(same.err.find("resume   goes on after step 12\n"), std::string::npos) << same.err;
+  const auto other = run_tandem(job({"head=cosface", "head.margin=0.3", "resume=auto", out("run")}));
+  EXPECT_EQ(other.status, 78);
+  EXPECT_NE(other.err.find("is of another job: head is softmax, wanted cosface\n"), std::string::npos) << other.err;
+}
+
+TEST_F(RunTells, TheReportOfAResumedRunHasTheWholeCurve) {
+  ASSERT_EQ(run_tandem(job({"train.steps=12", out("run")})).status, 0);
+  const double before = result("run")["seconds"];
+  ASSERT_EQ(run_tandem(job({"resume=auto", out("run")})).status, 0);
+  EXPECT_EQ(drawn("run"), numbers(1, 18));
+  const double own = result("run")["seconds"], total = result("run")["total_seconds"];
+  EXPECT_NEAR(total, before + own, 1e-9);
+  EXPECT_EQ(logged("run", "step"), numbers(1, 18));
+  EXPECT_EQ(logged("run", "resume"), std::vector<int>{12});
+}
+
+TEST_F(RunTells, StepsDoneAgainAreDrawnOnce) {
+  ASSERT_EQ(run_tandem(job({"train.steps=12", out("run")})).status, 0);
+  fs::remove_all(checkpoint("run", "12"));
+  ASSERT_EQ(run_tandem(job({"resume=auto", "train.log_every=4", out("run")})).status, 0);
+  auto steps = numbers(1, 10);          // of the first attempt, up to the checkpoint
+  const auto again = {12, 15, 16, 18};  // every fourth, and the last of an epoch
+  steps.insert(steps.end(), again);
+  EXPECT_EQ(drawn("run"), steps);
+  steps = numbers(1, 12);  // the log keeps what happened
+  steps.insert(steps.end(), again);
+  EXPECT_EQ(logged("run", "step"), steps);
+  EXPECT_EQ(logged("run", "resume"), std::vector<int>{10});
+}
+
+TEST_F(RunTells, ARunThatGoesOnElsewhereTakesItsCurveAlong) {
+  ASSERT_EQ(run_tandem(job({"train.steps=12", out("run")})).status, 0);
+  const auto from = "resume=" + checkpoint("run", "05").string();
+  ASSERT_EQ(run_tandem(job({from, "train.steps=15", out("new")})).status, 0);
+  EXPECT_EQ(drawn("new"), numbers(1, 15));
+  EXPECT_EQ(logged("new", "step"), numbers(1, 15));
+  ASSERT_EQ(run_tandem(job({"resume=auto", out("new")})).status, 0);
+  EXPECT_EQ(drawn("new"), numbers(1, 18));
+  EXPECT_GT(result("new")["total_seconds"], result("new")["seconds"]);
+  EXPECT_EQ(drawn("run"), numbers(1, 12));
+}
+
+TEST_F(RunTells, TheBarOfEachEpochEndsWithItsOwnLoss) {
+  const auto ended = run_tandem(job({"train.log_every=1000", out("run")}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(logged("run", "step"), (std::vector<int>{1, 5, 10, 15, 18}));
+  std::set<std::string> losses;
+  for (const std::string epoch : {"1: 100%[^\n]* 5/5", "2: 100%[^\n]* 5/5", "3: 100%[^\n]* 5/5", "4: 100%[^\n]* 3/3"}) {
+    std::smatch loss;
+    const std::regex bar("epoch " + epoch + " [^\n]*, loss=([0-9.]+), lr=0.3\\]\n");
+    ASSERT_TRUE(std::regex_search(ended.err, loss, bar)) << ended.err;
+    losses.insert(loss[1]);
+  }
+  EXPECT_EQ(losses.size(), 4U) << ended.err;
+}
+
+TEST_F(RunTells, TheReportRoundsAndShortRunsHaveADecimal) {
+  const auto summary = [&](double seconds, double rate) {
+    const nlohmann::json result = {
+        {"test_images", 0}, {"images_per_second", rate}, {"total_seconds", seconds}, {"steps", 7}, {"classes", 20},
+        {"ranks", 1}};
+    write_run_report(folder_.path(), Settings(), result, {}, {}, {});
+    return slurp(folder_ / "report.html");
+  };
+  const auto card = [](const std::string& value, const std::string& name) {
+    return "<b>" + value + "</b><span>" + name + "</span>";
+  };
+  EXPECT_NE(summary(12.7, 1234.5).find(card("13", "training seconds")), std::string::npos);
+  EXPECT_NE(summary(12.7, 1234.5).find(card("1,235", "images/s")), std::string::npos);
+  EXPECT_NE(summary(0.44, 99).find(card("0.4", "training seconds")), std::string::npos);
+  EXPECT_NE(summary(9.96, 99).find(card("10", "training seconds")), std::string::npos);
+}
+
+TEST_F(RunTells, AFullDiskLeavesTheOldResultAndNothingElse) {
+  const auto path = folder_ / "result.json";
+  write_run_file(path, "{}\n");
+  testing::internal::CaptureStderr();
+  {
+    const train::DiskLimit full(1000);  // the captured warning counts too
+    write_run_file(path, std::string(5000, 'x'));
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: cannot write '" + path.string() +
+                ".tmp': File too large: free some space there or choose another folder\n");
+  EXPECT_EQ(slurp(path), "{}\n");
+  EXPECT_FALSE(fs::exists(folder_ / "result.json.tmp"));
+}
+
+TEST_F(RunTells, ARemovedFolderIsToldOnceAndMadeWholeAgain) {
+  test::Running process(test::tandem_command(job({"train.steps=1000000", "checkpoint.keep=2", out("run")})));
+  const auto wait_for = [](const fs::path& path) {
+    for (int i = 0; i < 3000 && !fs::exists(path); ++i) usleep(10'000);
+    return fs::exists(path);
+  };
+  ASSERT_TRUE(wait_for(checkpoint("run", "05")));
+  fs::rename(folder_ / "run", folder_ / "away");
+  fs::remove_all(folder_ / "away");
+  ASSERT_TRUE(wait_for(folder_ / "run" / "settings.toml"));
+  process.signal(SIGTERM);
+  const auto ended = process.wait();
+  EXPECT_EQ(ended.status, 75) << ended.err;
+  EXPECT_EQ(count_of(ended.err, "warning: run's files in '" + (folder_ / "run").string() +
+                                    "' were removed during training: log, events and settings are put back\n"),
+            1U)
+      << ended.err;
+  for (const std::string name : {"settings.toml", "result.json", "report.html", "checkpoints", "events"})
+    EXPECT_TRUE(fs::exists(folder_ / "run" / name)) << name;
+  const int steps = result("run")["steps"];
+  EXPECT_EQ(logged("run", "step"), numbers(1, steps));
+}
+
+TEST_F(RunTells, ALossThatDoesNotFallIsTold) {
+  const auto at_rate = [&](const std::string& rate) {
+    const auto ended = run_tandem(job({"model=resnet_glyph", "train.lr=" + rate, "train.steps=54", out(rate)}));
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.err;
+  };
+  const auto stuck = at_rate("50"), learns = at_rate("0.3");
+  EXPECT_EQ(count_of(stuck, "warning: loss has not fallen: "), 1U) << stuck;
+  EXPECT_EQ(count_of(learns, "loss has not fallen"), 0U) << learns;
+}
+
+}  // namespace
+}  // namespace tandem::cli
