@@ -4,7 +4,8 @@
 
 namespace tandem::cli {
 
-/// Makes the run's folder: `out`, or runs/<date>-<letter> with the first letter that is free. Throws IoError.
+/// Makes the run's folder: `out`, or runs/<date>-<letter> with the first letter that is free. `out` may be a link; what
+/// a run opens or fills inside may not. Throws IoError.
 std::filesystem::path make_run_folder(const std::string& out);
 
 /// Keeps a second run out of the folder as long as this lives, also when the process is killed. A file system that

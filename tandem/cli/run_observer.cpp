@@ -59,7 +59,7 @@ void RunObserver::put_files_back() {
     events_.file().put_back();
     const auto settings = options_.folder / "settings.toml";
     std::error_code ignored;
-    if (!std::filesystem::exists(settings, ignored)) train::replace_text_file(settings, options_.settings);
+    if (!std::filesystem::exists(settings, ignored)) train::write_text_file(settings, options_.settings);
   } catch (const IoError& error) {
     outcome = " and cannot be put back: " + message_of(error);
   }

@@ -99,9 +99,10 @@ class TrainRun {
     }
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
-      throw IoError("the state after step " + std::to_string(outcome.steps) + " is not saved",
-                    outcome.checkpoint.empty() ? "there is no checkpoint of this run"
-                                               : "the newest checkpoint is " + outcome.checkpoint.string());
+      const auto newest = store.newest(options.shared);
+      throw IoError(
+          "the state after step " + std::to_string(outcome.steps) + " is not saved",
+          newest ? "the newest checkpoint is " + store.path(*newest).string() : "there is no checkpoint of this run");
     }
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }

@@ -3,14 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
 
 namespace tandem::comm {
 namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// In the place of what stands there; a link is not followed, and a part of a file is not left.
+void write_new(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::remove(path);
+  std::FILE* file = std::fopen(path.c_str(), "wxe");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr && std::fclose(file) != 0) written = false;
+  if (written) return;
+  if (file != nullptr) std::filesystem::remove(path);
+  throw IoError("'" + path.string() + "' cannot be written");
 }
 
 constexpr const char* kStateNames[] = {"waiting", "done", "failed"};
@@ -100,10 +112,9 @@ void FlightRecorder::write_file(const std::filesystem::path& folder, const std::
   char name[64];
   std::snprintf(name, sizeof name, "flight_rank_%04d.json", rank_);
   std::filesystem::create_directories(folder);
+  if (std::filesystem::is_symlink(folder)) throw IoError("'" + folder.string() + "' is a link");
   const auto part = folder / (std::string(name) + ".part");
-  std::ofstream file(part, std::ios::binary | std::ios::trunc);
-  file.exceptions(std::ios::badbit | std::ios::failbit);
-  file << to_json(fault) << std::flush;
+  write_new(part, to_json(fault));
   std::filesystem::rename(part, folder / name);
 }
 

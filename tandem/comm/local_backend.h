@@ -57,6 +57,8 @@ class LocalBackend : public c10d::Backend {
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
+  std::chrono::milliseconds timeout() const { return hub_->exchange.timeout(); }
+
   /// Collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
 

@@ -54,6 +54,7 @@ class LocalExchange {
   LocalExchange(int size, std::chrono::milliseconds timeout);
 
   int size() const { return static_cast<int>(calls_.size()); }
+  std::chrono::milliseconds timeout() const { return timeout_; }
 
   /// Returns when all ranks have come with calls that agree.
   void meet(int rank, const LocalCall& call);

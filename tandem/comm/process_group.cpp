@@ -45,6 +45,10 @@ c10d::Backend& ProcessGroup::backend(c10::DeviceType device) const {
   return device == c10::DeviceType::CPU ? *backend_ : *handle_->getBackend(device);
 }
 
+std::chrono::milliseconds ProcessGroup::timeout() const {
+  return local_ != nullptr ? local_->timeout() : backend_->getBackendOptions()->timeout;
+}
+
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
   const auto colours = all_gather(at::full({1}, colour, at::kInt), *this, 0, std::vector<int64_t>(size(), 1), where);
   const int* values = colours.const_data_ptr<int>();
@@ -72,7 +76,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
 
 uint64_t ProcessGroup::begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message) {
   const int64_t sequence = is_message ? ++num_messages_[{call.operation, call.peer}] : ++num_calls_;
-  meter().add(call.operation, bytes, members_);
+  if (!bytes.empty()) meter().add(call.operation, bytes, members_);
   const auto number = recorder().begin(name_, members_, sequence, call);
   if (!instruments_->check || is_message) return number;
   try {

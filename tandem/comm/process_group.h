@@ -2,6 +2,7 @@
 #include <c10/core/DeviceType.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -78,8 +79,11 @@ class ProcessGroup {
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }  // null: the ranks are processes
 
+  /// How long an operation waits for a rank that does not come.
+  std::chrono::milliseconds timeout() const;
+
   /// For the operators: a call begins; it is numbered, counted, recorded, and checked when that is on. The log hears of
-  /// its end. `bytes`: what the meter counts, for each rank of the group.
+  /// its end. `bytes`: what the meter counts, for each rank of the group; empty: the call is not counted.
   uint64_t begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
   const std::shared_ptr<CallLog>& log() const { return log_; }
 

@@ -64,7 +64,7 @@ std::filesystem::path new_file_in(const std::filesystem::path& folder) {
   static std::atomic<int> number{0};
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
-  make_folders(folder);
+  make_own_folder(folder);
   return folder / ("events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + host + "." +
                    std::to_string(getpid()) + "." + std::to_string(number++));
 }

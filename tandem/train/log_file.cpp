@@ -33,15 +33,9 @@ std::string copy_all(int from, int to) {
 }  // namespace
 
 LogFile::LogFile(std::filesystem::path path, Start start, std::string lost)
-    : path_(std::move(path)), lost_(std::move(lost)), descriptor_(open_path(start == Start::anew ? O_TRUNC : 0)) {}
+    : path_(std::move(path)), lost_(std::move(lost)), descriptor_(open_log(path_, start == Start::append)) {}
 
 LogFile::~LogFile() { close(descriptor_); }
-
-int LogFile::open_path(int flags) const {
-  const int descriptor = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
-  if (descriptor < 0) throw IoError("cannot write " + quote(path_.string()) + ": " + std::strerror(errno));
-  return descriptor;
-}
 
 void LogFile::append(std::string_view record) {
   const auto reason = append_whole(descriptor_, record);
@@ -62,7 +56,7 @@ void LogFile::put_back() {
   make_folders(path_.parent_path());
   std::error_code ignored;
   const bool is_missing = !std::filesystem::exists(path_, ignored);
-  const int descriptor = open_path(0);
+  const int descriptor = open_log(path_, true);
   const auto reason = is_missing ? copy_all(descriptor_, descriptor) : "";
   if (!reason.empty()) {
     close(descriptor);

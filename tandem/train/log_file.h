@@ -32,8 +32,6 @@ class LogFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  int open_path(int flags) const;
-
   std::filesystem::path path_;
   std::string lost_;
   int descriptor_;

@@ -184,7 +184,7 @@ std::string render_report(const RunReport& report) {
 }
 
 void write_report(const std::filesystem::path& path, const RunReport& report) {
-  replace_text_file(path, render_report(report));
+  write_text_file(path, render_report(report));
 }
 
 }  // namespace tandem::train

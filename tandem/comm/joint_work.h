@@ -1,0 +1,54 @@
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "tandem/base/tensor.h"
+#include "tandem/comm/process_group.h"
+
+namespace tandem::comm {
+
+/// A stretch of work, such as reading files, that may take each rank as long as it takes: no rank is late while it
+/// works. Each rank makes this object, works, and calls end(), which returns when all ranks have called it.
+///
+///   rank 0   work ─────────────────────▶ end ┐
+///   rank 1   work ──▶ end                    ├ the smallest answer, on all ranks
+///   rank 2   work ─────────▶ end             ┘
+///                 ↑        ↑        ↑          every quarter of the group's timeout the ranks exchange
+///                                              "at work" or their answers, 8 bytes
+///
+/// The work runs on the calling thread; a thread of this object exchanges the words meanwhile. So a rank that is gone,
+/// or does not come, is noticed within the timeout as in any other call, and a rank whose work never ends is not. The
+/// rank must not use the group between the constructor and end(). The wire meter counts one all_reduce of one int64,
+/// however long the work takes. Collective.
+class JointWork {
+ public:
+  explicit JointWork(ProcessGroup& group, Where where = Where::current());
+
+  /// Without end(): the other ranks find that this one does not come.
+  ~JointWork();
+  JointWork(const JointWork&) = delete;
+  JointWork& operator=(const JointWork&) = delete;
+
+  /// This rank's work is done. Returns the smallest answer of all ranks; `answer` is 0 or more. Call it once.
+  /// Throws c10::DistBackendError when a rank is gone or does not come.
+  int64_t end(int64_t answer);
+
+ private:
+  void keep_company(Phase phase);
+  void stop();
+  int64_t exchange(int64_t own);
+
+  ProcessGroup& group_;
+  const Where where_;
+  const Tensor word_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_ending_ = false;
+  std::exception_ptr fault_;
+  std::thread companion_;
+};
+
+}  // namespace tandem::comm
