@@ -118,7 +118,8 @@ TEST(Launch, OneRankThatIsPreemptedEndsAllWithoutHaste) {
 
 TEST(Launch, RequestsToSaveKillNobodyHoweverManyCome) {
   const std::string patient =
-      "n=0; trap 'n=$((n+1)); echo heard' TERM HUP QUIT USR1; echo ready; while [ $n -lt 5 ]; do sleep 0.05; done; "
+      "exec 2>/dev/null; n=0; trap 'n=$((n+1)); echo heard' TERM HUP QUIT USR1; echo ready; while [ $n -lt 5 ]; do "
+      "sleep 0.05; done; "
       "exit 75";
   Running running(tandem_command(launch(2, patient)));
   EXPECT_EQ(running.read_line(), "ready");

@@ -34,13 +34,15 @@ struct Form {
 struct Stop {
   Form form;
   std::vector<int> signals;
+  bool waits_for_save;      // the delay begins at the first checkpoint, not at the start
   milliseconds delay, gap;  // to the first signal, between two
   int steps;                // of the whole job: few let the signal come when it is complete
 };
 
 std::string describe(const Stop& stop) {
-  std::string text = stop.form.name + ", " + std::to_string(stop.steps) + " steps, after " +
-                     std::to_string(stop.delay.count()) + " ms signals";
+  std::string text = stop.form.name + ", " + std::to_string(stop.steps) + " steps, " +
+                     std::to_string(stop.delay.count()) + " ms after the " +
+                     (stop.waits_for_save ? "first save" : "start") + " signals";
   for (const int signal : stop.signals) text += " " + std::to_string(signal);
   return text + ", " + std::to_string(stop.gap.count()) + " ms apart";
 }
@@ -82,6 +84,9 @@ class StoppedJob {
   std::string run(std::mt19937& random) {
     start();
     for (const auto& process : processes_) await_hearing(process->pid());
+    for (int i = 0; stop_.waits_for_save && saved_step() == 0 && i < 6000; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
     std::this_thread::sleep_for(stop_.delay);
     for (const int signal : stop_.signals) {
       send_to_all(signal, random);
@@ -187,11 +192,17 @@ TEST(StopFaults, EachStopSavesOrHasNothingToSave) {
   const auto up_to = [&](int most) { return milliseconds(std::uniform_int_distribution<int>(0, most)(random)); };
   std::map<std::string, int> kinds;
   for (int i = 0; i < count; ++i) {
-    const Stop stop{forms[i % forms.size()], signals[i % signals.size()], up_to(4000), up_to(400),
-                    i % 3 == 2 ? 15 : 1'000'000};
+    const bool waits_for_save = up_to(2).count() > 0;  // two of three
+    const Stop stop{.form = forms[i % forms.size()],
+                    .signals = signals[i % signals.size()],
+                    .waits_for_save = waits_for_save,
+                    .delay = up_to(waits_for_save ? 1500 : 3000),
+                    .gap = up_to(400),
+                    .steps = i % 3 == 2 ? 15 : 1'000'000};
     const auto kind = StoppedJob(stop).run(random);
     ++kinds[kind];
     if (asked != nullptr) std::printf("%d: %s: %s\n", i + 1, describe(stop).c_str(), kind.c_str());
+    std::fflush(stdout);
   }
   for (const auto& [kind, times] : kinds) std::printf("%d %s\n", times, kind.c_str());
 }
