@@ -48,9 +48,11 @@ void RunObserver::go_on() {
 }
 
 void RunObserver::write(const train::Fields& record) {
-  if (!log_.file().is_in_place() || !events_.file().is_in_place()) put_files_back();
+  if (!files_are_in_place()) put_files_back();
   log_.write(record);
 }
+
+bool RunObserver::files_are_in_place() const { return log_.file().is_in_place() && events_.file().is_in_place(); }
 
 void RunObserver::put_files_back() {
   std::string outcome = ": log, events and settings are put back";
@@ -65,7 +67,7 @@ void RunObserver::put_files_back() {
   }
   if (!std::exchange(told_removal_, true))
     log::warn("run's files in '" + options_.folder.string() + "' were removed during training" + outcome);
-  told_removal_ = !log_.file().is_in_place();
+  told_removal_ = !files_are_in_place();
 }
 
 void RunObserver::show_epoch(int64_t epoch, int64_t step) {

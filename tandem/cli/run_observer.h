@@ -45,6 +45,7 @@ class RunObserver : public train::Observer {
   void go_on();
   void show_epoch(int64_t epoch, int64_t step);
   void write(const train::Fields& record);
+  bool files_are_in_place() const;
   void put_files_back();
   void check_loss(const std::optional<train::Scores>& scores);
 

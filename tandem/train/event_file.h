@@ -23,6 +23,7 @@ class EventFile {
 
   const std::filesystem::path& path() const { return file_.path(); }
   LogFile& file() { return file_; }
+  const LogFile& file() const { return file_; }
 
  private:
   LogFile file_;

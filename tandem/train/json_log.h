@@ -17,6 +17,7 @@ class JsonLog {
   void write(const Fields& fields);
 
   LogFile& file() { return file_; }
+  const LogFile& file() const { return file_; }
 
  private:
   LogFile file_;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tandem/cli/run_folder.h"
+#include "tandem/cli/run_observer.h"
 #include "tandem/cli/run_report.h"
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"
@@ -206,6 +207,19 @@ TEST_F(RunTells, ARemovedFolderIsToldOnceAndMadeWholeAgain) {
     EXPECT_TRUE(fs::exists(folder_ / "run" / name)) << name;
   const int steps = result("run")["steps"];
   EXPECT_EQ(logged("run", "step"), numbers(1, steps));
+}
+
+TEST_F(RunTells, FilesThatCannotBePutBackAreToldOnceToo) {
+  RunObserver observer({.folder = folder_.path(), .steps_per_epoch = 9, .steps = 9});
+  fs::remove_all(folder_ / "events");
+  test::spill(folder_ / "events", "in the way");
+  testing::internal::CaptureStderr();
+  for (int step = 1; step <= 3; ++step) observer.on_step(step, 0, 0.5, 2.0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: run's files in '" + folder_.path().string() +
+                "' were removed during training and cannot be put back: cannot make folder '" +
+                (folder_ / "events").string() + "': File exists\n");
+  EXPECT_EQ(read_history(folder_ / "log.jsonl", 9).lines.size(), 3U);
 }
 
 TEST_F(RunTells, ALossThatDoesNotFallIsTold) {
