@@ -95,7 +95,8 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
 void draw(const std::string& path, const Planned& planned) {
   std::vector<train::MemoryBars> bars;
   for (const auto& form : planned.forms) bars.push_back({.form = form.name, .ranks = form.ranks, .predicted = {}});
-  train::write_text_file(path, train::memory_figure_svg(bars));
+  // A name that a user gives may be a link.
+  train::write_text_file(std::filesystem::weakly_canonical(path), train::memory_figure_svg(bars));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace tandem::comm {
@@ -11,6 +10,15 @@ namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// In the place of what stands there; a link is not followed.
+bool write_new(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::remove(path);
+  std::FILE* file = std::fopen(path.c_str(), "wxe");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && written;
 }
 
 constexpr const char* kStateNames[] = {"waiting", "done", "failed"};
@@ -83,10 +91,13 @@ void FlightRecorder::write(const std::string& fault) noexcept {
     char name[64];
     std::snprintf(name, sizeof name, "flight_rank_%04d.json", rank_);
     std::filesystem::create_directories(folder);
+    if (std::filesystem::is_symlink(folder)) return;  // what it leads to is not the run's
     const auto part = folder / (std::string(name) + ".part");
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file << to_json(fault) << std::flush;
-    if (file) std::filesystem::rename(part, folder / name);
+    if (write_new(part, to_json(fault))) {
+      std::filesystem::rename(part, folder / name);
+    } else {
+      std::filesystem::remove(part);
+    }
   } catch (...) {
     // The fault itself is told elsewhere; a record that cannot be written must not hide it.
   }

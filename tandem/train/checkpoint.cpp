@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <limits>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/train/checkpoint_reader.h"
+#include "tandem/comm/joint_work.h"
 
 namespace tandem::train {
 namespace {
@@ -28,13 +30,13 @@ void write_own(CheckpointStore& store, int64_t step, const TrainingState& state,
   store.write_rank(step, rank, tensors, metadata);
 }
 
-/// Runs `action`; the result is the failure's text, or empty.
-template <class Action>
-std::string failure_of(Action action) {
+/// Runs `action`; the result is what `words` says of its exception, or empty.
+template <class Action, class Words>
+std::string failure_of(Action action, Words words) {
   try {
     action();
   } catch (const std::exception& error) {
-    return message_of(error);
+    return words(error);
   }
   return "";
 }
@@ -49,79 +51,122 @@ std::string text_of_rank(const std::string& own, int root, comm::ProcessGroup& g
   return std::string(static_cast<const char*>(bytes.data_ptr()), bytes.numel());
 }
 
-/// The failure of the first rank that has one, on all ranks. Collective.
-std::string first_failure(const std::string& own, comm::ProcessGroup& group) {
-  auto rank = at::full({1}, own.empty() ? group.size() : group.rank(), at::kLong);
-  comm::all_reduce_(rank, group, comm::Reduce::min);
-  const auto culprit = rank.item<int64_t>();
+/// Runs `action` on each rank, for as long as that takes. The failure of the first rank that has one, on all ranks; ""
+/// when there is none. `words` makes it out of the exception. Collective.
+template <class Action, class Words>
+std::string first_failure(comm::ProcessGroup& group, Action action, Words words) {
+  comm::JointWork work(group);
+  const auto own = failure_of(action, words);
+  const auto culprit = work.end(own.empty() ? group.size() : group.rank());
   if (culprit == group.size()) return "";
-  return text_of_rank(own, static_cast<int>(culprit), group) + " (rank " + std::to_string(culprit) + " of " +
-         std::to_string(group.size()) + ")";
+  const auto failure = text_of_rank(own, static_cast<int>(culprit), group);
+  if (group.size() == 1) return failure;
+  return failure + " (rank " + std::to_string(culprit) + " of " + std::to_string(group.size()) + ")";
 }
 
-void read_into(const CheckpointReader& checkpoint, const Parameter& tensor) {
-  const auto rows = checkpoint.split_rows(tensor.name);
-  if (rows != (tensor.rows ? std::optional(tensor.rows->total) : std::nullopt)) {
-    throw DataError("tensor '" + tensor.name + "' of the checkpoint is split otherwise than this job's, or has " +
-                    "another number of rows");
-  }
-  const auto stored = tensor.rows ? checkpoint.read_rows(tensor.name, tensor.rows->first, tensor.rows->count)
-                                  : checkpoint.read(tensor.name);
-  if (stored.sizes() != tensor.tensor.sizes() || stored.scalar_type() != tensor.tensor.scalar_type()) {
-    throw DataError("tensor '" + tensor.name + "' of the checkpoint has another shape or type than this job's");
-  }
-  const at::NoGradGuard no_grad;
-  tensor.tensor.detach().copy_(stored);
+/// What only rank 0 does.
+template <class Action>
+std::string failure_of_leader(comm::ProcessGroup& group, Action action) {
+  const auto lead = [&] {
+    if (group.rank() == 0) action();
+  };
+  return first_failure(group, lead, message_of);
 }
+
+void fill(const TrainingState& state, const CheckpointReader& checkpoint, const comm::ProcessGroup& group) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor, rows] : state.tensors) {
+    names.insert(name);
+    if (rows) {
+      checkpoint.read_rows_into(name, *rows, tensor);
+    } else {
+      checkpoint.read_into(name, tensor);
+    }
+  }
+  checkpoint.verify_others(names, group.rank(), group.size());
+}
+
+/// Rank 0 looks for candidates; all ranks read each, and accept it together or pass it over together.
+class JointSearch {
+ public:
+  JointSearch(const CheckpointStore& store, comm::ProcessGroup& group, const CheckpointRead& read)
+      : store_(store), group_(group), read_(read) {}
+
+  std::optional<Manifest> lead(const Job& job, std::optional<int64_t> newest) {
+    std::vector<std::string> notes;
+    std::optional<comm::JointWork> looking(std::in_place, group_);
+    const auto found = store_.find_newest(job, notes, newest, [&](const CheckpointStore::Found& candidate) {
+      looking->end(candidate.step);
+      looking.reset();
+      const auto fault = read_all(candidate.step);
+      if (fault) looking.emplace(group_);
+      return fault;
+    });
+    for (const auto& note : notes) log::warn(note);
+    if (looking) looking->end(kNone);
+    return found ? std::optional(found->manifest) : std::nullopt;
+  }
+
+  std::optional<Manifest> follow() {
+    for (;;) {
+      const auto step = comm::JointWork(group_).end(kNone);
+      if (step == kNone) return {};
+      if (!read_all(step)) return manifest_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+  std::optional<std::string> read_all(int64_t step) {
+    const auto read_own = [&] {
+      const CheckpointReader checkpoint(store_, step);
+      manifest_ = checkpoint.manifest();
+      read_(checkpoint);
+    };
+    auto failure = first_failure(group_, read_own, fault_words);
+    return failure.empty() ? std::nullopt : std::optional(std::move(failure));
+  }
+
+  const CheckpointStore& store_;
+  comm::ProcessGroup& group_;
+  const CheckpointRead& read_;
+  Manifest manifest_;
+};
 
 }  // namespace
 
 bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& state, comm::ProcessGroup& group) {
-  auto failure = first_failure(failure_of([&] {
-                                 if (group.rank() == 0) store.begin(step);
-                               }),
-                               group);
-  if (failure.empty()) {
-    failure = first_failure(failure_of([&] { write_own(store, step, state, group.rank()); }), group);
-  }
+  auto failure = failure_of_leader(group, [&] { store.begin(step); });
   if (failure.empty()) {
     failure = first_failure(
-        failure_of([&] {
-          if (group.rank() == 0) {
-            store.commit(
-                {.step = step, .world = group.size(), .job = state.job, .trainer = state.trainer, .files = {}});
-          }
-        }),
-        group);
+        group, [&] { write_own(store, step, state, group.rank()); }, message_of);
+  }
+  if (failure.empty()) {
+    failure = failure_of_leader(group, [&] {
+      store.commit({.step = step, .world = group.size(), .job = state.job, .trainer = state.trainer, .files = {}});
+    });
   }
   if (failure.empty()) return true;
-  if (group.rank() == 0) {
+  failure_of_leader(group, [&] {
     store.abandon(step);
     log::warn("checkpoint of step " + std::to_string(step) + " could not be saved, training goes on: " + failure);
-  }
-  comm::barrier(group);
+  });
   return false;
+}
+
+std::optional<Manifest> find_checkpoint(const CheckpointStore& store, const Job& job, std::optional<int64_t> newest,
+                                        const CheckpointRead& read, comm::ProcessGroup& group) {
+  JointSearch search(store, group, read);
+  return group.rank() == 0 ? search.lead(job, newest) : search.follow();
 }
 
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group) {
-  auto step = at::full({1}, -1, at::kLong);
-  if (group.rank() == 0) {
-    std::vector<std::string> notes;
-    const auto found = store.find_newest(state.job, notes, newest);
-    for (const auto& note : notes) log::warn(note);
-    if (found) step.fill_(found->step);
-  }
-  comm::broadcast_(step, 0, group);
-  if (step.item<int64_t>() < 0) return std::nullopt;
-  Restored restored{step.item<int64_t>(), store.manifest(step.item<int64_t>()).trainer};
-  const auto failure = first_failure(failure_of([&] {
-                                       const CheckpointReader checkpoint(store, restored.step);
-                                       for (const auto& tensor : state.tensors) read_into(checkpoint, tensor);
-                                     }),
-                                     group);
-  if (!failure.empty()) throw DataError("checkpoint " + store.path(restored.step).string() + ": " + failure);
-  return restored;
+  const auto found = find_checkpoint(
+      store, state.job, newest, [&](const CheckpointReader& checkpoint) { fill(state, checkpoint, group); }, group);
+  if (!found) return std::nullopt;
+  return Restored{found->step, found->trainer};
 }
 
 std::string broadcast_text(std::string text, comm::ProcessGroup& group) {

@@ -1,8 +1,10 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "tandem/comm/process_group.h"
+#include "tandem/train/checkpoint_reader.h"
 #include "tandem/train/checkpoint_store.h"
 #include "tandem/train/parameter.h"
 
@@ -19,7 +21,8 @@ struct TrainingState {
 };
 
 /// Saves on all ranks, or on none: when one rank cannot write, the step is abandoned everywhere, the reason is told
-/// once as a warning, and the result is false. Older checkpoints stay then. Collective.
+/// once as a warning, and the result is false. Older checkpoints stay then. No rank is late while another writes
+/// (comm::JointWork). Collective.
 bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& state, comm::ProcessGroup& group);
 
 struct Restored {
@@ -27,8 +30,20 @@ struct Restored {
   Fields trainer;
 };
 
-/// Fills `state.tensors` from the newest whole checkpoint of this job, whatever number of ranks wrote it; nothing when
-/// there is none. Each checkpoint passed over is told in one warning (rank 0). Collective.
+/// Reads what this rank needs of a checkpoint. Not collective; throws as CheckpointReader does when it is no good.
+using CheckpointRead = std::function<void(const CheckpointReader& checkpoint)>;
+
+/// The newest checkpoint of this job, up to step `newest`, that every rank can read: rank 0 looks for candidates by
+/// manifest and sizes, all ranks call `read` for each, and take it or pass it over together. Each one passed over is
+/// told in one warning (rank 0). Nothing when none is left. No rank is late while another reads (comm::JointWork).
+/// Collective.
+std::optional<Manifest> find_checkpoint(const CheckpointStore& store, const Job& job, std::optional<int64_t> newest,
+                                        const CheckpointRead& read, comm::ProcessGroup& group);
+
+/// Fills `state.tensors` from the newest whole and finite checkpoint of this job, whatever number of ranks wrote it, as
+/// find_checkpoint() does. Each rank reads the parts that it needs straight into its tensors, and the ranks together
+/// every byte. Nothing when there is none; the tensors hold anything then, since a damaged one may have been read.
+/// Collective.
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group);
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/train/quote.h"
@@ -15,15 +16,39 @@ std::string name_of_part(const std::string& name, int rank) {
   return name + suffix;
 }
 
+namespace {
+
+void check_like(const SafetensorsFile& file, const std::string& stored, const Tensor& target, at::IntArrayRef shape) {
+  if (file.dtype(stored) == target.scalar_type() && file.shape(stored) == shape.vec()) return;
+  std::ostringstream text;
+  text << "tensor " << quote(stored) << " is " << file.dtype(stored) << " " << at::IntArrayRef(file.shape(stored))
+       << ", wanted " << target.scalar_type() << " " << shape;
+  throw SettingsError(text.str());
+}
+
+/// Hands over the target's own memory, or that of a tensor which is copied to it then.
+template <class Read>
+void fill(const Tensor& target, const Read& read) {
+  const at::NoGradGuard no_grad;
+  const bool is_plain = target.is_cpu() && target.is_contiguous() && !target.is_conj() && !target.is_neg();
+  const auto place = is_plain ? target.detach() : at::empty(target.sizes(), at::TensorOptions(target.scalar_type()));
+  read(std::span(static_cast<std::byte*>(place.mutable_data_ptr()), place.nbytes()));
+  if (!is_plain) target.detach().copy_(place);
+}
+
+}  // namespace
+
 CheckpointReader::CheckpointReader(const CheckpointStore& store, int64_t step) : manifest_(store.manifest(step)) {
-  for (int rank = 0; rank < manifest_.world; ++rank) {
-    files_.push_back(store.open_rank(step, rank));
-    add_file(rank);
-  }
+  for (int rank = 0; rank < manifest_.world; ++rank) add_file(store, rank);
   check_parts();
 }
 
-void CheckpointReader::add_file(int rank) {
+void CheckpointReader::add_file(const CheckpointStore& store, int rank) {
+  files_.push_back(store.open_rank(manifest_.step, rank));
+  const auto &found = files_.back().header_checksum(), &wanted = manifest_.files[rank].checksum;
+  if (found != wanted) {
+    throw DataError(rank_file_name(rank) + " has checksum " + found + ", wanted " + wanted);
+  }
   const auto suffix = name_of_part("", rank);
   for (const auto& name : files_.back().names()) {
     const auto rows = rows_of(files_.back(), name);
@@ -94,6 +119,50 @@ void CheckpointReader::give_rows(const std::string& name, int64_t first, int64_t
     if (begin >= end) continue;
     const auto part = files_[rank].read(name_of_part(name, rank));
     take(part.narrow(0, begin - rows.first, end - begin));
+  }
+}
+
+void CheckpointReader::read_into(const std::string& name, const Tensor& target) const {
+  if (split_rows(name) || !files_[0].contains(name)) {
+    throw SettingsError("tensor " + quote(name) + " is " + (split_rows(name) ? "split" : "missing") +
+                        ", wanted a whole one");
+  }
+  check_like(files_[0], name, target, target.sizes());
+  fill(target, [&](std::span<std::byte> bytes) { files_[0].read_sound(name, 0, bytes); });
+}
+
+void CheckpointReader::read_rows_into(const std::string& name, const RowRange& rows, const Tensor& target) const {
+  const auto total = split_rows(name);
+  if (total != rows.total) {
+    throw SettingsError("tensor " + quote(name) + " has " + (total ? std::to_string(*total) : "no") +
+                        " rows over the ranks, wanted " + std::to_string(rows.total));
+  }
+  for (const auto& part : parts_of(name)) {
+    auto shape = target.sizes().vec();
+    shape[0] = part.rows.count;
+    check_like(files_[part.rank], name_of_part(name, part.rank), target, shape);
+  }
+  fill(target, [&](std::span<std::byte> bytes) {
+    const uint64_t row_bytes = rows.count == 0 ? 0 : bytes.size() / rows.count;
+    for (const auto& part : parts_of(name)) {
+      const auto begin = std::max(rows.first, part.rows.first);
+      const auto end = std::min(rows.first + rows.count, part.rows.first + part.rows.count);
+      if (begin >= end) continue;
+      files_[part.rank].read_sound(name_of_part(name, part.rank), (begin - part.rows.first) * row_bytes,
+                                   bytes.subspan((begin - rows.first) * row_bytes, (end - begin) * row_bytes));
+    }
+  });
+}
+
+void CheckpointReader::verify_others(const std::set<std::string>& read, int rank, int size) const {
+  for (int file = rank; file < manifest_.world; file += size) {
+    const auto suffix = name_of_part("", file);
+    for (const auto& stored : files_[file].names()) {
+      const bool is_part = stored.ends_with(suffix) && parts_.contains(stored.substr(0, stored.size() - suffix.size()));
+      const auto name = is_part ? stored.substr(0, stored.size() - suffix.size()) : stored;
+      const bool is_read = read.contains(name) && (is_part || file == 0);
+      if (!is_read) files_[file].read_sound(stored, 0, {});
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace tandem::train {
 /// Opens a file when something of it is wanted and keeps it open. One thread uses a reader at a time.
 class CheckpointReader {
  public:
-  /// Reads the headers of all files. Throws DataError: damaged, or rows that lie in no file or in two.
+  /// Reads the manifest and the headers of all files. Throws IoError; DataError: damaged, or rows that lie in no file
+  /// or in two.
   CheckpointReader(const CheckpointStore& store, int64_t step);
 
   const Manifest& manifest() const { return manifest_; }
@@ -29,7 +31,22 @@ class CheckpointReader {
   Tensor read(const std::string& name) const;
   Tensor read_rows(const std::string& name, int64_t first, int64_t count) const;
 
-  /// The same to be written elsewhere, under the name `as`: read when that is done, a part at a time. This reader must
+  /// Fills `target` with all of a tensor that every rank has, or with the rows of a split one that begin at `first`.
+  /// Each part that is touched is read once and whole, so that its checksum is verified. Memory: one MiB; what is not a
+  /// contiguous CPU tensor is read into one first. On failure `target` holds anything.
+  /// Throws SettingsError when the checkpoint has no such tensor or another type, shape or number of rows; DataError,
+  /// IoError, NonFiniteError when a part is damaged, cannot be read or is not finite.
+  void read_into(const std::string& name, const Tensor& target) const;
+  void read_rows_into(const std::string& name, const RowRange& rows, const Tensor& target) const;
+
+  /// Reads and checks, in little memory, what is in the files beside the tensors `read`: of each file the rank whose
+  /// turn it is, so that the ranks together read everything. Throws as read_into() does.
+  void verify_others(const std::set<std::string>& read, int rank, int size) const;
+
+  /// Every byte of all files, checked.
+  void verify() const { verify_others({}, 0, 1); }
+
+  /// A tensor to be written elsewhere, under the name `as`: read when that is done, a part at a time. This reader must
   /// outlive them.
   TensorSource source(const std::string& name) const;
   TensorSource source_of_rows(const std::string& name, int64_t first, int64_t count, const std::string& as) const;
@@ -39,7 +56,7 @@ class CheckpointReader {
     int rank;
     RowRange rows;
   };
-  void add_file(int rank);
+  void add_file(const CheckpointStore& store, int rank);
   void check_parts() const;
   const std::vector<Part>& parts_of(const std::string& name) const;
   void check_rows(const std::string& name, int64_t first, int64_t count) const;

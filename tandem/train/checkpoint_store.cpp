@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/train/checkpoint_reader.h"
 #include "tandem/train/checksum.h"
 #include "tandem/train/quote.h"
 
@@ -58,21 +59,12 @@ std::optional<std::string> size_fault(const fs::path& folder, const Manifest& ma
   return {};
 }
 
-std::optional<std::string> checksum_fault(const fs::path& folder, const Manifest& manifest) {
-  const auto differs = [](const CheckpointFile& file, const std::string& found) {
-    return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
-  };
-  for (const auto& file : manifest.files) {
-    if (file.name == kIndexName) {
-      const auto found = checksum_of(read_text_file(folder / file.name, kMaxIndexBytes));
-      if (found != file.checksum) return differs(file, found);
-      continue;
-    }
-    const SafetensorsFile shard(folder / file.name);
-    if (shard.header_checksum() != file.checksum) return differs(file, shard.header_checksum());
-    shard.verify();
-  }
-  return {};
+/// The ranks' files are checked by who reads them.
+std::optional<std::string> index_fault(const fs::path& folder, const Manifest& manifest) {
+  const auto& file = manifest.files.back();
+  const auto found = checksum_of(read_text_file(folder / file.name, kMaxIndexBytes));
+  if (found == file.checksum) return {};
+  return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
 }
 
 std::optional<std::string> job_fault(const Job& found, const Job& wanted) {
@@ -97,9 +89,18 @@ fs::path CheckpointStore::temporary(int64_t step) const { return folder_ / (".tm
 
 void CheckpointStore::begin(int64_t step) {
   TORCH_CHECK_VALUE(step >= 0, "a checkpoint's step is ", step, ", wanted 0 or more");
-  make_folders(folder_);
+  std::error_code ignored;
+  const auto& awaited = is_made_ ? folder_ : folder_.parent_path();
+  const bool had_gone = (is_made_ || restore_) && !fs::is_directory(awaited, ignored);
+  make_own_folder(folder_);
+  is_made_ = true;
+  if (had_gone) {
+    log::warn("folder " + quote(awaited.string()) + " had gone and was made anew; what was in it is lost");
+    if (restore_) restore_();
+  }
   remove_leftovers(step);
-  make_folders(temporary(step));
+  if (!fs::is_directory(fs::symlink_status(temporary(step), ignored))) remove_tree(temporary(step));
+  make_own_folder(temporary(step));
 }
 
 void CheckpointStore::remove_leftovers(int64_t current) const {
@@ -114,11 +115,13 @@ void CheckpointStore::remove_leftovers(int64_t current) const {
 
 void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
                                  const std::map<std::string, std::string>& metadata) {
+  refuse_link(temporary(step));
   write_safetensors(temporary(step) / rank_file_name(rank), std::span<const NamedTensor>(tensors), metadata);
 }
 
 void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<TensorSource>& sources,
                                  const std::map<std::string, std::string>& metadata) {
+  refuse_link(temporary(step));
   write_safetensors(temporary(step) / rank_file_name(rank), std::span<const TensorSource>(sources), metadata);
 }
 
@@ -143,6 +146,8 @@ Manifest CheckpointStore::complete(Manifest manifest) const {
 void CheckpointStore::commit(Manifest manifest) {
   TORCH_CHECK_VALUE(manifest.world >= 1, "a checkpoint's world is ", manifest.world, ", wanted 1 or more");
   const auto folder = temporary(manifest.step);
+  refuse_link(folder_);
+  refuse_link(folder);
   manifest = complete(std::move(manifest));
   std::set<std::string> wanted = {kManifestName};
   for (const auto& file : manifest.files) wanted.insert(file.name);
@@ -163,7 +168,7 @@ void CheckpointStore::commit(Manifest manifest) {
 
 void CheckpointStore::abandon(int64_t step) noexcept {
   std::error_code ignored;
-  fs::remove_all(temporary(step), ignored);
+  if (!fs::is_symlink(folder_, ignored)) fs::remove_all(temporary(step), ignored);
 }
 
 void CheckpointStore::prune(const Manifest& committed) const {
@@ -207,21 +212,30 @@ std::optional<std::string> CheckpointStore::fault_of(int64_t step, const Job& jo
     found = manifest(step);
     if (auto fault = job_fault(found.job, job)) return fault;
     if (auto fault = size_fault(path(step), found)) return fault;
-    return checksum_fault(path(step), found);
-  } catch (const IoError& fault) {
-    return "cannot be read: " + message_of(fault);
+    return index_fault(path(step), found);
   } catch (const Error& fault) {
-    return "is damaged: " + message_of(fault);
+    return fault_words(fault);
+  }
+}
+
+std::optional<std::string> CheckpointStore::reading_fault(const Found& candidate) const {
+  try {
+    CheckpointReader(*this, candidate.step).verify();
+    return {};
+  } catch (const Error& fault) {
+    return fault_words(fault);
   }
 }
 
 std::optional<std::string> CheckpointStore::verify(int64_t step) const {
-  Manifest ignored;
-  return fault_of(step, {}, ignored);
+  Found found{step, {}};
+  if (auto fault = fault_of(step, {}, found.manifest)) return fault;
+  return reading_fault(found);
 }
 
 std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const Job& job, std::vector<std::string>& notes,
-                                                                   std::optional<int64_t> newest) const {
+                                                                   std::optional<int64_t> newest,
+                                                                   const Reading& read) const {
   auto steps = list();
   if (newest) {
     std::erase_if(steps, [&](int64_t step) { return step > *newest; });
@@ -229,12 +243,27 @@ std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const Job& jo
     if (steps.empty() || steps[0] != *newest) steps.insert(steps.begin(), *newest);
   }
   for (const auto step : steps) {
-    Manifest found;
-    const auto fault = fault_of(step, job, found);
-    if (!fault) return Found{step, std::move(found)};
+    Found found{step, {}};
+    auto fault = fault_of(step, job, found.manifest);
+    if (!fault) fault = read ? read(found) : reading_fault(found);
+    if (!fault) return found;
     notes.push_back("checkpoint " + step_name(step) + " " + *fault);
   }
   return {};
+}
+
+std::optional<int64_t> CheckpointStore::newest(const Job& job) const {
+  std::vector<std::string> ignored;
+  const auto found = find_newest(job, ignored, {}, [](const Found&) { return std::optional<std::string>(); });
+  return found ? std::optional(found->step) : std::nullopt;
+}
+
+std::string fault_words(const std::exception& error) {
+  const auto text = message_of(error);
+  if (dynamic_cast<const SettingsError*>(&error) != nullptr) return "is of another job: " + text;
+  if (dynamic_cast<const NonFiniteError*>(&error) != nullptr) return "is not finite: " + text;
+  if (dynamic_cast<const DataError*>(&error) != nullptr) return "is damaged: " + text;
+  return "cannot be read: " + text;
 }
 
 Manifest CheckpointStore::manifest(int64_t step) const {

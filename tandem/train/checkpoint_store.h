@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,13 +22,20 @@ namespace tandem::train {
 ///
 /// No class here talks to other ranks. The order that the ranks keep: all begin; each writes; all learn whether every
 /// rank could; one commits, or one abandons; all wait for it before the next begin. A folder belongs to one run.
+///
+/// The folder may not be a link, nor may what is in it: a link that stands at a name which is about to be written gives
+/// way, and what it leads to stays as it is. The folder's parents may be links.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path folder, int keep = 2);
 
   /// Makes the temporary folder and removes those that earlier steps or runs left over. Any rank, any number of times.
-  /// Throws IoError.
+  /// Warns when the store's folder has gone since this object made it. Throws IoError, also when that folder is a link.
   void begin(int64_t step);
+
+  /// `restore` is called in begin() when the store's folder, or before the first begin() its parent, had gone and was
+  /// made anew: for the files that stand beside it.
+  void when_made_anew(std::function<void()> restore) { restore_ = std::move(restore); }
 
   /// Writes this rank's file, replacing what stands there. Throws as write_safetensors does.
   void write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
@@ -49,7 +57,7 @@ class CheckpointStore {
   std::filesystem::path path(int64_t step) const;
 
   /// What is wrong with a checkpoint, every byte read: "is cut short: rank_0001.safetensors has 1200 bytes, wanted
-  /// 65536". Nothing when it is whole.
+  /// 65536". Nothing when it is whole and all its numbers are finite.
   std::optional<std::string> verify(int64_t step) const;
 
   struct Found {
@@ -57,11 +65,18 @@ class CheckpointStore {
     Manifest manifest;
   };
 
+  /// Reads a checkpoint whose manifest and sizes are right; gives what is wrong with it, as verify() does.
+  using Reading = std::function<std::optional<std::string>(const Found& candidate)>;
+
   /// The newest checkpoint, up to step `newest`, that is whole and of this job: every entry of `job` stands in it with
-  /// the same value. Each one passed over gives a line in `notes`. Reads every byte of the one found: let one rank look
-  /// and tell the others.
-  std::optional<Found> find_newest(const Job& job, std::vector<std::string>& notes,
-                                   std::optional<int64_t> newest = {}) const;
+  /// the same value, and `read` finds no fault in it. Each one passed over gives a line in `notes`. Without `read`
+  /// every byte is read and checked.
+  std::optional<Found> find_newest(const Job& job, std::vector<std::string>& notes, std::optional<int64_t> newest = {},
+                                   const Reading& read = {}) const;
+
+  /// The step of the newest checkpoint of this job that is there, judged by its manifest and by its files' sizes:
+  /// quick.
+  std::optional<int64_t> newest(const Job& job) const;
 
   /// Throws DataError or IoError when it is damaged or not there.
   Manifest manifest(int64_t step) const;
@@ -71,12 +86,19 @@ class CheckpointStore {
   std::filesystem::path temporary(int64_t step) const;
   Manifest complete(Manifest manifest) const;
   std::optional<std::string> fault_of(int64_t step, const Job& job, Manifest& manifest) const;
+  std::optional<std::string> reading_fault(const Found& candidate) const;
   void remove_leftovers(int64_t current) const;
   void prune(const Manifest& committed) const;
 
   std::filesystem::path folder_;
   int keep_;
+  bool is_made_ = false;
+  std::function<void()> restore_;
 };
+
+/// What an exception says of a checkpoint: "is damaged: ...", "cannot be read: ...", "is not finite: ..." or "is of
+/// another job: ..." (a SettingsError).
+std::string fault_words(const std::exception& error);
 
 /// Where a user's path leads: to a folder of checkpoints, to a run's folder that holds `checkpoints`, or to one
 /// checkpoint (then `newest` is its step, so that its elder siblings stand in when it is bad).

@@ -101,9 +101,8 @@ std::string session_start_event(double wall_time, int64_t step) {
 }
 
 EventFile::EventFile(const std::filesystem::path& folder) : path_(folder / new_name()) {
-  make_folders(folder);
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw IoError("cannot create " + quote(path_.string()) + ": " + std::strerror(errno));
+  make_own_folder(folder);
+  descriptor_ = open_log(path_, false);
   write(event_record(version_event(now())));
 }
 

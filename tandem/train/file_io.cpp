@@ -30,16 +30,46 @@ void announce(std::string_view operation, const std::filesystem::path& path) {
                 full ? "free some space there or choose another folder" : "");
 }
 
+[[noreturn]] void fail_for_link(const std::filesystem::path& path) {
+  throw IoError(quote(path.string()) + " is a link, wanted a file or folder of the run's own",
+                "remove the link (the run's folder itself may be one)");
+}
+
+bool is_link(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_symlink(path, ignored);
+}
+
+struct Opened {
+  int descriptor;
+  bool is_new;
+};
+
+/// Nobody's file is emptied, and no link is followed.
+Opened create_new(const std::filesystem::path& path) {
+  struct stat about {};
+  const bool exists = lstat(path.c_str(), &about) == 0;
+  if (exists && !S_ISREG(about.st_mode) && !S_ISLNK(about.st_mode)) {
+    return {open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC), false};
+  }
+  if (exists && unlink(path.c_str()) != 0) return {-1, false};
+  return {open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666), true};
+}
+
 }  // namespace
 
 OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
   announce("create", path_);
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const auto opened = create_new(path_);
+  descriptor_ = opened.descriptor;
+  is_new_ = opened.is_new;
   if (descriptor_ < 0) fail("create", path_, errno);
 }
 
 OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ < 0) return;
+  close(descriptor_);
+  if (is_new_) unlink(path_.c_str());
 }
 
 void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
@@ -56,9 +86,13 @@ void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
 
 void OutputFile::finish() {
   announce("sync", path_);
-  if (fsync(descriptor_) != 0) fail("sync", path_, errno);
+  // EINVAL: a device or a pipe, which has nothing to sync.
+  if (fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", path_, errno);
   // Some network file systems report a full disk only here.
-  if (close(std::exchange(descriptor_, -1)) != 0) fail("close", path_, errno);
+  if (close(std::exchange(descriptor_, -1)) == 0) return;
+  const int error = errno;
+  if (is_new_) unlink(path_.c_str());
+  fail("close", path_, error);
 }
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -85,6 +119,7 @@ InputFile::~InputFile() {
 void InputFile::read_at(uint64_t offset, std::span<std::byte> bytes) const {
   const uint64_t wanted = offset + bytes.size();
   while (!bytes.empty()) {
+    announce("read", path_);
     const auto count = pread(descriptor_, bytes.data(), std::min(bytes.size(), kChunk), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("read", path_, errno);
@@ -110,9 +145,30 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
 }
 
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
-  OutputFile file(path);
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(path, ignored);
+  const bool is_file = !exists(status) || is_regular_file(status) || is_symlink(status);
+  auto part = path;
+  if (is_file) part += ".tmp";
+  OutputFile file(part);
   file.append(std::as_bytes(std::span(text)));
   file.finish();
+  if (!is_file) return;  // a device or a pipe
+  try {
+    rename_over(part, path);
+  } catch (...) {
+    unlink(part.c_str());
+    throw;
+  }
+}
+
+int open_log(const std::filesystem::path& path, bool append) {
+  announce("create", path);
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (append ? 0 : O_TRUNC);
+  const int descriptor = open(path.c_str(), flags, 0666);
+  if (descriptor >= 0) return descriptor;
+  if (errno == ELOOP && is_link(path)) fail_for_link(path);
+  fail("write", path, errno);
 }
 
 std::string append_whole(int descriptor, std::string_view record) {
@@ -139,6 +195,15 @@ void make_folders(const std::filesystem::path& folder) {
   std::filesystem::create_directory(folder, error);
   if (error) fail("make folder", folder, error.value());
   sync_folder(parent.empty() ? "." : parent);
+}
+
+void make_own_folder(const std::filesystem::path& folder) {
+  refuse_link(folder);
+  make_folders(folder);
+}
+
+void refuse_link(const std::filesystem::path& path) {
+  if (is_link(path)) fail_for_link(path);
 }
 
 void remove_tree(const std::filesystem::path& path) {

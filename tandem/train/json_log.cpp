@@ -38,8 +38,7 @@ std::string json_line(const Fields& fields) {
 }
 
 JsonLog::JsonLog(std::filesystem::path path, bool append) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
-  if (descriptor_ < 0) throw IoError("cannot write " + quote(path_.string()) + ": " + std::strerror(errno));
+  descriptor_ = open_log(path_, append);
   if (append && ends_inside_a_line(descriptor_)) append_whole(descriptor_, "\n");
 }
 

@@ -165,10 +165,7 @@ std::string render_report(const RunReport& report) {
 }
 
 void write_report(const std::filesystem::path& path, const RunReport& report) {
-  auto temporary = path;
-  temporary += ".tmp";
-  write_text_file(temporary, render_report(report));
-  rename_over(temporary, path);
+  write_text_file(path, render_report(report));
 }
 
 }  // namespace tandem::train

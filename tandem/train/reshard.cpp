@@ -18,13 +18,10 @@ RowRange rows_of_rank(int64_t total, int rank, int ranks, const RowSplit& split)
   return {std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0}), counts[rank], total};
 }
 
-}  // namespace
-
-void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const RowSplit& split) {
-  auto manifest = from.manifest();
-  manifest.world = ranks;
-  manifest.files.clear();
-  to.begin(manifest.step);
+/// Writes the files of all ranks.
+void write_ranks(const CheckpointReader& from, CheckpointStore& to, int ranks, const RowSplit& split) {
+  const auto step = from.manifest().step;
+  to.begin(step);
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<TensorSource> tensors;
     std::map<std::string, std::string> metadata;
@@ -40,9 +37,23 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
       tensors.push_back(from.source_of_rows(name, rows.first, rows.count, part));
       put_rows(metadata, part, rows);
     }
-    to.write_rank(manifest.step, rank, tensors, metadata);
+    to.write_rank(step, rank, tensors, metadata);
   }
-  to.commit(std::move(manifest));
+}
+
+}  // namespace
+
+void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const RowSplit& split) {
+  auto manifest = from.manifest();
+  manifest.world = ranks;
+  manifest.files.clear();
+  try {
+    write_ranks(from, to, ranks, split);
+    to.commit(manifest);
+  } catch (...) {
+    to.abandon(manifest.step);
+    throw;
+  }
 }
 
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "tandem/base/error.h"
+#include "tandem/base/finite.h"
 #include "tandem/train/checksum.h"
 #include "tandem/train/quote.h"
 
@@ -111,6 +112,11 @@ std::span<const std::byte> bytes_of(const Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
+/// A piece of a tensor's bytes as its numbers. `bytes`: whole numbers of them.
+Tensor numbers_in(std::span<std::byte> bytes, at::ScalarType type) {
+  return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size() / c10::elementSize(type))}, type);
+}
+
 /// Returns the checksum of what was written.
 std::string write_one(OutputFile& file, const TensorSource& source) {
   Checksum checksum;
@@ -155,13 +161,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   const auto sorted = in_file_order(sources);
   const auto header = layout_of(sorted, metadata);
   OutputFile file(path);
-  try {
-    write_all(file, sorted, header);
-  } catch (...) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
-    throw;
-  }
+  write_all(file, sorted, header);
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
@@ -212,37 +212,52 @@ void SafetensorsFile::check(const SafetensorsEntry& entry, const std::string& fo
                   "its bytes are damaged, use another copy (a program that changes tensors must drop tandem.xxh3.*)");
 }
 
+/// Reads the tensor's bytes once, in order. Those from `first` on go to `target`; the others pass through a buffer.
+void SafetensorsFile::scan(const SafetensorsEntry& place, uint64_t first, std::span<std::byte> target,
+                           const Demands& demands) const {
+  const uint64_t size = place.end - place.begin, last = first + target.size();
+  std::vector<std::byte> buffer;
+  Checksum checksum;
+  bool is_finite = true;
+  for (uint64_t at = 0, end = 0; at < size; at = end) {
+    const bool inside = at >= first && at < last;
+    end = std::min(at + kChunk, inside ? last : at < first ? std::min(first, size) : size);
+    if (!inside) buffer.resize(kChunk);
+    const auto piece = inside ? target.subspan(at - first, end - at) : std::span(buffer).first(end - at);
+    file_.read_at(header_.data_begin + place.begin + at, piece);
+    checksum.update(piece);
+    if (demands.finite) is_finite = is_finite && all_finite(numbers_in(piece, dtype(place.name)));
+  }
+  check(place, checksum.hex(), demands.checksum);
+  if (is_finite) return;
+  throw NonFiniteError(quote(file_.path().string()) + ": tensor " + quote(place.name) +
+                       " holds inf or NaN, wanted finite numbers");
+}
+
+void SafetensorsFile::check_bools(const std::string& name, std::span<const std::byte> bytes) const {
+  if (dtype(name) != at::kBool || std::ranges::all_of(bytes, [](std::byte value) { return value <= std::byte{1}; })) {
+    return;
+  }
+  throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) +
+                  " has a byte above 1, wanted 0 or 1 for BOOL");
+}
+
 Tensor SafetensorsFile::read(const std::string& name) const {
   const auto& place = entry(name);
-  const auto type = dtype(name);
-  const auto tensor = at::empty(place.shape, at::TensorOptions().dtype(type));
-  auto* begin = static_cast<std::byte*>(tensor.mutable_data_ptr());
-  Checksum checksum;
-  for (uint64_t at = place.begin; at < place.end; at += kChunk) {
-    const std::span piece(begin + (at - place.begin), std::min<uint64_t>(kChunk, place.end - at));
-    file_.read_at(header_.data_begin + at, piece);
-    checksum.update(piece);
-  }
-  check(place, checksum.hex(), false);
-  const auto is_bool = [](std::byte value) { return value <= std::byte{1}; };
-  if (type == at::kBool && !std::all_of(begin, begin + tensor.nbytes(), is_bool)) {
-    throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) +
-                    " has a byte above 1, wanted 0 or 1 for BOOL");
-  }
+  const auto tensor = at::empty(place.shape, at::TensorOptions().dtype(dtype(name)));
+  const std::span bytes(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
+  scan(place, 0, bytes, {});
+  check_bools(name, bytes);
   return tensor;
 }
 
+void SafetensorsFile::read_sound(const std::string& name, uint64_t first, std::span<std::byte> target) const {
+  scan(entry(name), first, target, {.checksum = true, .finite = true});
+  check_bools(name, target);
+}
+
 void SafetensorsFile::verify() const {
-  std::vector<std::byte> buffer(kChunk);
-  for (const auto& entry : header_.entries) {
-    Checksum checksum;
-    for (uint64_t at = entry.begin; at < entry.end; at += kChunk) {
-      const auto piece = std::span(buffer).first(std::min<uint64_t>(kChunk, entry.end - at));
-      file_.read_at(header_.data_begin + at, piece);
-      checksum.update(piece);
-    }
-    check(entry, checksum.hex(), true);
-  }
+  for (const auto& entry : header_.entries) scan(entry, 0, {}, {.checksum = true});
 }
 
 }  // namespace tandem::train

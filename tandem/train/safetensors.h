@@ -28,9 +28,9 @@ struct TensorSource {
 /// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
 ///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
 ///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes
-/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure the file is
-/// removed. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type
-/// that the format has not).
+/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure no file of that
+/// name remains. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element
+/// type that the format has not).
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -57,6 +57,11 @@ class SafetensorsFile {
   /// A new CPU tensor. Throws DataError when the bytes do not have the checksum that the metadata gives, if it does.
   Tensor read(const std::string& name) const;
 
+  /// Reads every byte of a tensor once: those from byte `first` of the tensor on fill `target`, the others are only
+  /// checked. Memory: one MiB at most. Throws as read() does, also when the checksum is missing, and NonFiniteError
+  /// when a number is infinite or NaN; then `target` holds anything.
+  void read_sound(const std::string& name, uint64_t first, std::span<std::byte> target) const;
+
   /// Reads every byte once in little memory; throws as read() does, also when a checksum is missing.
   void verify() const;
 
@@ -67,7 +72,14 @@ class SafetensorsFile {
   const std::string& header_checksum() const { return header_checksum_; }
 
  private:
+  /// What is asked of a tensor beside the checksum that the file may give.
+  struct Demands {
+    bool checksum = false;
+    bool finite = false;
+  };
   const SafetensorsEntry& entry(const std::string& name) const;
+  void scan(const SafetensorsEntry& place, uint64_t first, std::span<std::byte> target, const Demands& demands) const;
+  void check_bools(const std::string& name, std::span<const std::byte> bytes) const;
   void check(const SafetensorsEntry& entry, const std::string& found, bool required) const;
 
   InputFile file_;

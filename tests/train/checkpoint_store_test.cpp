@@ -255,6 +255,46 @@ TEST_F(Checkpoints, EveryFlippedBitIsPassedOver) {
   EXPECT_EQ(notes_of_finding(200), Notes{});
 }
 
+TEST_F(Checkpoints, TheNewestIsToldByManifestAndSizes) {
+  EXPECT_EQ(store_.newest(kSampleJob), std::nullopt);
+  for (const int64_t step : {100, 200}) save(store_, step);
+  EXPECT_EQ(store_.newest(kSampleJob), 200);
+  EXPECT_EQ(store_.newest({{"model", "huge"}}), std::nullopt);
+  bool reads_tensors = false;
+  set_file_hook([&](std::string_view operation, const fs::path& path) {
+    if (operation == "read" && path.extension() == ".safetensors") reads_tensors = true;
+  });
+  fs::resize_file(store_.path(200) / rank_file_name(1), 10);
+  EXPECT_EQ(store_.newest(kSampleJob), 100);
+  set_file_hook(nullptr);
+  EXPECT_FALSE(reads_tensors);
+  fs::remove_all(store_.path(100));
+  EXPECT_EQ(store_.newest(kSampleJob), std::nullopt);
+}
+
+TEST_F(Checkpoints, AFolderThatHadGoneIsMadeAnewAndTold) {
+  const auto warnings_of = [](CheckpointStore& store, int64_t step) {
+    testing::internal::CaptureStderr();
+    save(store, step);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto told = [](const fs::path& folder) {
+    return "warning: folder '" + folder.string() + "' had gone and was made anew; what was in it is lost\n";
+  };
+  EXPECT_EQ(warnings_of(store_, 100), "");
+  fs::remove_all(folder_ / "checkpoints");
+  EXPECT_EQ(warnings_of(store_, 200), told(folder_ / "checkpoints"));
+  EXPECT_EQ(warnings_of(store_, 300), "");
+  int restored = 0;
+  CheckpointStore other(folder_ / "run" / "checkpoints");  // before the first save too, for who restores
+  other.when_made_anew([&] { ++restored; });
+  EXPECT_EQ(warnings_of(other, 100), told(folder_ / "run"));
+  EXPECT_EQ(warnings_of(other, 200), "");
+  EXPECT_EQ(restored, 1);
+  CheckpointStore fresh(folder_ / "fresh" / "checkpoints");
+  EXPECT_EQ(warnings_of(fresh, 100), "");
+}
+
 TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
   std::map<std::string, std::string> metadata;
   put_rows(metadata, "w", {5, 3, 11});
