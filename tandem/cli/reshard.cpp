@@ -6,14 +6,15 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/settings.h"
 #include "tandem/cli/value.h"
+#include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
+#include "tandem/train/checkpoint.h"
 
 namespace tandem::cli {
 namespace {
@@ -82,9 +83,9 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const ReshardJob& job
     }
     return {std::move(store), *place.newest};
   }
-  std::vector<std::string> notes;
-  const auto found = store.find_newest({}, notes);
-  for (const auto& note : notes) log::warn(note);
+  const auto alone = comm::make_single_group();
+  const auto found = train::find_checkpoint(
+      store, {}, {}, [](const train::CheckpointReader& checkpoint) { checkpoint.verify(); }, *alone);
   if (!found) throw DataError("'" + job.source.string() + "' holds no whole checkpoint");
   return {std::move(store), found->step};
 }
@@ -104,7 +105,13 @@ void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
   auto unfinished = path;
   unfinished += ".unfinished";
   train::merge_weights(reader, unfinished);
-  train::rename_over(unfinished, path);
+  try {
+    train::rename_over(unfinished, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(unfinished, ignored);
+    throw;
+  }
 }
 
 void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const ReshardJob& job) {

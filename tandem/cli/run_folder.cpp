@@ -6,10 +6,10 @@
 
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/train/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -33,6 +33,9 @@ std::string letters(int number) {
   return text;
 }
 
+/// What a run opens or fills in its folder. The other files it replaces, links too.
+constexpr const char* kWrittenIn[] = {".lock", "checkpoints", "events", "flight", "log.jsonl"};
+
 [[noreturn]] void fail(const fs::path& folder, const std::error_code& error) {
   throw IoError("run's folder '" + folder.string() + "' cannot be made: " + error.message(), "name another with out=");
 }
@@ -44,6 +47,7 @@ fs::path make_run_folder(const std::string& out) {
   if (!out.empty()) {
     fs::create_directories(out, error);
     if (error) fail(out, error);
+    for (const char* name : kWrittenIn) train::refuse_link(fs::path(out) / name);
     return out;
   }
   fs::create_directories("runs", error);
@@ -56,7 +60,8 @@ fs::path make_run_folder(const std::string& out) {
 }
 
 FolderLock::FolderLock(const fs::path& folder)
-    : file_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    : file_(open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644)) {
+  if (file_ < 0) train::refuse_link(folder / ".lock");
   if (file_ < 0 || flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   close(file_);
   throw SettingsError("out is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
@@ -68,10 +73,11 @@ FolderLock::~FolderLock() {
 }
 
 void write_run_file(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) log::warn("'" + path.string() + "' could not be written");
+  try {
+    train::write_text_file(path, text);
+  } catch (const IoError& error) {
+    log::warn("'" + path.string() + "' could not be written: " + message_of(error));
+  }
 }
 
 }  // namespace tandem::cli

@@ -42,11 +42,13 @@ class TrainRun {
     if (leads_) lock_.emplace(folder_);
     check_folder_is_new();
     group_.recorder().set_folder(folder_ / "flight");
-    if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
+    if (leads_) write_settings();
     return train_and_report();
   }
 
  private:
+  void write_settings() const { write_run_file(folder_ / "settings.toml", settings_.to_toml()); }
+
   /// A second run beside an older one's checkpoints would continue from the wrong ones later.
   void check_folder_is_new() const {
     if (settings_.get_string("resume") != "none" || train::CheckpointStore(folder_ / "checkpoints").list().empty())
@@ -62,6 +64,7 @@ class TrainRun {
     const auto task = make_task(settings_, *data_.train, head_form(settings_), group_);
     const auto options = trainer_options(settings_, *data_.train, per_epoch);
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
+    store.when_made_anew([&] { write_settings(); });
     train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, group_);
     resume(trainer, store);
     std::unique_ptr<RunObserver> observer;
@@ -77,9 +80,10 @@ class TrainRun {
     }
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
-      throw IoError("the state after step " + std::to_string(outcome.steps) + " is not saved",
-                    outcome.checkpoint.empty() ? "there is no checkpoint of this run"
-                                               : "the newest checkpoint is " + outcome.checkpoint.string());
+      const auto newest = store.newest(options.job);
+      throw IoError(
+          "the state after step " + std::to_string(outcome.steps) + " is not saved",
+          newest ? "the newest checkpoint is " + store.path(*newest).string() : "there is no checkpoint of this run");
     }
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }

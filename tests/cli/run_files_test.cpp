@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/train/checkpoint_store.h"
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+
+// The files of a run as a user may find them: links in the folder, numbers that are not finite, a folder that goes.
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_here;
+using test::run_tandem;
+using test::slurp;
+using Words = std::vector<std::string>;
+
+class RunFiles : public testing::Test {
+ protected:
+  Words job(const Words& more = {}) const {
+    Words words = {"train",          "data=synthetic",      "data.size=8",          "head.classes=31",    "model=mlp",
+                   "train.batch=12", "train.steps=10",      "report.compare=false", "checkpoint.every=5", "threads=1",
+                   "ranks=2",        "out=" + run_.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  fs::path checkpoint(int64_t step) const { return train::CheckpointStore(run_ / "checkpoints").path(step); }
+
+  /// Writes rank 1's file of a checkpoint again with an infinity in it, and what vouches for that file.
+  void spoil(int64_t step) const {
+    train::CheckpointStore store(run_ / "checkpoints");
+    const auto manifest = store.manifest(step);
+    store.begin(step);
+    for (int rank = 0; rank < manifest.world; ++rank) {
+      const auto file = store.open_rank(step, rank);
+      std::vector<train::NamedTensor> tensors;
+      for (const auto& name : file.names()) tensors.push_back({name, file.read(name)});
+      if (rank == 1) tensors.back().tensor.view({-1})[0] = std::numeric_limits<double>::infinity();
+      store.write_rank(step, rank, tensors, file.metadata());
+    }
+    store.commit(manifest);
+  }
+
+  test::TemporaryFolder folder_;
+  fs::path run_ = folder_ / "run";
+};
+
+TEST_F(RunFiles, NothingIsWrittenThroughLinks) {
+  const auto outside = folder_ / "outside";
+  test::spill(outside / "file", "precious");
+  fs::create_directories(run_ / "checkpoints");
+  for (const std::string name : {"settings.toml", "settings.toml.tmp", "result.json", "report.html", "memory.svg"}) {
+    fs::create_symlink(outside / "file", run_ / name);
+  }
+  fs::create_symlink(outside / "new", run_ / "report.html.tmp");
+  fs::create_directory_symlink(outside, run_ / "checkpoints" / ".tmp_step_00000005");
+  fs::create_directory_symlink(outside, run_ / "checkpoints" / ".tmp_step_00000010");
+  const auto ended = run_tandem(job());
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(slurp(outside / "file"), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(outside), fs::directory_iterator()), 1);
+  for (const auto& entry : fs::recursive_directory_iterator(run_)) EXPECT_FALSE(entry.is_symlink()) << entry;
+}
+
+TEST_F(RunFiles, LinksThatARunWouldFillAreNamed) {
+  const auto outside = folder_ / "outside";
+  fs::create_directories(outside);
+  test::spill(outside / "file", "precious");
+  for (const std::string name : {".lock", "checkpoints", "events", "flight", "log.jsonl"}) {
+    fs::create_directories(run_);
+    const bool is_file = name == ".lock" || name == "log.jsonl";
+    fs::create_symlink(is_file ? outside / "file" : outside, run_ / name);
+    const auto ended = run_tandem(job());
+    EXPECT_EQ(ended.status, 74) << name;
+    EXPECT_NE(
+        ended.err.find("error: '" + (run_ / name).string() + "' is a link, wanted a file or folder of the run's own"),
+        std::string::npos)
+        << ended.err;
+    fs::remove_all(run_);
+  }
+  EXPECT_EQ(slurp(outside / "file"), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(outside), fs::directory_iterator()), 1);
+}
+
+TEST_F(RunFiles, TheFolderItselfMayBeALink) {
+  fs::create_directories(folder_ / "disk");
+  fs::create_directory_symlink(folder_ / "disk", run_);
+  EXPECT_EQ(run_tandem(job()).status, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "disk" / "checkpoints" / "step_00000010" / "manifest.json"));
+}
+
+TEST_F(RunFiles, ACheckpointThatIsNotFiniteIsPassedOverByAll) {
+  const auto glyphs = [&](const Words& more) {
+    Words words = {"train",   "data.classes=20",      "train.batch=16",     "model=mlp",         "train.steps=15",
+                   "ranks=2", "report.compare=false", "checkpoint.every=5", "checkpoint.keep=3", "threads=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const auto out = "out=" + run_.string();
+  ASSERT_EQ(run_tandem(glyphs({out})).status, 0);
+  spoil(15);
+  const auto expect_passed_over = [&](const test::Ended& ended) {
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    const auto at = ended.err.find("warning: checkpoint step_00000015 is not finite: '");
+    ASSERT_NE(at, std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find("warning: checkpoint ", at + 1), std::string::npos) << ended.err;
+    EXPECT_NE(ended.err.find("holds inf or NaN, wanted finite numbers", at), std::string::npos) << ended.err;
+  };
+  const auto evaluated = run_tandem({"eval", "resume=" + run_.string(), "--json", "-"});
+  expect_passed_over(evaluated);
+  EXPECT_EQ(nlohmann::json::parse(evaluated.out)["steps"], 10);
+  const auto merged = run_tandem({"reshard", run_.string(), "merge=" + (folder_ / "m.safetensors").string()});
+  expect_passed_over(merged);
+  EXPECT_NE(merged.out.find("step_00000010 of 2 ranks"), std::string::npos) << merged.out;
+  const auto named = run_tandem({"reshard", checkpoint(15).string(), "merge=" + (folder_ / "n.safetensors").string()});
+  EXPECT_EQ(named.status, 65);
+  EXPECT_NE(named.err.find("error: checkpoint '" + checkpoint(15).string() + "' is not finite: "), std::string::npos);
+  const auto elsewhere = "out=" + (folder_ / "other").string();
+  const auto by_name = run_tandem(glyphs({elsewhere, "resume=" + checkpoint(15).string()}));
+  expect_passed_over(by_name);
+  EXPECT_NE(by_name.err.find("resume   goes on after step 10"), std::string::npos) << by_name.err;
+  const auto resumed = run_tandem(glyphs({out, "resume=auto"}));
+  expect_passed_over(resumed);
+  EXPECT_NE(resumed.err.find("resume   goes on after step 10"), std::string::npos) << resumed.err;
+}
+
+TEST_F(RunFiles, AFolderThatGoesComesAgainWithItsSettings) {
+  test::Running running(test::tandem_command(job({"train.steps=1000000", "eval.every=0"})));
+  const auto wait_for = [](const fs::path& path) {
+    for (int i = 0; i < 3000 && !fs::exists(path); ++i) usleep(10'000);
+    return fs::exists(path);
+  };
+  ASSERT_TRUE(wait_for(checkpoint(5)));
+  const auto settings = slurp(run_ / "settings.toml");
+  fs::rename(run_, folder_ / "away");
+  EXPECT_TRUE(wait_for(run_ / "settings.toml"));
+  running.signal(SIGTERM);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 75) << ended.err;
+  EXPECT_EQ(slurp(run_ / "settings.toml"), settings);
+  const auto told =
+      "warning: folder '" + (run_ / "checkpoints").string() + "' had gone and was made anew; what was in it is lost\n";
+  EXPECT_NE(ended.err.find(told), std::string::npos) << ended.err;
+  EXPECT_EQ(ended.err.find(told), ended.err.rfind(told));
+}
+
+TEST_F(RunFiles, AReshardThatFailsLeavesNoFilesBehind) {
+  ASSERT_EQ(run_tandem(job()).status, 0);
+  const auto out = folder_ / "out";
+  train::set_file_hook([](std::string_view operation, const fs::path& path) {
+    if (operation == "write" && path.filename() == "rank_0001.safetensors") throw IoError("no space");
+  });
+  EXPECT_EQ(run_here({"reshard", run_.string(), "ranks=3", "out=" + out.string()}).status, 74);
+  train::set_file_hook([](std::string_view operation, const fs::path& path) {
+    if (operation == "rename" && path.filename() == "m.safetensors") throw IoError("no space");
+  });
+  EXPECT_EQ(run_here({"reshard", run_.string(), "merge=" + (out / "m.safetensors").string()}).status, 74);
+  train::set_file_hook(nullptr);
+  for (const auto& entry : fs::recursive_directory_iterator(out)) EXPECT_TRUE(entry.is_directory()) << entry;
+  EXPECT_FALSE(fs::exists(out / "checkpoints" / ".tmp_step_00000010"));
+}
+
+}  // namespace
+}  // namespace tandem::cli
