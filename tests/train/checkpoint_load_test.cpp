@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -98,7 +99,7 @@ class CheckpointLoad : public testing::Test {
   std::string warnings_;
 };
 
-/// `place` of each file operation of that name takes long.
+/// Each operation on a file whose path holds `place` takes long.
 void slow_down(const std::string& operation, const std::string& place) {
   set_file_hook([=](std::string_view what, const fs::path& path) {
     if (what == operation && path.string().find(place) != std::string::npos) std::this_thread::sleep_for(kSlowDisk);
@@ -114,7 +115,7 @@ TEST_F(CheckpointLoad, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
 }
 
 TEST_F(CheckpointLoad, WhoReadsFromASlowDiskIsNotLate) {
-  constexpr int64_t kColumns = 400'000;  // 6 MB of rows a rank
+  constexpr int64_t kColumns = 300'000;  // 5 MB of rows a rank
   save(10, 3, kColumns);
   slow_down("read", "step_00000010/");
   EXPECT_EQ(load(3, kColumns, {}, {.timeout = kTimeout}), 10);
@@ -133,9 +134,9 @@ TEST_F(CheckpointLoad, WhoLooksForCheckpointsOnASlowDiskIsNotLate) {
 
 TEST_F(CheckpointLoad, WhoWritesToASlowDiskIsNotLate) {
   for (const std::string place : {"rank_0001", "manifest.json", ".tmp_step_00000020"}) {
-    int waits = 0;
+    std::atomic<int> waits = 0;
     set_file_hook([&](std::string_view, const fs::path& path) {
-      if (path.string().find(place) == std::string::npos || ++waits > 8) return;
+      if (path.string().find(place) == std::string::npos || ++waits > 5) return;
       std::this_thread::sleep_for(2 * kSlowDisk);
     });
     comm::run_ranks(3,
