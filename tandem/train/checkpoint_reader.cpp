@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 

@@ -6,8 +6,8 @@
 #include <bit>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/train/checksum.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {
