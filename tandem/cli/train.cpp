@@ -11,6 +11,7 @@
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_plan.h"
 #include "tandem/cli/memory_probe.h"
+#include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
 #include "tandem/cli/run_folder.h"
@@ -75,6 +76,7 @@ class TrainRun {
       if (leads_) write_run_file(folder_ / "result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
       score_unseen(*task);
     }
+    tell_odd_images();
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
       throw IoError("the state after step " + std::to_string(outcome.steps) + " is not saved",
@@ -87,6 +89,12 @@ class TrainRun {
   void score_unseen(train::Task& task) {
     if (data_.search) search_ = search_scores(settings_, task, *data_.search, group_);
     pairs_ = pair_scores(settings_, task, group_);
+  }
+
+  void tell_odd_images() const {
+    const auto* query = data_.search ? data_.search->query.images.get() : nullptr;
+    const auto* gallery = data_.search ? data_.search->gallery.images.get() : nullptr;
+    if (const auto line = odd_images({data_.train.get(), data_.test.get(), query, gallery}, group_)) log::warn(*line);
   }
 
   void tell_plan() const {
