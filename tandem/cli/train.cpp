@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/epoch_hints.h"
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/idle_settings.h"
 #include "tandem/cli/job.h"
@@ -109,6 +110,8 @@ class TrainRun {
     const auto shares = " " + counts_text(counts);
     log::info("plan     " + settings_.get_string("model") + " × " + std::to_string(group_.size()) +
               " (data parallel) · head split" + shares + (naive ? " · all scores on rank 0" : ""));
+    for (const auto& line : epoch_hints(settings_, data_.train->size(), training_->batches_per_epoch()))
+      log::warn(line);
   }
 
   void resume(train::Trainer& trainer, const train::CheckpointStore& own_store) {
