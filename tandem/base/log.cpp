@@ -4,6 +4,8 @@
 #include <mutex>
 #include <string>
 
+#include "tandem/base/quote.h"
+
 namespace tandem::log {
 namespace {
 
@@ -20,8 +22,8 @@ void write(std::string text, bool open_line) {
 
 }  // namespace
 
-void info(std::string_view text) { write(std::string(text) + "\n", false); }
-void warn(std::string_view text) { write("warning: " + std::string(text) + "\n", false); }
+void info(std::string_view text) { write(printable(text) + "\n", false); }
+void warn(std::string_view text) { write("warning: " + printable(text) + "\n", false); }
 void raw(std::string_view text, bool open_line) { write(std::string(text), open_line); }
 
 }  // namespace tandem::log

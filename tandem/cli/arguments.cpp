@@ -1,4 +1,5 @@
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/settings.h"
@@ -16,8 +17,7 @@ const Flag& require_flag(const Command& command, std::string_view name) {
     names.push_back(flag.name);
   }
   const std::vector<std::string> known(names.begin(), names.end());
-  throw UsageError("flag '" + std::string(name) + "' is unknown, wanted " + one_of(known),
-                   did_you_mean(nearest(name, names)));
+  throw UsageError("flag " + quote(name) + " is unknown, wanted " + one_of(known), did_you_mean(nearest(name, names)));
 }
 
 std::string missing_value(const Flag& flag) {

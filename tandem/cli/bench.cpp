@@ -4,6 +4,7 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench_classifier.h"
@@ -207,7 +208,7 @@ int run_classifier(const Arguments& arguments) {
 int run_bench(const Arguments& arguments) {
   const auto& words = arguments.words;
   if (words.empty() || (words[0] != "comm" && words[0] != "classifier")) {
-    throw UsageError((words.empty() ? "bench has no name" : "bench '" + words[0] + "' is unknown") +
+    throw UsageError((words.empty() ? "bench has no name" : "bench " + quote(words[0]) + " is unknown") +
                          std::string(", wanted comm or classifier"),
                      "tandem bench comm quick=true");
   }

@@ -9,6 +9,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_probe.h"
+#include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
 #include "tandem/cli/search_scores.h"
@@ -88,6 +89,9 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   }
   own.wire = group.meter().counts();
   const auto facts = gather_facts(own, group);
+  const auto* query = data.search ? data.search->query.images.get() : nullptr;
+  const auto* gallery = data.search ? data.search->gallery.images.get() : nullptr;
+  if (const auto line = odd_images({data.test.get(), query, gallery}, group)) log::warn(*line);
   if (group.rank() != 0) return;
   const double rate = static_cast<double>(scores.samples) / seconds;
   const nlohmann::json result = {{"top1", scores.top1},       {"top5", scores.top5},

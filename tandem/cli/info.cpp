@@ -9,6 +9,7 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/cli/program.h"
 #include "tandem/cli/result.h"
 
@@ -60,7 +61,8 @@ std::string table(const nlohmann::json& info) {
 }  // namespace
 
 int run_info(const Arguments& arguments) {
-  if (!arguments.words.empty()) throw UsageError("info has the argument '" + arguments.words[0] + "', wanted none");
+  if (!arguments.words.empty())
+    throw UsageError("info has the argument " + quote(arguments.words[0]) + ", wanted none");
   const auto info = collect();
   write_result(arguments, table(info), info);
   return 0;

@@ -12,6 +12,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/data/face_records.h"
 #include "tandem/data/glyphs.h"
+#include "tandem/data/image_files.h"
 #include "tandem/data/image_folder.h"
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
@@ -110,6 +111,19 @@ data::Split open_synthetic(const Settings& settings) {
   return data::synthetic(options);
 }
 
+std::string folder_of(const Settings& settings) {
+  const auto& name = settings.get_string("data");
+  return name.substr(name.find(':') + 1);
+}
+
+/// Faces keep the size that their folder's property says, unless data.size is given.
+void take_face_size(Settings& settings) {
+  if (!settings.get_string("data").starts_with(kFacesPrefix) || settings.given("data.size")) return;
+  const auto property = data::face_property(folder_of(settings));
+  const bool fits = property && property->height == property->width && data::is_image_side(property->height);
+  if (fits) settings.set("data.size", std::to_string(property->height));
+}
+
 data::Split open_glyphs(Settings& settings) {
   data::GlyphOptions options;
   options.classes = settings.get_string("data.classes");
@@ -202,21 +216,23 @@ int64_t num_classes(const Settings& settings, const data::Dataset& dataset) {
 }
 
 JobShape shape_of(const Settings& settings) {
-  const int64_t size = settings.get_int("data.size"), classes = settings.get_int("head.classes");
+  auto own = settings;
+  take_face_size(own);
+  const int64_t size = own.get_int("data.size"), classes = settings.get_int("head.classes");
   if (settings.get_string("model") == "none" && classes > 0) return {classes, {1, 1, settings.get_int("embedding")}};
   if (settings.get_string("data") == "glyphs" && classes > 0) return {classes, {1, size, size}};
   const bool is_tall = settings.get_string("data").starts_with(kMarketPrefix);
   if (classes > 0) return {classes, {3, size, is_tall ? size / 2 : size}};
-  auto own = settings;
   const auto data = open_data(own);
   return {num_classes(settings, *data.train), data.train->image_shape()};
 }
 
 data::Split open_data(Settings& settings) {
+  take_face_size(settings);
   const auto& name = settings.get_string("data");
   if (name == "synthetic") return open_synthetic(settings);
   const int64_t size = settings.get_int("data.size"), hold_out = settings.get_int("data.hold_out");
-  const auto folder = name.substr(name.find(':') + 1);
+  const auto folder = folder_of(settings);
   if (name.starts_with(kImagesPrefix)) return data::image_folder({folder, size, hold_out});
   if (name.starts_with(kFacesPrefix)) return data::face_records({folder, size, hold_out});
   if (name.starts_with(kMarketPrefix)) return data::market1501({folder, size, size / 2});

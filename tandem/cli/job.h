@@ -27,7 +27,7 @@ void check_job(const Settings& settings, int ranks);
 int world_size(const Settings& settings);
 bool prints_for_the_job();
 
-/// Writes the fonts that it chose into `settings`: what is saved with a run is what ran.
+/// Writes the fonts, and the size of faces, that it chose into `settings`: what is saved with a run is what ran.
 data::Split open_data(Settings& settings);
 std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,
                                               comm::ProcessGroup& group);

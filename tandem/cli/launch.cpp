@@ -1,4 +1,5 @@
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/agent.h"
 #include "tandem/cli/command.h"
@@ -18,7 +19,7 @@ int read_ranks(const Arguments& arguments) {
   if (!text) throw UsageError("launch has no -n, wanted the number of ranks", "tandem launch -n 2 COMMAND...");
   const auto number = read_integer(*text);
   if (!number || *number < 1 || *number > kMostRanks) {
-    throw UsageError("-n is " + (number ? *text : "'" + *text + "'") + ", wanted 1.." + std::to_string(kMostRanks));
+    throw UsageError("-n is " + (number ? *text : quote(*text)) + ", wanted 1.." + std::to_string(kMostRanks));
   }
   return static_cast<int>(*number);
 }
@@ -48,7 +49,7 @@ void set_command(AgentOptions& options, const std::vector<std::string>& words) {
   if (!options.path.empty()) return;
   std::vector<std::string_view> names;
   for (const auto& command : commands()) names.push_back(command.name);
-  throw UsageError("command '" + words[0] + "' is not found, wanted a program on PATH or a subcommand",
+  throw UsageError("command " + quote(words[0]) + " is not found, wanted a program on PATH or a subcommand",
                    did_you_mean(nearest(words[0], names)));
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/failure.h"
 #include "tandem/cli/result.h"
@@ -24,8 +25,9 @@ const Command& require_command(const std::string& name) {
   std::vector<std::string_view> names;
   for (const auto& command : commands()) names.push_back(command.name);
   const auto kind = name.starts_with("-") ? "flag" : "subcommand";
-  throw UsageError(std::string(kind) + " '" + name + "' is unknown, wanted " + one_of({names.begin(), names.end()}),
-                   did_you_mean(nearest(name, names)));
+  throw UsageError(
+      std::string(kind) + " " + quote(name) + " is unknown, wanted " + one_of({names.begin(), names.end()}),
+      did_you_mean(nearest(name, names)));
 }
 
 int help(std::span<const std::string> words) {

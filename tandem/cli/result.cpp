@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::cli {
 namespace {
@@ -18,6 +19,25 @@ std::string reason() { return std::generic_category().message(errno); }
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   flush_stdout();
+}
+
+/// The control characters that nlohmann writes as they are (U+007F-009F) are escaped as JSON has it.
+std::string json_text(const nlohmann::json& json) {
+  // Texts from outside (paths, messages) may hold bytes that JSON cannot: they become U+FFFD.
+  const auto text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string result;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const bool is_pair = text[at] == '\xC2' && static_cast<unsigned char>(text[at + 1]) < 0xA0;
+    if (!is_pair && text[at] != '\x7F') {
+      result += text[at];
+      continue;
+    }
+    if (is_pair) ++at;
+    char code[8];
+    std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
+    result += code;
+  }
+  return result + "\n";
 }
 
 [[noreturn]] void reject(const std::string& path, const std::string& why) {
@@ -42,9 +62,8 @@ void check_result_file(const Arguments& arguments) {
 
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json) {
   const auto path = arguments.flag("--json");
-  // Texts from outside (paths, messages) may hold bytes that JSON cannot: they become U+FFFD.
-  const auto written = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  if (path != "-") print(text);
+  const auto written = json_text(json);
+  if (path != "-") print(printable_lines(text));
   if (!path) return;
   if (*path == "-") return print(written);
   std::ofstream file(*path, std::ios::binary | std::ios::trunc);

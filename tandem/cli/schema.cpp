@@ -56,7 +56,9 @@ const std::vector<Setting>& job_settings() {
        .other = {"a whole number 10..93773", read_class_count}},
       {"data.size",
        int64_t{32},
-       "side of an image in pixels; glyphs: at most 256; market1501: the height, twice the width",
+       "side of an image in pixels; glyphs: at most 256; market1501: the height, twice the width; faces, when it is "
+       "not "
+       "given: as the folder's property says",
        {8, 1024}},
       {"data.train_fonts", kNoTexts,
        "fonts to learn from; empty: all standard ones that are installed and not held out"},

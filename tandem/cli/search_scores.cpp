@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/odd_images.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/data/verification_pairs.h"
@@ -128,6 +129,7 @@ nlohmann::json pair_scores(const Settings& settings, train::Task& task, comm::Pr
   for (const auto& file : settings.get_list("eval.pairs")) {
     const auto pairs = open_pairs(settings, file);
     const auto features = features_of_pairs(settings, task, *pairs.images, group);
+    if (const auto line = odd_images({pairs.images.get()}, group)) log::warn("pairs '" + file + "': " + *line);
     const auto scores = score_pairs(file, features, tensor_of(pairs.same));
     all.push_back({{"file", file},
                    {"pairs", pairs.same.size()},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/value.h"
 
@@ -32,7 +33,7 @@ void Settings::apply(std::span<const std::string> words) {
     const auto equals = word.find('=');
     if (equals == 0 || equals == word.npos) {
       const auto similar = similar_keys(schema_, word);
-      throw UsageError("argument '" + word + "' is neither a flag nor key=value, wanted key=value",
+      throw UsageError("argument " + quote(word) + " is neither a flag nor key=value, wanted key=value",
                        similar.empty() ? "" : "did you mean " + similar.front() + "=...?");
     }
     set(std::string_view(word).substr(0, equals), std::string_view(word).substr(equals + 1));
@@ -42,7 +43,7 @@ void Settings::apply(std::span<const std::string> words) {
 const Setting& Settings::require(std::string_view key) const {
   if (const auto* setting = find_setting(schema_, key)) return *setting;
   const auto remedy = did_you_mean(similar_keys(schema_, key));
-  throw SettingsError("setting '" + std::string(key) + "' is unknown, wanted one of the settings",
+  throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings",
                       remedy.empty() ? "`tandem help settings` lists them" : remedy);
 }
 

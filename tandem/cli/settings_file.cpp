@@ -6,13 +6,16 @@
 #include <system_error>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/cli/settings.h"
+#include "tandem/cli/toml_depth.h"
 #include "tandem/cli/value.h"
 
 namespace tandem::cli {
 namespace {
 
-constexpr size_t kLargestFile = 1 << 20;
+constexpr size_t kLargestFile = 1 << 20, kLongestFault = 300;
+constexpr int kMostParts = 16;  // of a dotted key
 
 std::string read_text(const std::filesystem::path& path) {
   std::error_code error;
@@ -29,8 +32,21 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
+std::string place(const std::string& name, size_t line, size_t column) {
+  return name + ":" + std::to_string(line) + ":" + std::to_string(column) + ": ";
+}
+
 std::string place(const std::string& name, const toml::source_region& source) {
-  return name + ":" + std::to_string(source.begin.line) + ":" + std::to_string(source.begin.column) + ": ";
+  return place(name, source.begin.line, source.begin.column);
+}
+
+/// toml++ makes a table within a table for each part of a key, and goes down them by recursion.
+void check_depth(std::string_view text, const std::string& name) {
+  const auto deep = find_deep_key(text, kMostParts);
+  if (!deep) return;
+  throw SettingsError(place(name, deep->line, deep->column) + "a key has more than " + std::to_string(kMostParts) +
+                          " parts, wanted one of the settings",
+                      "`tandem help settings` lists them");
 }
 
 /// How the command line would write a value; nothing for what has no such form.
@@ -66,9 +82,8 @@ std::string wanted_node(const Setting& setting) {
 
 [[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
   const auto text = scalar_text(node);
-  const bool is_short = text && text->size() <= 80 && is_plain_text(*text);
-  throw SettingsError(std::string(setting.key) + " is " + (is_short ? "'" + *text + "'" : kind_name(node)) +
-                      ", wanted " + wanted_node(setting));
+  throw SettingsError(std::string(setting.key) + " is " + (text ? quote(*text) : kind_name(node)) + ", wanted " +
+                      wanted_node(setting));
 }
 
 Value read_node(const Setting& setting, const toml::node& node) {
@@ -87,15 +102,17 @@ Value read_node(const Setting& setting, const toml::node& node) {
 
 using Visit = std::function<void(const std::string& key, const toml::node& node)>;
 
-/// An empty table counts as a leaf: it may be a misspelt section.
-void visit_leaves(const toml::table& table, const std::string& prefix, const Visit& visit) {
+/// An empty table counts as a leaf: it may be a misspelt section. `name`: the table's own; one string for all levels.
+void visit_leaves(const toml::table& table, std::string& name, const Visit& visit) {
+  const auto length = name.size();
   for (const auto& [key, node] : table) {
-    const auto name = prefix + std::string(key.str());
+    name.append(length > 0 ? "." : "").append(key.str());
     if (const auto* inner = node.as_table(); inner && !inner->empty()) {
-      visit_leaves(*inner, name + ".", visit);
+      visit_leaves(*inner, name, visit);
     } else {
       visit(name, node);
     }
+    name.resize(length);
   }
 }
 
@@ -133,13 +150,16 @@ std::string toml_value(const Value& value) {
 void Settings::load_file(const std::filesystem::path& path) { load_toml(read_text(path), path.string()); }
 
 void Settings::load_toml(std::string_view text, const std::string& name) {
+  check_depth(text, name);
   toml::table table;
   try {
     table = toml::parse(text);
   } catch (const toml::parse_error& error) {
-    throw SettingsError(place(name, error.source()) + std::string(error.description()), "the file is written in TOML");
+    throw SettingsError(place(name, error.source()) + printable(error.description(), kLongestFault),
+                        "the file is written in TOML");
   }
-  visit_leaves(table, "", [&](const std::string& key, const toml::node& node) {
+  std::string prefix;
+  visit_leaves(table, prefix, [&](const std::string& key, const toml::node& node) {
     if (node.is_table() && is_section(schema_, key)) return;
     try {
       const auto& setting = require(key);

@@ -7,11 +7,13 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/epoch_hints.h"
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/idle_settings.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/memory_plan.h"
 #include "tandem/cli/memory_probe.h"
+#include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_facts.h"
 #include "tandem/cli/run_folder.h"
@@ -97,6 +99,7 @@ class TrainRun {
       if (leads_) write_run_file(folder_ / "result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
       score_unseen(*task);
     }
+    tell_odd_images();
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
       const auto newest = store.newest(options.shared);
@@ -112,6 +115,12 @@ class TrainRun {
     pairs_ = pair_scores(settings_, task, group_);
   }
 
+  void tell_odd_images() const {
+    const auto* query = data_.search ? data_.search->query.images.get() : nullptr;
+    const auto* gallery = data_.search ? data_.search->gallery.images.get() : nullptr;
+    if (const auto line = odd_images({data_.train.get(), data_.test.get(), query, gallery}, group_)) log::warn(*line);
+  }
+
   void tell_plan() const {
     if (!leads_) return;
     log::info(data_.summary);
@@ -124,6 +133,8 @@ class TrainRun {
     const auto shares = " " + counts_text(counts);
     log::info("plan     " + settings_.get_string("model") + " × " + std::to_string(group_.size()) +
               " (data parallel) · head split" + shares + (naive ? " · all scores on rank 0" : ""));
+    for (const auto& line : epoch_hints(settings_, data_.train->size(), training_->batches_per_epoch()))
+      log::warn(line);
   }
 
   void resume(train::Trainer& trainer, const train::CheckpointStore& own_store) {

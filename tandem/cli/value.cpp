@@ -6,10 +6,13 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 
 namespace tandem::cli {
 namespace {
+
+constexpr size_t kLongestText = 4096;  // as long as a path may be
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -69,17 +72,9 @@ std::string wanted_range(const Range& range, bool is_whole) {
   throw SettingsError(std::string(setting.key) + " is " + shown + ", wanted " + wanted, remedy);
 }
 
-std::string quoted(std::string_view text) {
-  if (!is_plain_text(text)) return "text that is not UTF-8";
-  constexpr size_t kLongest = 80;
-  if (text.size() > kLongest) return "a text of " + std::to_string(text.size()) + " bytes";
-  std::string result(1, '\'');
-  return result.append(text).append(1, '\'');
-}
-
 int64_t integer_of(const Setting& setting, std::string_view text) {
   const auto number = read_integer(text);
-  if (!number) reject(setting, quoted(text), "a whole number");
+  if (!number) reject(setting, quote(text), "a whole number");
   if (!is_in(setting.range, static_cast<double>(*number))) {
     reject(setting, std::to_string(*number), wanted_range(setting.range, true));
   }
@@ -88,7 +83,7 @@ int64_t integer_of(const Setting& setting, std::string_view text) {
 
 double number_of(const Setting& setting, std::string_view text) {
   const auto number = read_number(text);
-  if (!number) reject(setting, quoted(text), "a number");
+  if (!number) reject(setting, quote(text), "a number");
   if (!is_in(setting.range, *number)) reject(setting, shortest(*number), wanted_range(setting.range, false));
   return *number;
 }
@@ -100,11 +95,12 @@ bool truth_of(const Setting& setting, std::string_view text) {
   for (const auto no : {"false", "no", "off", "0"}) {
     if (text == no) return false;
   }
-  reject(setting, quoted(text), "true or false");
+  reject(setting, quote(text), "true or false");
 }
 
 std::string text_of(const Setting& setting, std::string_view text) {
-  if (!is_plain_text(text)) reject(setting, quoted(text), "UTF-8 without control characters");
+  if (text.size() > kLongestText) reject(setting, quote(text), "at most " + std::to_string(kLongestText) + " bytes");
+  if (!is_plain_text(text)) reject(setting, quote(text), "UTF-8 without control characters");
   for (const auto& [alias, choice] : setting.aliases) {
     if (text == alias) return std::string(choice);
   }
@@ -116,7 +112,7 @@ std::string text_of(const Setting& setting, std::string_view text) {
   } else if (setting.choices.empty()) {
     return std::string(text);
   }
-  reject(setting, quoted(text), wanted(setting), did_you_mean(nearest(text, setting.choices)));
+  reject(setting, quote(text), wanted(setting), did_you_mean(nearest(text, setting.choices)));
 }
 
 std::vector<std::string> split_at(std::string_view text, char separator) {
@@ -232,26 +228,6 @@ std::string wanted(const Setting& setting) {
   const auto kind = wanted_kind(setting);
   if (range.empty()) return kind;
   return std::holds_alternative<std::vector<double>>(setting.default_value) ? kind + ", each " + range : range;
-}
-
-bool is_plain_text(std::string_view text) {
-  size_t i = 0;
-  const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
-  while (i < text.size()) {
-    const unsigned char first = byte(i);
-    if (first < 0x20 || first == 0x7f) return false;
-    const size_t length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    uint32_t code = length == 1 ? first : first & (0xff >> (length + 1));
-    for (size_t k = 1; k < length; ++k) {
-      if (byte(i + k) >> 6 != 2) return false;
-      code = code << 6 | (byte(i + k) & 0x3f);
-    }
-    constexpr std::array<uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // shorter forms are not allowed
-    if (code < kLeast[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
-    i += length;
-  }
-  return true;
 }
 
 }  // namespace tandem::cli

@@ -19,7 +19,7 @@ std::optional<std::string> read_size(std::string_view text);
 std::optional<double> read_number(std::string_view text);
 
 /// A setting's value as the command line writes it; a list is "a,b,c", an empty one "".
-/// Throws SettingsError: "train.lr is 'fast', wanted a number".
+/// Throws SettingsError: "train.lr is 'fast', wanted a number"; also for a text of over 4096 bytes.
 Value read_value(const Setting& setting, std::string_view text);
 
 /// The same for a list whose parts are known already.
@@ -33,8 +33,5 @@ std::string wanted(const Setting& setting);
 
 /// The same without bounds: "a number", "a whole number".
 std::string wanted_kind(const Setting& setting);
-
-/// Text that may go into a file and onto a terminal: UTF-8 without control characters.
-bool is_plain_text(std::string_view text);
 
 }  // namespace tandem::cli

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/connecting.h"
 #include "tandem/comm/detail/meeting.h"
@@ -131,7 +132,7 @@ std::terminate_handler before = nullptr;
       const auto begin = source == std::string::npos ? 0 : source + 2;
       const auto fault = "the ranks' sizes or types differ, says Gloo: " + text.substr(begin, remark - begin);
       instruments->recorder.write(fault);
-      std::fprintf(stderr, "error: %s\n", fault.c_str());
+      std::fprintf(stderr, "error: %s\n", printable(fault).c_str());
       std::_Exit(static_cast<int>(ExitCode::communication));
     }
   } catch (...) {

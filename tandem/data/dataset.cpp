@@ -11,4 +11,8 @@ void Dataset::check_read(int64_t index, std::span<uint8_t> pixels) const {
   TORCH_CHECK_VALUE(pixels.size() == wanted, "pixel buffer is ", pixels.size(), " bytes, wanted ", wanted);
 }
 
+void Dataset::note_oddity(int64_t index, const std::string& name, const std::string& oddity) const {
+  if (!oddity.empty()) odd_samples_.add(index, name + ": " + oddity);
+}
+
 }  // namespace tandem::data

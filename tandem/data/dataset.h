@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
+#include "tandem/data/odd_samples.h"
 
 namespace tandem::data {
 
@@ -31,9 +32,18 @@ class Dataset {
   /// One line for the top of a run.
   virtual std::string describe() const = 0;
 
+  /// Of the samples read so far, on any thread of this process.
+  const OddSamples& odd_samples() const { return odd_samples_; }
+
  protected:
   /// What every read() checks first.
   void check_read(int64_t index, std::span<uint8_t> pixels) const;
+
+  /// For read(): `oddity` as Image has it, empty for none; `name` is the sample's.
+  void note_oddity(int64_t index, const std::string& name, const std::string& oddity) const;
+
+ private:
+  mutable OddSamples odd_samples_;
 };
 
 /// This rank's part of one global batch.

@@ -15,6 +15,8 @@ inline constexpr int64_t kMaxFaceClasses = int64_t{1} << 24;
 /// The file `property` beside face records: `classes,height,width`.
 struct FaceProperty {
   int64_t classes, height, width;  // classes: 1..kMaxFaceClasses
+
+  bool operator==(const FaceProperty&) const = default;
 };
 
 /// Throws DataError.

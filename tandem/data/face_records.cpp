@@ -56,6 +56,7 @@ class FaceRecords final : public Dataset {
     const auto image = with_image_record(
         records_->file.bytes(), sample.offset, records_->name,
         [&](const ImageRecord& record) { return decode_image(record.image, std::max(height, width)); });
+    note_oddity(index, "'" + records_->name + "': record[byte " + std::to_string(sample.offset) + "]", image.oddity);
     resize_to_planes(image, height, width, pixels);
     return sample.label;
   }
@@ -117,17 +118,31 @@ void check(const FaceRecordOptions& options) {
   }
 }
 
+/// For the summary; "" when the images keep the property's size.
+std::string scaling_text(const Records& records, const std::optional<FaceProperty>& property) {
+  if (!property || (property->height == records.height && property->width == records.width)) return "";
+  const auto size = [](int64_t height, int64_t width) {
+    return std::to_string(height) + " x " + std::to_string(width);
+  };
+  const bool can_stay = property->height == property->width && is_image_side(property->height);
+  return " · scaled from " + size(property->height, property->width) + " to " + size(records.height, records.width) +
+         (can_stay ? ", data.size=" + std::to_string(property->height) + " keeps them" : "");
+}
+
 }  // namespace
+
+std::optional<FaceProperty> face_property(const fs::path& folder) {
+  const auto path = folder / "property";
+  if (!is_file(path)) return std::nullopt;
+  return parse_face_property(MappedFile(path).bytes(), path.string());
+}
 
 Split face_records(const FaceRecordOptions& options) {
   check(options);
   const auto records = std::make_shared<Records>(options.folder / "train.rec");
   const auto bytes = records->file.bytes();
-  const auto property_path = options.folder / "property", index_path = options.folder / "train.idx";
-  std::optional<FaceProperty> property;
-  if (is_file(property_path)) {
-    property = parse_face_property(MappedFile(property_path).bytes(), property_path.string());
-  }
+  const auto index_path = options.folder / "train.idx";
+  const auto property = face_property(options.folder);
   auto samples = [&] {
     const auto places = is_file(index_path) ? parse_record_index(MappedFile(index_path).bytes(), index_path.string())
                                             : index_records(bytes, records->name);
@@ -146,7 +161,7 @@ Split face_records(const FaceRecordOptions& options) {
   Split split;
   split.train = std::make_unique<FaceRecords>(records, std::move(train));
   if (options.hold_out > 0) split.test = std::make_unique<FaceRecords>(records, std::move(test));
-  split.summary = split.train->describe() + " · held out: " + held;
+  split.summary = split.train->describe() + " · held out: " + held + scaling_text(*records, property);
   return split;
 }
 

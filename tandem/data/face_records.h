@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/face_list.h"
 
 namespace tandem::data {
 
@@ -20,10 +22,14 @@ struct FaceRecordOptions {
   int64_t hold_out = 5;  // of each class, by key, as ImageFolderOptions has it; 0: nothing, and Split::test is null
 };
 
+/// What DIR/property says, where there is one. Throws DataError (it says something else), IoError.
+std::optional<FaceProperty> face_property(const std::filesystem::path& folder);
+
 /// Maps the records, and looks at each once for its label and its image's header: the first opening reads a page or two
 /// of the file for each image. Pixels are decoded when read. Memory: 16 bytes an image, twice that while opening.
 /// Throws SettingsError (size, hold_out), DataError (no train.rec, a damaged record, index or property, a label that is
 /// no whole number in 0..classes-1, more than 2^24 classes, images missing, an image that is none), IoError.
+/// Split::summary tells when the images are scaled to another size than the property's.
 Split face_records(const FaceRecordOptions& options);
 
 }  // namespace tandem::data

@@ -12,13 +12,15 @@
 namespace tandem::data {
 namespace {
 
+std::string name_of(const std::filesystem::path& file) { return "image '" + file.string() + "'"; }
+
 /// Runs an image reader and puts the file's name before what it complains about.
 template <class Read>
 auto with_name(const std::filesystem::path& file, Read read) {
   try {
     return read();
   } catch (const DataError& error) {
-    throw DataError("image '" + file.string() + "' " + error.what());
+    throw DataError(name_of(file) + " " + error.what());
   }
 }
 
@@ -30,6 +32,7 @@ int64_t ImageFiles::read(int64_t index, std::span<uint8_t> pixels) const {
   const MappedFile mapped(path);
   const int64_t side = std::max(list_.height, list_.width);
   const auto image = with_name(path, [&] { return decode_image(mapped.bytes(), side); });
+  note_oddity(index, name_of(path), image.oddity);
   resize_to_planes(image, list_.height, list_.width, pixels);
   return label;
 }
@@ -38,6 +41,14 @@ std::string ImageFiles::class_name(int64_t label) const {
   check_class(label, num_classes());
   return list_.names ? (*list_.names)[static_cast<size_t>(label)] : std::to_string(label);
 }
+
+bool has_image_name(const std::filesystem::path& file) {
+  auto extension = file.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c; });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+bool is_image_file(const std::filesystem::path& file) { return is_image(MappedFile(file).bytes()); }
 
 void check_image_file(const std::filesystem::path& file) {
   const MappedFile mapped(file);

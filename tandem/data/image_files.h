@@ -43,6 +43,12 @@ class ImageFiles final : public Dataset {
 /// Looks at a file's header. Throws DataError that names the file (no image, too large, cut short), IoError.
 void check_image_file(const std::filesystem::path& file);
 
+/// Whether a file's name ends as those of JPEG and PNG files do: .jpg, .jpeg, .png, in upper or lower case.
+bool has_image_name(const std::filesystem::path& file);
+
+/// Whether a file begins as JPEG and PNG files do. Throws IoError.
+bool is_image_file(const std::filesystem::path& file);
+
 /// A side that images may be scaled to.
 constexpr bool is_image_side(int64_t pixels) { return pixels >= 8 && pixels <= 1024; }
 

@@ -1,14 +1,15 @@
 #include "tandem/data/image_folder.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/data/folder_layout.h"
 #include "tandem/data/hold_out.h"
 #include "tandem/data/image_files.h"
 
@@ -22,23 +23,19 @@ struct Class {
   std::vector<fs::path> files;
 };
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
+/// Files that are no images of the known formats.
+struct PassedOver {
+  int64_t count = 0;
+  fs::path example;
+};
 
-bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
-
-[[noreturn]] void fail_unreadable(const fs::path& folder, const std::error_code& fault) {
-  throw IoError("folder '" + folder.string() + "' cannot be read (" + fault.message() + ")");
-}
-
-std::vector<fs::path> list_images(const fs::path& folder) {
+/// All regular files of a folder and its sub-folders, but hidden ones; links to folders are not followed.
+std::vector<fs::path> list_files(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code fault;
   fs::recursive_directory_iterator entry(folder, fault), end;
   for (; !fault && entry != end; entry.increment(fault)) {
-    if (is_hidden(entry->path())) {
+    if (entry->path().filename().native().starts_with('.')) {
       entry.disable_recursion_pending();
     } else if (std::error_code ignored; entry->is_regular_file(ignored)) {
       files.push_back(entry->path());
@@ -52,35 +49,47 @@ std::vector<fs::path> list_images(const fs::path& folder) {
   return files;
 }
 
-std::vector<Class> list_classes(const fs::path& folder) {
+/// A file that is named as an image must be one; of the others those count that are.
+Class open_class(const fs::path& folder, PassedOver& passed_over) {
+  Class one{folder.filename().string(), list_files(folder)};
+  const auto is_other = [](const fs::path& file) { return !has_image_name(file) && !is_image_file(file); };
+  const auto others = std::stable_partition(one.files.begin(), one.files.end(), std::not_fn(is_other));
+  const auto count = one.files.end() - others;
+  if (count > 0 && passed_over.count == 0) passed_over.example = *others;
+  passed_over.count += count;
+  one.files.erase(others, one.files.end());
+  if (one.files.empty()) {
+    throw DataError("class folder '" + folder.string() + (count == 0 ? "' is empty" : "' has no JPEG and no PNG") +
+                        ", wanted at least one image",
+                    "remove the folder, or put images into it");
+  }
+  std::ranges::for_each(one.files, check_image_file);
+  return one;
+}
+
+[[noreturn]] void fail_without_classes(const fs::path& folder) {
+  std::error_code ignored;
+  const bool has_images = std::ranges::any_of(fs::directory_iterator(folder, ignored),
+                                              [](const auto& entry) { return has_image_name(entry.path()); });
+  throw DataError("image folder '" + folder.string() + "' has no classes, wanted a sub-folder for each",
+                  has_images ? "the images in it are of one class: name the folder above it" : "");
+}
+
+std::vector<Class> list_classes(const fs::path& folder, PassedOver& passed_over) {
   std::vector<Class> classes;
-  std::error_code fault;
-  fs::directory_iterator entry(folder, fault), end;
-  for (; !fault && entry != end; entry.increment(fault)) {
-    if (is_hidden(entry->path()) || !is_folder(entry->path())) continue;
-    classes.push_back({entry->path().filename().string(), list_images(entry->path())});
-    if (classes.back().files.empty()) {
-      throw DataError("class folder '" + entry->path().string() + "' is empty, wanted at least one image",
-                      "remove the folder, or put images into it");
-    }
-  }
-  if (fault) fail_unreadable(folder, fault);
-  if (classes.empty()) {
-    throw DataError("image folder '" + folder.string() + "' has no classes, wanted a sub-folder for each");
-  }
-  std::ranges::sort(classes, {}, &Class::name);
-  for (const auto& one : classes) std::ranges::for_each(one.files, check_image_file);
+  for (const auto& one : sub_folders(folder)) classes.push_back(open_class(one, passed_over));
+  if (classes.empty()) fail_without_classes(folder);
   return classes;
 }
 
-using Samples = std::vector<ImageFile>;
-
-std::optional<fs::path> test_folder(const fs::path& folder) {
-  for (const char* name : {"test", "val"}) {
-    if (is_folder(folder / name)) return folder / name;
-  }
-  return std::nullopt;
+/// Whatever the model says is right then.
+void check_several(const std::vector<Class>& classes, const fs::path& folder) {
+  if (classes.size() > 1) return;
+  throw DataError("image folder '" + folder.string() + "' has one class, '" + classes[0].name + "', wanted two or more",
+                  remedy_for_one_class(folder / classes[0].name));
 }
+
+using Samples = std::vector<ImageFile>;
 
 /// Labels are the places of the classes' names among those of the training classes.
 Samples label_all(const std::vector<Class>& classes, const std::vector<std::string>& names, const fs::path& folder) {
@@ -123,8 +132,7 @@ std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, co
 void check(const ImageFolderOptions& options) {
   check_image_side("data.size", options.size);
   check_hold_out(options.hold_out);
-  if (!is_folder(options.folder)) {
-    std::error_code ignored;
+  if (std::error_code ignored; !fs::is_directory(options.folder, ignored)) {
     const bool is_there = fs::exists(options.folder, ignored);
     throw DataError("image folder '" + options.folder.string() + (is_there ? "' is a file" : "' does not exist") +
                     ", wanted a folder with a sub-folder for each class");
@@ -135,15 +143,15 @@ void check(const ImageFolderOptions& options) {
 
 Split image_folder(const ImageFolderOptions& options) {
   check(options);
-  const bool has_train = is_folder(options.folder / "train");
-  const auto test_place = has_train ? test_folder(options.folder) : std::nullopt;
-  const fs::path train_place = has_train ? options.folder / "train" : options.folder;
-  const auto classes = list_classes(train_place);
+  const auto [train_place, test_place] = find_layout(options.folder);
+  PassedOver passed_over;
+  const auto classes = list_classes(train_place, passed_over);
+  check_several(classes, train_place);
   auto names = std::make_shared<std::vector<std::string>>();
   for (const auto& one : classes) names->push_back(one.name);
 
   auto [train, test] = test_place ? std::pair(label_all(classes, *names, train_place),
-                                              label_all(list_classes(*test_place), *names, *test_place))
+                                              label_all(list_classes(*test_place, passed_over), *names, *test_place))
                                   : hold_out(classes, options.hold_out);
   if (test.empty()) {
     throw DataError("image folder '" + options.folder.string() + "' has one image a class, wanted two to hold one out",
@@ -155,6 +163,10 @@ Split image_folder(const ImageFolderOptions& options) {
   split.train = image_set(train_place, std::move(train), names, options.size);
   split.test = image_set(test_place.value_or(train_place), std::move(test), names, options.size);
   split.summary = split.train->describe() + " · held out: " + held;
+  if (passed_over.count > 0) {
+    split.summary += " · passed over, neither JPEG nor PNG: " + format_count(passed_over.count) +
+                     (passed_over.count == 1 ? " file, " : " files, as ") + passed_over.example.string();
+  }
   return split;
 }
 

@@ -47,6 +47,15 @@ bool is_frame(int64_t marker) {  // SOF0..SOF15 without DHT, JPG and DAC, which 
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
+/// Baseline, extended or progressive, Huffman-coded, 8 bits: what is decoded, and tells when data are damaged.
+void check_kind(int64_t frame, int64_t bits) {
+  constexpr const char* kRemedy = "save it anew";
+  if (frame >= 0xC9) throw DataError("is a JPEG with arithmetic coding, wanted Huffman coding", kRemedy);
+  if (frame > 0xC2)
+    throw DataError("is a lossless or hierarchical JPEG, wanted a baseline or progressive one", kRemedy);
+  if (bits != 8) throw DataError("is a JPEG of " + std::to_string(bits) + " bits a sample, wanted 8", kRemedy);
+}
+
 /// Steps from segment to segment; each is at least two bytes long, so this ends.
 ImageHeader jpeg_header(Bytes file) {
   for (size_t at = 2;;) {
@@ -62,6 +71,7 @@ ImageHeader jpeg_header(Bytes file) {
         throw DataError("is a JPEG of " + std::to_string(components) + " channels (CMYK has 4), wanted 1 or 3",
                         "save it as grey or RGB");
       }
+      check_kind(marker, big_endian(file, at + 4, 1));
       return checked(ImageFormat::jpeg, big_endian(file, at + 7, 2), big_endian(file, at + 5, 2));
     }
     if (marker == 0xD9 || marker == 0xDA) throw DataError("is a JPEG without a size");
@@ -72,6 +82,8 @@ ImageHeader jpeg_header(Bytes file) {
 }
 
 }  // namespace
+
+bool is_image(Bytes file) { return begins_with(file, kPng) || begins_with(file, kJpeg); }
 
 ImageHeader read_image_header(Bytes file) {
   if (file.empty()) throw DataError("is empty");

@@ -67,7 +67,8 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
     throw SettingsError(batch + ", wanted at least the number of ranks, " + std::to_string(options.size));
   }
   if (options.drop_last && options.batch > dataset.size()) {
-    throw SettingsError(batch + ", wanted at most the number of samples, " + std::to_string(dataset.size()));
+    throw SettingsError(batch + ", wanted at most the number of images, " + std::to_string(dataset.size()),
+                        "lower train.batch");
   }
 }
 

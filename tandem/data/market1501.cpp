@@ -23,12 +23,7 @@ struct PersonImage {
 };
 using PersonImages = std::vector<PersonImage>;
 
-bool is_image_name(const fs::path& file) {
-  auto extension = file.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c; });
-  return !file.filename().string().starts_with('.') &&
-         (extension == ".jpg" || extension == ".jpeg" || extension == ".png");
-}
+bool is_image_name(const fs::path& file) { return !file.filename().string().starts_with('.') && has_image_name(file); }
 
 PersonImageName read_name(const fs::path& file) {
   const auto name = parse_person_image_name(file.filename().string());

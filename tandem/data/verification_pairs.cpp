@@ -15,6 +15,8 @@ namespace tandem::data {
 namespace {
 
 class PairImages final : public Dataset {
+  std::string name_of(int64_t index) const { return "'" + name_ + "': images[" + std::to_string(index) + "]"; }
+
   /// Calls use(the image's bytes) and puts its place before what is wrong with it.
   template <class Use>
   auto with_image(int64_t index, Use use) const {
@@ -22,7 +24,7 @@ class PairImages final : public Dataset {
     try {
       return use(plain_bytes(images_[static_cast<size_t>(index)], decoded));
     } catch (const DataError& error) {
-      throw DataError("'" + name_ + "': images[" + std::to_string(index) + "] " + error.what());
+      throw DataError(name_of(index) + " " + error.what());
     }
   }
 
@@ -39,7 +41,9 @@ class PairImages final : public Dataset {
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
     check_read(index, pixels);
     const auto decode = [&](std::span<const std::byte> image) { return decode_image(image, side_); };
-    resize_to_planes(with_image(index, decode), side_, side_, pixels);
+    const auto image = with_image(index, decode);
+    note_oddity(index, name_of(index), image.oddity);
+    resize_to_planes(image, side_, side_, pixels);
     return index / 2;
   }
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "tandem/base/error.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 

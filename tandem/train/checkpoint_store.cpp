@@ -9,9 +9,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/quote.h"
 #include "tandem/train/checkpoint_reader.h"
 #include "tandem/train/checksum.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {

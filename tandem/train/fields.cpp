@@ -1,7 +1,7 @@
 #include "tandem/train/fields.h"
 
 #include "tandem/base/error.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/quote.h"
 #include "tandem/train/file_io.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {

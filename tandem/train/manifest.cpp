@@ -9,9 +9,9 @@
 #include <set>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/train/checksum.h"
 #include "tandem/train/json_text.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {

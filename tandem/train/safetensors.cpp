@@ -7,8 +7,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/finite.h"
+#include "tandem/base/quote.h"
 #include "tandem/train/checksum.h"
-#include "tandem/train/quote.h"
 
 namespace tandem::train {
 namespace {

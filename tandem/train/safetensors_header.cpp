@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "tandem/base/error.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "tandem/base/bytes.h"
-#include "tandem/train/quote.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::train {
 namespace {

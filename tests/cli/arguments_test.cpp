@@ -45,6 +45,9 @@ TEST(Arguments, ACommandKeepsItsOwnFlags) {
 TEST(Arguments, WrongFlags) {
   EXPECT_EQ(fault_of({"--jsn", "x"}),
             "flag '--jsn' is unknown, wanted --help, --json, --config or --quick: did you mean --json?");
+  EXPECT_EQ(fault_of({"--" + std::string(5000, 'x')}), "flag '--" + std::string(118, 'x') +
+                                                           "...' is unknown, wanted --help, --json, --config or "
+                                                           "--quick");
   EXPECT_EQ(fault_of({"--json"}), "flag --json has no value, wanted FILE");
   EXPECT_EQ(fault_of({"--json="}), "flag --json has no value, wanted FILE");
   EXPECT_EQ(fault_of({"--quick=1"}), "flag --quick has a value, wanted none");

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tandem/cli/result.h"
 #include "tests/cli/run_command.h"
 
 namespace tandem::cli {
@@ -73,6 +74,28 @@ TEST(Result, GoesIntoTheFileAndTheTextToStdout) {
   std::ifstream file(path);
   EXPECT_EQ(nlohmann::json::parse(file)["version"], version());
   std::filesystem::remove(path);
+}
+
+TEST(Result, NamesFromOutsideSteerNoTerminal) {
+  const auto out_of = [](const Arguments& arguments) {
+    testing::internal::CaptureStdout();
+    write_result(arguments, "report   \x1b]0;x\a/汉\nend\n", {{"run", "\x1b[2J\x7f\xc2\x9b汉"}});
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(out_of({}), "report   \\x1b]0;x\\x07/汉\nend\n");
+  Arguments json;
+  json.flags["--json"] = "-";
+  EXPECT_EQ(out_of(json), "{\n  \"run\": \"\\u001b[2J\\u007f\\u009b汉\"\n}\n");
+}
+
+TEST(Program, NamesFromOutsideSteerNoTerminal) {
+  const auto command = run_here({"\x1b[2J" + std::string(5000, 'x')});
+  EXPECT_EQ(command.status, 64);
+  EXPECT_TRUE(command.err.starts_with("error: subcommand '\\x1b[2Jxxx")) << command.err;
+  EXPECT_LT(command.err.size(), 400U);
+  const auto file = run_here({"train", "--config", "no\x1b[2J\n.toml"});
+  EXPECT_EQ(file.status, 74);
+  EXPECT_EQ(file.err, "error: settings file 'no\\x1b[2J .toml' cannot be read: No such file or directory\n");
 }
 
 TEST(Result, PlacesThatCannotBeWritten) {

@@ -98,6 +98,50 @@ TEST(SettingsFile, FaultsOfTomlItself) {
   EXPECT_NE(fault_of("ranks = 1\nranks = 2\n"), "nothing thrown");
 }
 
+std::string dotted(int parts) {
+  std::string key = "a";
+  for (int i = 1; i < parts; ++i) key += i % 2 == 0 ? ".a" : " . \"b.b\"";
+  return key;
+}
+
+TEST(SettingsFile, DeepKeysAreRefusedBeforeTheyAreParsed) {
+  const std::string fault =
+      "a key has more than 16 parts, wanted one of the settings: `tandem help settings` lists them";
+  EXPECT_EQ(fault_of("ranks = 1\n" + dotted(50'000) + " = 1"), "job.toml:2:1: " + fault);
+  EXPECT_EQ(fault_of("[" + dotted(17) + "]"), "job.toml:1:2: " + fault);
+  EXPECT_EQ(fault_of("data = {b = 1, " + dotted(17) + " = 2}"), "job.toml:1:16: " + fault);
+  EXPECT_EQ(fault_of("x = {y = \"\"\"a\"\"\"\", " + dotted(17) + " = 2}"), "job.toml:1:20: " + fault);
+  EXPECT_EQ(fault_of("# it's\nx = ['"
+                     "''\n\\''"
+                     "', \"\\\"\"]\n" +
+                     dotted(17) + " = 2"),
+            "job.toml:4:1: " + fault);
+  const auto unknown = fault_of(dotted(16) + " = 1");
+  EXPECT_NE(unknown.find(" is unknown, wanted one of the settings"), unknown.npos) << unknown;
+}
+
+TEST(SettingsFile, DotsInTextsAndCommentsAreNoKeys) {
+  const auto settings =
+      loaded("# " + dotted(99) + "\nout = \"" + std::string(50, '.') + "\"\nresume = \"\"\"" + std::string(50, '.') +
+             "\"\"\"\ntrain.milestones = [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, "
+             "12.5, 13.5, 14.5, 15.5, 16.5, 17.5, 18.5]\n");
+  EXPECT_EQ(settings.get_string("out"), std::string(50, '.'));
+  EXPECT_EQ(settings.get_string("resume"), std::string(50, '.'));
+}
+
+TEST(SettingsFile, LongKeysAndValuesAreShownInPart) {
+  const std::string key(100'000, 'k'), shown = "'" + std::string(120, 'k') + "...'";
+  EXPECT_EQ(fault_of(key + " = 1"), "job.toml:1:100004: setting " + shown +
+                                        " is unknown, wanted one of the settings: `tandem help settings` lists them");
+  EXPECT_LT(fault_of(key + " = 1\n" + key + " = 2").size(), 500U);
+  EXPECT_LT(fault_of("[" + key + "]\n[" + key + "]").size(), 500U);
+  EXPECT_LT(fault_of("x = " + key).size(), 500U);
+  EXPECT_EQ(fault_of("out = \"" + key + "\""), "job.toml:1:7: out is " + shown + ", wanted at most 4096 bytes");
+  EXPECT_EQ(fault_of("train.lr = \"" + key + "\""), "job.toml:1:12: train.lr is " + shown + ", wanted a number");
+  EXPECT_EQ(fault_of("out = \"\\u001b[2J\""),
+            "job.toml:1:7: out is '\\x1b[2J', wanted UTF-8 without control characters");
+}
+
 TEST(SettingsFile, DefaultsSurviveTheRoundTrip) {
   const auto text = Settings().to_toml();
   EXPECT_EQ(loaded(text).to_toml(), text);

@@ -122,12 +122,31 @@ TEST(Settings, WrongTexts) {
 }
 
 TEST(Settings, TextsThatNoFileCanHold) {
-  const std::string fault = "out is text that is not UTF-8, wanted UTF-8 without control characters";
-  for (const std::string bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "a\nb", "\xe6\xb1"}) {
-    EXPECT_EQ(fault_of("out=" + bad), fault);
+  for (const auto& [bad, shown] :
+       std::vector<std::pair<std::string, std::string>>{{"\xff", "\\xff"},
+                                                        {"\xc0\x80", "\\xc0\\x80"},
+                                                        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+                                                        {"\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80"},
+                                                        {"a\nb", "a\\x0ab"},
+                                                        {"\xe6\xb1", "\\xe6\\xb1"},
+                                                        {"\x1b[2J", "\\x1b[2J"},
+                                                        {"\xc2\x9b", "\\xc2\\x9b"}}) {
+    EXPECT_EQ(fault_of("out=" + bad), "out is '" + shown + "', wanted UTF-8 without control characters");
   }
   EXPECT_EQ(applied({"out=runs/汉字"}).get_string("out"), "runs/汉字");
-  EXPECT_EQ(fault_of("model=" + std::string(5000, 'x')).substr(0, 32), "model is a text of 5000 bytes, w");
+  EXPECT_EQ(applied({"out=" + std::string(4096, 'x')}).get_string("out").size(), 4096U);
+}
+
+TEST(Settings, LongKeysAndValuesAreShownInPart) {
+  const std::string text(100'000, 'x'), shown = "'" + std::string(120, 'x') + "...'";
+  EXPECT_EQ(fault_of("model=" + text), "model is " + shown + ", wanted at most 4096 bytes");
+  EXPECT_EQ(fault_of("out=" + std::string(4097, 'x')), "out is " + shown + ", wanted at most 4096 bytes");
+  EXPECT_EQ(fault_of("ranks=" + text), "ranks is " + shown + ", wanted a whole number");
+  EXPECT_EQ(fault_of("train.milestones=1," + text), "train.milestones is " + shown + ", wanted a number");
+  EXPECT_EQ(fault_of("train.nesterov=" + text), "train.nesterov is " + shown + ", wanted true or false");
+  EXPECT_EQ(fault_of(text + "=1"),
+            "setting " + shown + " is unknown, wanted one of the settings: `tandem help settings` lists them");
+  EXPECT_EQ(fault_of<UsageError>({text}), "argument " + shown + " is neither a flag nor key=value, wanted key=value");
 }
 
 TEST(Settings, WordsThatAreNoSettings) {

@@ -95,6 +95,20 @@ TEST_F(FaceRecordsTest, PropertySaysHowManyClassesThereAre) {
   EXPECT_EQ(split.train->image_shape(), (std::array<int64_t, 3>{3, 112, 96}));
 }
 
+TEST_F(FaceRecordsTest, ImagesOfAnotherSizeThanPropertySaysAreTold) {
+  add_face(0, 0, 10);
+  const auto summary = "faces    1 classes · 1 images from " + (folder_ / "train.rec").string() + " · held out: none";
+  EXPECT_EQ(open(32).summary, summary);
+  set_property("1,112,112");
+  EXPECT_EQ(open(32).summary, summary + " · scaled from 112 x 112 to 32 x 32, data.size=112 keeps them");
+  EXPECT_EQ(open(112).summary, summary);
+  EXPECT_EQ(open(0).summary, summary);
+  set_property("1,112,96");
+  EXPECT_EQ(open(112).summary, summary + " · scaled from 112 x 96 to 112 x 112");
+  EXPECT_EQ(face_property(folder_.path())->width, 96);
+  EXPECT_EQ(face_property(folder_ / "none"), std::nullopt);
+}
+
 TEST_F(FaceRecordsTest, WithoutAnIndexTheRecordsAreCounted) {
   add_header(3, 4);
   add_face(1, 0, 10);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/rng.h"
+#include "tandem/data/odd_samples.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -104,6 +105,76 @@ TEST(ImageDecoder, FilesCutShortAreTold) {
             "is a JPEG that cannot be decoded (Premature end of JPEG file)");
   const auto text = decode_fault(png.substr(0, png.size() - 20));
   EXPECT_TRUE(text.starts_with("is a PNG that cannot be decoded (")) << text;
+}
+
+TEST(ImageDecoder, BadCodesAreAnErrorThoughOtherWarningsCameBefore) {
+  auto jpeg = jpeg_of(64, 64, 200, 100, 50);
+  jpeg.insert(jpeg.find("\xFF\xDA"), "stray");
+  EXPECT_EQ(decode_image(bytes_of(jpeg)).oddity, "Corrupt JPEG data: 5 extraneous bytes before marker 0xda");
+  EXPECT_EQ(decode_image(bytes_of(jpeg)).pixels, decode_image(bytes_of(jpeg_of(64, 64, 200, 100, 50))).pixels);
+  EXPECT_EQ(decode_fault(jpeg.substr(0, jpeg.size() - 30) + "\xFF\xD9"),
+            "is a JPEG that cannot be decoded (Corrupt JPEG data: premature end of data segment)");
+}
+
+TEST(ImageDecoder, KindsThatAreNotReadAreTold) {
+  const auto changed = [](char frame, char bits) {
+    auto jpeg = jpeg_of(16, 16, 1, 2, 3);
+    const auto at = jpeg.find("\xFF\xC0");
+    jpeg[at + 1] = frame;
+    jpeg[at + 4] = bits;
+    return header_fault(jpeg);
+  };
+  EXPECT_EQ(changed('\xC0', 12), "is a JPEG of 12 bits a sample, wanted 8: save it anew");
+  EXPECT_EQ(changed('\xC3', 8),
+            "is a lossless or hierarchical JPEG, wanted a baseline or progressive one: save it anew");
+  EXPECT_EQ(changed('\xC9', 8), "is a JPEG with arithmetic coding, wanted Huffman coding: save it anew");
+}
+
+TEST(ImageDecoder, AChannelWithoutAScanIsAnError) {
+  const auto whole = jpeg_of(16, 16, test::textured(16, 16, 3, 1), {.one_scan_a_channel = true});
+  const auto last_scan = whole.rfind("\xFF\xDA");
+  EXPECT_EQ(decode_fault(whole.substr(0, last_scan) + "\xFF\xD9"),
+            "is a JPEG that cannot be decoded (a channel has no scan)");
+  EXPECT_EQ(decode_image(bytes_of(whole)).oddity, "");
+}
+
+TEST(ImageDecoder, AProgressiveJpegWithoutItsLastScanIsOdd) {
+  const auto whole = jpeg_of(16, 16, test::textured(16, 16, 3, 1), {.progressive = true});
+  EXPECT_EQ(decode_image(bytes_of(whole)).oddity, "");
+  EXPECT_EQ(decode_image(bytes_of(whole.substr(0, whole.rfind("\xFF\xC4")) + "\xFF\xD9")).oddity,
+            "Progressive JPEG ends before its last scan");
+}
+
+TEST(ImageDecoder, APngsWarningsAreOddities) {
+  auto png = png_of(8, 8, 1, 2, 3);
+  png.insert(33, std::string("\0\0\0\4gAMA\0\0\xb1\x8f"
+                             "badc",
+                             16));  // behind the header; a checksum that is wrong
+  const auto image = decode_image(bytes_of(png));
+  EXPECT_EQ(image.oddity, "gAMA: CRC error");
+  EXPECT_EQ(image.pixels, decode_image(bytes_of(png_of(8, 8, 1, 2, 3))).pixels);
+}
+
+TEST(ImageDecoder, TooManyScansAreAnError) {
+  auto jpeg = jpeg_of(16, 16, 1, 2, 3);
+  const auto frame = jpeg.find("\xFF\xC0"), scan = jpeg.find("\xFF\xDA");
+  jpeg[frame + 1] = '\xC2';
+  const std::string empty_scan("\xFF\xDA\0\x0c\3\1\0\2\x11\3\x11\0\0\0", 14);  // DC of all channels
+  std::string scans;
+  for (int i = 0; i < 600; ++i) scans += empty_scan + std::string(6, '\0');
+  EXPECT_EQ(decode_fault(jpeg.substr(0, scan) + scans + "\xFF\xD9"),
+            "is a JPEG that cannot be decoded (more than 500 scans)");
+}
+
+TEST(OddSamples, CountOnceAndGiveTheFirst) {
+  OddSamples odd;
+  EXPECT_EQ(odd.example(), "");
+  odd.add(7, "seven");
+  odd.add(3, "three");
+  odd.add(7, "seven");
+  EXPECT_EQ(odd.count(), 2);
+  EXPECT_EQ(odd.indices(), (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(odd.example(), "three");
 }
 
 TEST(ImageDecoder, DamagedBytesNeverCrash) {

@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <png.h>
-#include <turbojpeg.h>
+
+#include <cmath>
+#include <cstdio>  // before jpeglib.h, which wants it
+#include <cstdlib>
+
+#include <jpeglib.h>
+
+#include "tandem/base/rng.h"
 
 namespace tandem::test {
 namespace {
@@ -15,16 +22,43 @@ std::vector<uint8_t> flat(int width, int height, uint8_t red, uint8_t green, uin
 
 }  // namespace
 
-std::string jpeg_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
-  const auto pixels = flat(width, height, red, green, blue);
-  tjhandle encoder = tjInitCompress();
+std::string jpeg_of(int width, int height, const std::vector<uint8_t>& pixels, const JpegForm& form) {
+  jpeg_error_mgr faults;
+  jpeg_compress_struct info;
+  info.err = jpeg_std_error(&faults);
+  jpeg_create_compress(&info);
   unsigned char* bytes = nullptr;
   unsigned long length = 0;
-  EXPECT_EQ(tjCompress2(encoder, pixels.data(), width, 0, height, TJPF_RGB, &bytes, &length, TJSAMP_420, 95, 0), 0);
+  jpeg_mem_dest(&info, &bytes, &length);
+  info.image_width = static_cast<JDIMENSION>(width);
+  info.image_height = static_cast<JDIMENSION>(height);
+  info.input_components = form.channels;
+  info.in_color_space = form.channels == 1 ? JCS_GRAYSCALE : form.channels == 3 ? JCS_RGB : JCS_CMYK;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 95, TRUE);
+  info.optimize_coding = form.optimised ? TRUE : FALSE;
+  info.arith_code = form.arithmetic ? TRUE : FALSE;
+  info.restart_interval = static_cast<unsigned>(form.restart);
+  if (form.progressive) jpeg_simple_progression(&info);
+  const jpeg_scan_info scans[] = {{1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}};
+  if (form.one_scan_a_channel) {
+    info.scan_info = scans;
+    info.num_scans = form.channels;
+  }
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    auto* row = const_cast<JSAMPLE*>(pixels.data()) + size_t{info.next_scanline} * width * form.channels;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
   std::string file(reinterpret_cast<const char*>(bytes), length);
-  tjFree(bytes);
-  tjDestroy(encoder);
+  std::free(bytes);
   return file;
+}
+
+std::string jpeg_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
+  return jpeg_of(width, height, flat(width, height, red, green, blue));
 }
 
 std::string png_of(int width, int height, int channels, const std::vector<uint8_t>& pixels) {
@@ -43,6 +77,21 @@ std::string png_of(int width, int height, int channels, const std::vector<uint8_
 
 std::string png_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
   return png_of(width, height, 3, flat(width, height, red, green, blue));
+}
+
+std::vector<uint8_t> textured(int width, int height, int channels, uint64_t seed) {
+  CounterRng rng(seed, 1);
+  const double a = rng.uniform(0.05, 0.3), b = rng.uniform(0.05, 0.3);
+  std::vector<uint8_t> pixels;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < channels; ++c) {
+        const double shape = 128 + 70 * std::sin(a * x + c) * std::cos(b * y - c) + rng.uniform(-30, 30);
+        pixels.push_back(static_cast<uint8_t>(shape));
+      }
+    }
+  }
+  return pixels;
 }
 
 }  // namespace tandem::test

@@ -69,15 +69,79 @@ TEST_F(ImageFolderTest, TrainAndTestFoldersAreUsedWhereTheyAre) {
 TEST_F(ImageFolderTest, DotFilesAndLooseFilesArePassedOver) {
   add("a/1.jpg");
   add("a/2.jpg");
+  add("b/1.jpg");
   test::spill(folder_ / "a/.DS_Store", "x");
   test::spill(folder_ / ".git/config", "x");
   test::spill(folder_ / "README", "x");
-  EXPECT_EQ(open().train->size(), 1);
+  EXPECT_EQ(open().train->size(), 2);
+  EXPECT_EQ(open().summary.find("passed over"), std::string::npos);
+}
+
+TEST_F(ImageFolderTest, OtherFilesInAClassArePassedOverAndCounted) {
+  for (const std::string image : {"a/1.jpg", "a/2.jpg", "b/1.png"}) add(image);
+  test::spill(folder_ / "a/notes.txt", "hello");
+  const std::string passed_over = " · passed over, neither JPEG nor PNG: ";
+  const auto one = open().summary;
+  EXPECT_TRUE(one.ends_with(passed_over + "1 file, " + place("a/notes.txt"))) << one;
+  test::spill(folder_ / "b/deep/x.webp", std::string("RIFF\0\0\0\0WEBP", 12));
+  test::spill(folder_ / "b/empty", "");
+  const auto three = open();
+  EXPECT_TRUE(three.summary.ends_with(passed_over + "3 files, as " + place("a/notes.txt"))) << three.summary;
+  EXPECT_EQ(three.train->size(), 2);
+  test::spill(folder_ / "b/no_extension", jpeg_of(12, 9, 7, 7, 7));
+  EXPECT_EQ(open().train->size() + open().test->size(), 4);
+  test::spill(folder_ / "c/page.html", "hello");
+  EXPECT_EQ(told(),
+            "class folder '" + place("c") +
+                "' has no JPEG and no PNG, wanted at least one image: remove the folder, or put images into it");
+}
+
+TEST_F(ImageFolderTest, TrainingAndTestFoldersGoByManyNames) {
+  for (const auto& [train, test] : std::vector<std::pair<std::string, std::string>>{
+           {"train", "val"}, {"Train", "Test"}, {"TRAIN", "valid"}, {"training", "Validation"}, {"train", "testing"}}) {
+    const TemporaryFolder folder;
+    for (const std::string file : {train + "/a/1.png", train + "/b/1.png", test + "/b/1.png"}) {
+      test::spill(folder / file, png_of(12, 9, 1, 1, 1));
+    }
+    const auto split = image_folder({.folder = folder.path(), .size = 8});
+    EXPECT_EQ(split.train->size(), 2) << test;
+    EXPECT_EQ(split.test->size(), 1) << test;
+    EXPECT_TRUE(split.summary.ends_with(" · held out: " + (folder / test).string())) << split.summary;
+  }
+}
+
+TEST_F(ImageFolderTest, ATestSetAloneAndTwoTrainingSetsAreTold) {
+  for (const std::string file : {"Valid/a/1.jpg", "test/a/1.jpg"}) add(file);
+  EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
+                        "' has 'Valid' but no training set, wanted a sub-folder train beside it: rename the training "
+                        "set's folder to train, or name a folder whose sub-folders are the classes");
+  for (const std::string file : {"train/a/1.jpg", "Train/a/1.jpg"}) add(file);
+  EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
+                        "' has 'Train' and 'train', wanted one of them: rename or remove the other");
+}
+
+TEST_F(ImageFolderTest, OneClassIsToldWithTheFolderThatWasMeant) {
+  const auto fault = "image folder '" + folder_.path().string() + "' has one class, 'photos', wanted two or more: ";
+  add("photos/1.jpg");
+  EXPECT_EQ(told(), fault + "name the folder whose sub-folders are the classes");
+  for (const std::string file : {"photos/inner/cat/1.jpg", "photos/inner/dog/1.jpg"}) add(file);
+  EXPECT_EQ(told(), fault + "did you mean '" + place("photos/inner") + "'?");
+  add("train/a/1.jpg");
+  EXPECT_EQ(told(), "image folder '" + place("train") +
+                        "' has one class, 'a', wanted two or more: name the folder whose sub-folders are the classes");
+}
+
+TEST_F(ImageFolderTest, ImagesWithoutAClassAreTold) {
+  add("1.jpg");
+  EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
+                        "' has no classes, wanted a sub-folder for each: the images in it are of one class: name the "
+                        "folder above it");
 }
 
 TEST_F(ImageFolderTest, EachFaultNamesItsPlace) {
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() + "' has no classes, wanted a sub-folder for each");
   add("a/1.jpg");
+  add("b/1.jpg");
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
                         "' has one image a class, wanted two to hold one out: "
                         "add images, or make train and test folders in it");
@@ -85,16 +149,17 @@ TEST_F(ImageFolderTest, EachFaultNamesItsPlace) {
   std::filesystem::create_directories(folder_ / "empty");
   EXPECT_EQ(told(), "class folder '" + place("empty") +
                         "' is empty, wanted at least one image: remove the folder, or put images into it");
-  test::spill(folder_ / "empty/notes.txt", "hello");
-  EXPECT_EQ(told(), "image '" + place("empty/notes.txt") + "' is neither JPEG nor PNG");
-  test::spill(folder_ / "empty/notes.txt", "");
-  EXPECT_EQ(told(), "image '" + place("empty/notes.txt") + "' is empty");
+  test::spill(folder_ / "empty/1.JPG", "hello");
+  EXPECT_EQ(told(), "image '" + place("empty/1.JPG") + "' is neither JPEG nor PNG");
+  test::spill(folder_ / "empty/1.JPG", "");
+  EXPECT_EQ(told(), "image '" + place("empty/1.JPG") + "' is empty");
   EXPECT_EQ(text_of<DataError>([&] { image_folder({.folder = folder_ / "none"}); }),
             "image folder '" + place("none") + "' does not exist, wanted a folder with a sub-folder for each class");
 }
 
 TEST_F(ImageFolderTest, AClassOnlyInTheTestSet) {
   add("train/a/1.jpg");
+  add("train/c/1.jpg");
   add("test/b/1.jpg");
   EXPECT_EQ(told(), "class folder '" + place("test/b") +
                         "' has no twin among the training classes: "
@@ -102,8 +167,7 @@ TEST_F(ImageFolderTest, AClassOnlyInTheTestSet) {
 }
 
 TEST_F(ImageFolderTest, AFileCutShortIsNamedWhenRead) {
-  add("a/1.jpg");
-  add("a/2.jpg");
+  for (const std::string image : {"a/1.jpg", "a/2.jpg", "b/1.jpg"}) add(image);
   const auto whole = test::slurp(folder_ / "a/1.jpg");
   test::spill(folder_ / "a/1.jpg", whole.substr(0, whole.size() - 10));
   const auto split = open();
