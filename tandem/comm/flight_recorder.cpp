@@ -5,12 +5,21 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace tandem::comm {
 namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// Groups come and go; those of which the ring holds no call are of no use to who reads the record.
+template <class Groups, class Entries>
+void forget_silent(Groups& groups, const Entries& entries) {
+  std::set<std::string_view> called;
+  for (const auto& entry : entries) called.insert(entry.group);
+  std::erase_if(groups, [&](const auto& group) { return !called.contains(group.first); });
 }
 
 constexpr const char* kStateNames[] = {"waiting", "done", "failed"};
@@ -23,7 +32,10 @@ uint64_t FlightRecorder::begin(const std::string& group, const std::vector<int>&
                                const CallInfo& call) {
   const std::lock_guard lock(mutex_);
   const bool is_known = std::ranges::any_of(groups_, [&](const auto& known) { return known.first == group; });
-  if (!is_known) groups_.emplace_back(group, members);
+  if (!is_known) {
+    forget_silent(groups_, entries_);
+    groups_.emplace_back(group, members);
+  }
   auto& entry = entries_[next_ % entries_.size()];
   entry.number = ++next_;
   entry.group = group;  // copies into what the older entry has held: no allocation once the ring is full
