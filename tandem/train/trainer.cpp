@@ -156,7 +156,7 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
 TrainingState Trainer::state() const {
   TrainingState state;
   state.tensors = parameters_;
-  for (const auto& buffer : task_.buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
+  for (const auto& buffer : task_.buffers()) state.tensors.push_back(Parameter::replicated(buffer.name, buffer.tensor));
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
   state.job = options_.job;
   state.trainer = {{"step", step_}};

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "tandem/base/rng.h"
 #include "tandem/comm/collectives.h"
@@ -68,6 +69,28 @@ TEST(DataParallel, EveryRankStartsFromRankZero) {
     replicas.sync_buffers();
     EXPECT_TRUE(mean.equal(at::full({2}, 7.0)));
   });
+}
+
+/// x summed; its gradient is `sent`, which nobody else holds then.
+struct Sender : torch::autograd::Function<Sender> {
+  static inline const void* sent = nullptr;
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x.sum(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    auto gradient = at::ones({1000});
+    sent = gradient.const_data_ptr();
+    return {std::move(gradient)};
+  }
+};
+
+TEST(DataParallel, OneRankTakesGradientsWithoutACopy) {
+  const auto group = comm::make_single_group();
+  auto weight = at::ones({1000}).requires_grad_();
+  DataParallel replicas({weight}, {}, {"weight"}, *group);
+  const auto loss = Sender::apply(weight);
+  replicas.prepare_backward(loss);
+  loss.backward();
+  EXPECT_EQ(weight.grad().const_data_ptr(), Sender::sent);
 }
 
 TEST(DataParallel, WireBytesAreTwoPartsOfTheGradients) {
