@@ -11,6 +11,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/row_hooks.h"
 
 namespace tandem::train {
 namespace {
@@ -102,18 +103,11 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   }
 }
 
-void Trainer::set_row_hooks(double learning_rate) {
-  const auto rows = task_.row_parameter();
-  if (!rows) return;
-  task_.set_row_hooks(rows->steps_in_backward ? optimizer_.step_rows(rows->place, learning_rate) : RowUpdate(),
-                      [this](const Rows& read) { optimizer_.prepare_rows(read); });
-}
-
 double Trainer::train_step(const data::Batch& batch) {
   const memory::Scope scope(memory::Category::activations);
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
-  set_row_hooks(rate);
+  const RowHooks hooks(task_, optimizer_, rate);
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
   check_finite(value);

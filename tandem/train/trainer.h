@@ -70,7 +70,6 @@ class Trainer {
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
-  void set_row_hooks(double learning_rate);
   double train_step(const data::Batch& batch);
   void run_epoch(Outcome& outcome, Observer& observer);
   bool all_agree_to_stop();
