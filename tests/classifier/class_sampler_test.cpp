@@ -82,7 +82,9 @@ struct Oracle {
   Oracle(const Sampling& sampling, const Scoring& scoring) {
     fill_normal_(features, 1.0, 3, 1);
     const auto one = comm::make_single_group();
-    weight = ClassShardedHead({.classes = kClasses, .dim = kDim, .seed = kSeed, .dtype = at::kDouble}, *one).weight();
+    weight = ClassShardedHead({.classes = kClasses, .dim = kDim, .seed = kSeed, .dtype = at::kDouble}, *one)
+                 .parameter()
+                 .tensor;
     features.requires_grad_();
     const auto sample = sample_classes(sampling, kSeed, kStep, 0, kClasses, targets);
     const auto cosine = features.mm(weight.t()) / features.norm(2, {1}, true) / weight.norm(2, {1}, true).t();

@@ -35,7 +35,10 @@ Tensor whole_weight() {
     static auto group = comm::make_single_group();
     return group.get();
   }();
-  return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one).weight().detach().clone();
+  return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one)
+      .parameter()
+      .tensor.detach()
+      .clone();
 }
 
 /// The marginal cosine by its definition, with libtorch's own derivatives.
