@@ -4,10 +4,11 @@
 #include <cstdio>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 
-int main() {
+void run() {
   using namespace tandem;
   comm::run_ranks(4, [](comm::ProcessGroup& group) {
     // 10 rows over 4 ranks: 3, 3, 2, 2.
@@ -26,3 +27,5 @@ int main() {
     }
   });
 }
+
+int main() { return tandem::comm::run_main(run); }

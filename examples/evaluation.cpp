@@ -3,11 +3,12 @@
 
 #include <cstdio>
 
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/evaluation/retrieval.h"
 
-int main() {
+void run() {
   using namespace tandem;
   constexpr int64_t kQueries = 500, kEntries = 3000, kIdentities = 100;
   at::manual_seed(1);
@@ -34,3 +35,5 @@ int main() {
     });
   }
 }
+
+int main() { return tandem::comm::run_main(run); }

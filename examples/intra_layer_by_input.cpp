@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 
@@ -17,7 +18,7 @@ Tensor numbers(at::IntArrayRef shape, double phase) {
   return at::sin(at::arange(c10::multiply_integers(shape), at::kDouble) * 1.3 + phase).reshape(shape);
 }
 
-int main() {
+void run() {
   const auto all_x = numbers({kRows, kIn}, 0), all_up = numbers({kHidden, kIn}, 1),
              all_down = numbers({kOut, kHidden}, 2);
   auto x_alone = all_x.clone().requires_grad_(), up_alone = all_up.clone().requires_grad_(),
@@ -46,3 +47,5 @@ int main() {
     if (group.rank() == 0) std::printf("y, both dW and dx of 3 ranks equal those of one device\n");
   });
 }
+
+int main() { return comm::run_main(run); }

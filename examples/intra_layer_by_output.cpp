@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 
@@ -22,7 +23,7 @@ Tensor loss_of(const Tensor& scores, const Tensor& targets) {
   return -at::log_softmax(scores, 1).gather(1, targets.unsqueeze(1)).sum();
 }
 
-int main() {
+void run() {
   const auto all_x = numbers({kRows, kIn}, 0), all_weight = numbers({kOut, kIn}, 2);
   const auto all_targets = at::arange(kRows, at::kLong) % kOut;
   auto x_alone = all_x.clone().requires_grad_(), weight_alone = all_weight.clone().requires_grad_();
@@ -46,3 +47,5 @@ int main() {
     if (group.rank() == 0) std::printf("scores, dW and dx of 3 ranks equal those of one device\n");
   });
 }
+
+int main() { return comm::run_main(run); }

@@ -3,10 +3,11 @@
 
 #include <cstdio>
 
+#include "tandem/comm/run_main.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 
-int main() {
+void run() {
   using namespace tandem;
   memory::install_meter();  // before the first tensor
   const memory::RankScope rank(0);
@@ -28,3 +29,5 @@ int main() {
   std::printf("live now: %ld bytes\n", account.live_bytes());
   TORCH_CHECK(account.live_bytes() == 2 * 512 * 256 * 4, "weight and gradient should be all that is left");
 }
+
+int main() { return tandem::comm::run_main(run); }

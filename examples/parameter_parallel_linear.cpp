@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 
@@ -36,7 +37,7 @@ Tensor train_on_one_device(const Tensor& x, int steps) {
   return weight.detach();
 }
 
-int main() {
+void run() {
   const auto x = numbers({kRows, kIn}, 0), wanted = train_on_one_device(x, 10);
   comm::run_ranks(3, [&](comm::ProcessGroup& group) {
     const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
@@ -59,3 +60,5 @@ int main() {
       std::printf("%-15s %ld calls, %ld bytes\n", operation.c_str(), count.calls, count.bytes);
   });
 }
+
+int main() { return comm::run_main(run); }

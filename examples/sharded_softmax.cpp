@@ -4,10 +4,11 @@
 #include <cstdio>
 
 #include "tandem/classifier/class_sharded_head.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 
-int main() {
+void run() {
   using namespace tandem;
   constexpr int64_t kClasses = 1000, kDim = 16, kRows = 30;
   const classifier::HeadOptions options = {.classes = kClasses, .dim = kDim, .dtype = at::kDouble};
@@ -27,9 +28,11 @@ int main() {
       loss.backward();
       TORCH_CHECK(std::abs(loss.item<double>() - expected) < 1e-12, "loss differs from one device");
       if (group.rank() == 0) {
-        std::printf("%d ranks: %ld of %ld classes here, loss %.15f\n", ranks, head.weight().size(0), kClasses,
+        std::printf("%d ranks: %ld of %ld classes here, loss %.15f\n", ranks, head.parameter().tensor.size(0), kClasses,
                     loss.item<double>());
       }
     });
   }
 }
+
+int main() { return tandem::comm::run_main(run); }

@@ -2,10 +2,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/classifier/softmax_loss.h"
+#include "tandem/parallel/parameter.h"
 
 namespace tandem::classifier {
 
@@ -55,7 +57,10 @@ class ClassShardedHead {
   /// From now on `read` is told of sampled rows before they are.
   void set_rows_read(RowsRead read) { read_ = std::move(read); }
 
-  const Tensor& weight() const { return weight_; }
+  /// The weight for an optimizer, a checkpoint, clipping: this rank's rows, and which of all classes they are.
+  parallel::Parameter parameter(std::string name = "head.weight") const {
+    return parallel::Parameter::split(std::move(name), weight_, {first_, weight_.size(0), options_.classes});
+  }
   int64_t first_class() const { return first_; }
   const HeadOptions& options() const { return options_; }
 

@@ -46,7 +46,7 @@ class OwnRank {
                .scoring = classifier::cosface(64, 0.35),
                .blocks = {.keep_bytes = bench.keep_bytes, .rows = bench.block, .bf16 = bench.bf16}},
               group),
-        optimizer_({{"head.weight", head_.weight(), {}}}, {.momentum = 0.9, .nesterov = false, .weight_decay = 5e-4}) {
+        optimizer_({head_.parameter()}, {.momentum = 0.9, .nesterov = false, .weight_decay = 5e-4}) {
     const auto [begin, end] = comm::split_range(bench.batch, group.size(), group.rank());
     auto all = at::empty({bench.batch, bench.dim}, at::kFloat);
     fill_normal_(all, 1.0, 1, 1);
@@ -77,7 +77,7 @@ class OwnRank {
   double floor() {
     const at::NoGradGuard no_grad;
     constexpr int64_t kBlock = 2048;
-    const auto weight = head_.weight().detach();
+    const auto weight = head_.parameter().tensor.detach();
     const int64_t classes = weight.size(0);
     int64_t batch = 0;
     for (const auto size : sizes_) batch += size;

@@ -79,8 +79,7 @@ class Classification : public train::Task {
 
   std::vector<train::Parameter> parameters() const override {
     auto all = train::parameters_of(*backbone_);
-    all.push_back(
-        {kHeadWeight, head_.weight(), train::RowRange{head_.first_class(), head_.weight().size(0), classes_}});
+    all.push_back(head_.parameter(kHeadWeight));
     return all;
   }
 

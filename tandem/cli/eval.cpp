@@ -65,7 +65,8 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
   const train::CheckpointStore store(place.folder);
   train::TrainingState state;
   state.tensors = task->parameters();
-  for (const auto& buffer : task->buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
+  for (const auto& buffer : task->buffers())
+    state.tensors.push_back(train::Parameter::replicated(buffer.name, buffer.tensor));
   state.job = trainer_options(settings, *data.train, 1).shared;
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {

@@ -23,8 +23,6 @@ namespace {
 using memory::Category;
 using memory::CategoryBytes;
 
-constexpr int kProbeRank = 1023;  // books of its own
-
 int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 
@@ -33,7 +31,8 @@ struct Probe {
 };
 
 /// One step of the backbone alone. `has_buckets`: gradients have their place before backward begins.
-Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16, bool has_buckets) {
+Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16, bool has_buckets,
+                     memory::ProbeScope& book) {
   const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
   {
     const memory::Scope scope(Category::gradients);
@@ -42,19 +41,19 @@ Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16
     }
   }
   const memory::Scope scope(Category::activations);
-  memory::reset_peak(kProbeRank);
+  book.reset_peak();
   Probe probe;
   const auto output = [&] {
     const train::AutocastScope autocast(bf16);
     return backbone.forward(images.to(backbone.parameters()[0].scalar_type()));
   }();
-  const auto after = memory::account(kProbeRank);
+  const auto after = book.account();
   probe.forward = activations(after.at_peak);
   probe.kept = activations(after.live);
   const auto gradient = at::ones_like(output);
-  memory::reset_peak(kProbeRank);
+  book.reset_peak();
   output.backward(gradient);
-  probe.backward = activations(memory::account(kProbeRank).at_peak);
+  probe.backward = activations(book.account().at_peak);
   for (auto& parameter : backbone.parameters()) parameter.mutable_grad().reset();
   return probe;
 }
@@ -71,7 +70,7 @@ std::array<int64_t, 2> probes_of(const JobShape& shape, int64_t own) {
 BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape, int64_t own, bool has_buckets) {
   BackboneMemory result;
   if (settings.get_string("model") == "none") return result;
-  const memory::RankScope rank(kProbeRank);
+  memory::ProbeScope book;
   const auto backbone = make_backbone(settings, shape.image);
   for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
   for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
@@ -80,7 +79,7 @@ BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape,
   std::array<Probe, 2> probes;
   for (size_t i = 0; i < 2; ++i) {
     const auto images = at::zeros({counts[i], shape.image[0], shape.image[1], shape.image[2]});
-    probes[i] = probe_backbone(*backbone, images, settings.get_string("train.precision") == "bf16", has_buckets);
+    probes[i] = probe_backbone(*backbone, images, settings.get_string("train.precision") == "bf16", has_buckets, book);
   }
   const auto line = [&](int64_t Probe::*member) {
     const auto first = static_cast<double>(probes[0].*member), second = static_cast<double>(probes[1].*member);

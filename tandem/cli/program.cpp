@@ -1,16 +1,14 @@
 #include "tandem/cli/program.h"
 
-#include <c10/util/Logging.h>
-
 #include <cstdio>
 #include <cstdlib>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
-#include "tandem/cli/failure.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
+#include "tandem/comm/run_main.h"
 
 namespace tandem::cli {
 namespace {
@@ -67,17 +65,11 @@ std::string help_line(const Flag& flag) {
 }  // namespace
 
 int run_program(std::span<const std::string> words) {
-  // libtorch's own warnings and errors come with stack traces; what they are about is told in one line here.
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;
-  try {
+  return comm::run_main([&] {
     const int status = dispatch(words);
     flush_stdout();
     return status;
-  } catch (const std::exception& error) {
-    return report_failure(error);
-  } catch (...) {
-    return report_failure(std::runtime_error("an exception of unknown type"));
-  }
+  });
 }
 
 std::string help_text() {

@@ -62,10 +62,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> LocalWorld::connect(const std::string& na
   std::shared_ptr<LocalHub> hub;
   {
     const std::lock_guard lock(mutex_);
-    auto& slot = hubs_[name];
-    if (!slot) slot = std::make_shared<LocalHub>(size, timeout_);
-    if (abort_reason_) slot->abort(*abort_reason_);
-    hub = slot;
+    forget_ended();
+    auto& slot = slots_[name];
+    hub = slot.hub.lock();
+    if (!hub) {
+      hub = std::make_shared<LocalHub>(size, timeout_);
+      slot = {hub, hub, size};
+    }
+    if (--slot.to_come == 0) slot.until_all_came.reset();
+    if (abort_reason_) hub->abort(*abort_reason_);
   }
   return wrap(c10::make_intrusive<LocalBackend>(hub, rank), c10d::ProcessGroup::BackendType::CUSTOM, rank, size);
 }
@@ -73,7 +78,19 @@ c10::intrusive_ptr<c10d::ProcessGroup> LocalWorld::connect(const std::string& na
 void LocalWorld::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!abort_reason_) abort_reason_ = reason;
-  for (auto& [name, hub] : hubs_) hub->abort(reason);
+  for (auto& [name, slot] : slots_) {
+    if (const auto hub = slot.hub.lock()) hub->abort(reason);
+  }
+}
+
+int LocalWorld::num_groups() {
+  const std::lock_guard lock(mutex_);
+  forget_ended();
+  return static_cast<int>(slots_.size());
+}
+
+void LocalWorld::forget_ended() {
+  std::erase_if(slots_, [](const auto& entry) { return entry.second.hub.expired(); });
 }
 
 ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,

@@ -16,9 +16,20 @@ class LocalWorld {
   /// Ends every group that was or will be made here.
   void abort(const std::string& reason);
 
+  /// Groups that have a rank left, or wait for one that is to come.
+  int num_groups();
+
  private:
+  /// What the ranks of a group share. Kept here until all ranks have come, then by the ranks that are left.
+  struct Slot {
+    std::shared_ptr<LocalHub> until_all_came;
+    std::weak_ptr<LocalHub> hub;
+    int to_come = 0;
+  };
+  void forget_ended();
+
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<LocalHub>> hubs_;
+  std::map<std::string, Slot> slots_;
   std::optional<std::string> abort_reason_;
   const std::chrono::milliseconds timeout_;
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tandem/base/error.h"
 
@@ -25,6 +26,14 @@ void write_new(const std::filesystem::path& path, const std::string& text) {
   throw IoError("'" + path.string() + "' cannot be written");
 }
 
+/// Groups come and go; those of which the ring holds no call are of no use to who reads the record.
+template <class Groups, class Entries>
+void forget_silent(Groups& groups, const Entries& entries) {
+  std::set<std::string_view> called;
+  for (const auto& entry : entries) called.insert(entry.group);
+  std::erase_if(groups, [&](const auto& group) { return !called.contains(group.first); });
+}
+
 constexpr const char* kStateNames[] = {"waiting", "done", "failed"};
 
 }  // namespace
@@ -36,7 +45,10 @@ uint64_t FlightRecorder::begin(const std::string& group, const std::vector<int>&
                                const CallInfo& call) {
   const std::lock_guard lock(mutex_);
   const bool is_known = std::ranges::any_of(groups_, [&](const auto& known) { return known.first == group; });
-  if (!is_known) groups_.emplace_back(group, members);
+  if (!is_known) {
+    forget_silent(groups_, entries_);
+    groups_.emplace_back(group, members);
+  }
   auto& entry = entries_[next_ % entries_.size()];
   entry.number = ++next_;
   entry.group = group;  // copies into what the older entry has held: no allocation once the ring is full

@@ -30,8 +30,10 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
 
 /// The group of all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), on Gloo; a group of
-/// one when there is no launcher. Collective over the processes. Throws SettingsError (variables), c10::DistError (a
-/// process does not come within init_timeout), Interrupted (stop_requested).
-std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options = {});
+/// one when there is no launcher. `launch` defaults to what this process's environment says. Collective over the
+/// processes. Throws SettingsError (variables), c10::DistError (a process does not come within init_timeout),
+/// Interrupted (stop_requested).
+std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch = detect_launch(),
+                                         const WorldOptions& options = {});
 
 }  // namespace tandem::comm

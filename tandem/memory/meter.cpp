@@ -12,27 +12,27 @@
 namespace tandem::memory {
 namespace {
 
-constexpr int kMaxRanks = 1024;
+constexpr int kMaxRanks = 1024, kMaxProbes = 64;  // a book each: the ranks', then the probes'
 constexpr size_t kAlignment = 64;
 constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory that is ours
 constexpr uint8_t kTopPriority = 255;
 
-thread_local int current_rank = 0;
+thread_local int current_book = 0;
 thread_local Category current_category = Category::other;
 
 /// Stands in the 64 bytes before the data, so that freeing needs no table.
 struct alignas(kAlignment) Header {
   uint64_t magic;
   int64_t bytes;
-  int32_t rank;
+  int32_t book;
   Category category;
 };
 static_assert(sizeof(Header) == kAlignment);
 
 class Books {
  public:
-  void add(int rank, Category category, int64_t bytes) {
-    auto& book = books_[rank];
+  void add(int number, Category category, int64_t bytes) {
+    auto& book = books_[number];
     const std::lock_guard lock(book.mutex);
     book.account.live[static_cast<int>(category)] += bytes;
     book.live_bytes += bytes;
@@ -40,22 +40,41 @@ class Books {
     book.peak_bytes = book.live_bytes;
     book.account.at_peak = book.account.live;
   }
-  void move(int rank, Category from, Category to, int64_t bytes) {
-    auto& book = books_[rank];
+  void move(int number, Category from, Category to, int64_t bytes) {
+    auto& book = books_[number];
     const std::lock_guard lock(book.mutex);
     book.account.live[static_cast<int>(from)] -= bytes;
     book.account.live[static_cast<int>(to)] += bytes;
   }
-  Account read(int rank) {
-    auto& book = books_[rank];
+  Account read(int number) {
+    auto& book = books_[number];
     const std::lock_guard lock(book.mutex);
     return book.account;
   }
-  void reset_peak(int rank) {
-    auto& book = books_[rank];
+  void reset_peak(int number) {
+    auto& book = books_[number];
     const std::lock_guard lock(book.mutex);
     book.peak_bytes = book.live_bytes;
     book.account.at_peak = book.account.live;
+  }
+
+  /// An empty book beyond the ranks', for who gives it back.
+  int take() {
+    for (int number = kMaxRanks; number < kMaxRanks + kMaxProbes; ++number) {
+      auto& book = books_[number];
+      const std::lock_guard lock(book.mutex);
+      if (book.is_taken || book.live_bytes != 0) continue;
+      book.is_taken = true;
+      book.peak_bytes = 0;
+      book.account = {};
+      return number;
+    }
+    TORCH_CHECK(false, "memory meter: ", kMaxProbes, " probes are open or hold memory, wanted fewer");
+  }
+  void give_back(int number) {
+    auto& book = books_[number];
+    const std::lock_guard lock(book.mutex);
+    book.is_taken = false;
   }
 
  private:
@@ -63,8 +82,9 @@ class Books {
     std::mutex mutex;
     Account account;
     int64_t live_bytes = 0, peak_bytes = 0;
+    bool is_taken = false;  // by a probe
   };
-  std::array<Book, kMaxRanks> books_;
+  std::array<Book, kMaxRanks + kMaxProbes> books_;
 };
 
 Books& books() {
@@ -82,10 +102,11 @@ class MeteredAllocator final : public c10::Allocator {
     const bool overflows = bytes > SIZE_MAX - sizeof(Header) - kAlignment;
     if (overflows || posix_memalign(&block, kAlignment, bytes + sizeof(Header)) != 0) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: cannot allocate ", bytes, " bytes for ",
-                       kCategoryNames[static_cast<int>(current_category)], " of rank ", current_rank);
+                       kCategoryNames[static_cast<int>(current_category)],
+                       current_book < kMaxRanks ? " of rank " : " of probe ", current_book % kMaxRanks);
     }
-    auto* header = new (block) Header{kMagic, static_cast<int64_t>(bytes), current_rank, current_category};
-    books().add(header->rank, header->category, header->bytes);
+    auto* header = new (block) Header{kMagic, static_cast<int64_t>(bytes), current_book, current_category};
+    books().add(header->book, header->category, header->bytes);
     void* data = header + 1;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
@@ -98,7 +119,7 @@ class MeteredAllocator final : public c10::Allocator {
   static void release(void* data) {
     if (data == nullptr) return;
     auto* header = header_of(data);
-    books().add(header->rank, header->category, -header->bytes);
+    books().add(header->book, header->category, -header->bytes);
     header->magic = 0;
     std::free(header);
   }
@@ -124,16 +145,34 @@ void install_meter() {
 
 bool meter_is_installed() { return installed != nullptr; }
 
-RankScope::RankScope(int rank) : before_(current_rank) {
+RankScope::RankScope(int rank) : before_(current_book) {
   TORCH_CHECK_INDEX(rank >= 0 && rank < kMaxRanks, "memory meter: rank is ", rank, ", wanted 0..", kMaxRanks - 1);
-  current_rank = rank;
+  current_book = rank;
 }
-RankScope::~RankScope() { current_rank = before_; }
+RankScope::~RankScope() { current_book = before_; }
+
+ProbeScope::ProbeScope() : book_(books().take()), before_(current_book) { current_book = book_; }
+ProbeScope::~ProbeScope() {
+  current_book = before_;
+  books().give_back(book_);
+}
+
+Account ProbeScope::account() const { return books().read(book_); }
+void ProbeScope::reset_peak() { books().reset_peak(book_); }
 
 Scope::Scope(Category category) : before_(current_category) { current_category = category; }
 Scope::~Scope() { current_category = before_; }
 
-Owner current_owner() { return {current_rank, current_category}; }
+Owner current_owner() { return {current_book, current_category}; }
+
+OwnerScope::OwnerScope(const Owner& owner) : before_(current_owner()) {
+  current_book = owner.book;
+  current_category = owner.category;
+}
+OwnerScope::~OwnerScope() {
+  current_book = before_.book;
+  current_category = before_.category;
+}
 
 void tag(const Tensor& tensor, Category category) {
   if (!tensor.defined() || !tensor.device().is_cpu() || !installed) return;
@@ -141,7 +180,7 @@ void tag(const Tensor& tensor, Category category) {
   if (pointer.get() == nullptr || pointer.get_deleter() != installed->raw_deleter()) return;
   auto* header = header_of(pointer.get_context());
   if (header->magic != kMagic || header->category == category) return;
-  books().move(header->rank, header->category, category, header->bytes);
+  books().move(header->book, header->category, category, header->bytes);
   header->category = category;
 }
 

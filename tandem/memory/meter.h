@@ -48,12 +48,41 @@ class Scope {
   Category before_;
 };
 
+/// A book of its own, no rank's: while it lives, what this thread allocates belongs to it. To measure what a piece of
+/// work needs beside ranks that train. At most 64 at a time; throws c10::Error beyond. What is allocated here and
+/// outlives the scope keeps the book from being used again.
+class ProbeScope {
+ public:
+  ProbeScope();
+  ~ProbeScope();
+  ProbeScope(const ProbeScope&) = delete;
+  ProbeScope& operator=(const ProbeScope&) = delete;
+
+  Account account() const;
+  void reset_peak();
+
+ private:
+  int book_, before_;
+};
+
 /// What this thread's allocations belong to: to hand on to threads that work for it.
 struct Owner {
-  int rank;
+  int book;  // a rank's, or a probe's
   Category category;
 };
 Owner current_owner();
+
+/// While it lives, what this thread allocates belongs to `owner`.
+class OwnerScope {
+ public:
+  explicit OwnerScope(const Owner& owner);
+  ~OwnerScope();
+  OwnerScope(const OwnerScope&) = delete;
+  OwnerScope& operator=(const OwnerScope&) = delete;
+
+ private:
+  Owner before_;
+};
 
 /// Moves a tensor's storage to another category of the rank that owns it. Nothing happens to memory that the meter did
 /// not allocate.

@@ -1,62 +1,33 @@
 #include "tandem/parallel/data_parallel.h"
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <map>
 
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/wire_bytes.h"
 #include "tandem/memory/meter.h"
+#include "tandem/parallel/detail/gradient_arrivals.h"
+#include "tandem/parallel/detail/gradient_sums.h"
 
 namespace tandem::parallel {
 namespace {
 
-/// Sums a bucket over the ranks. The Reducer's own default would divide by their number first.
+/// Sums each bucket over the ranks. The Reducer's own default would divide by their number first.
 class SumHook : public c10d::CommHookInterface {
  public:
-  explicit SumHook(comm::ProcessGroup& group) : group_(group) {}
+  explicit SumHook(std::shared_ptr<detail::GradientSums> sums) : sums_(std::move(sums)) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const comm::PhaseScope phase(comm::Phase::backward);
-    std::vector<Tensor> tensors = {bucket.getBuffer()};
-    comm::CallInfo call;
-    call.operation = "all_reduce";
-    call.shape = tensors[0].sizes().vec();
-    call.type = c10::toString(tensors[0].scalar_type());
-    call.detail = "gradients";
-    const comm::WireBytes wire{group_.rank(), group_.size()};
-    const auto number = group_.begin(call, wire.all_reduce(tensors[0].numel(), tensors[0].element_size()));
-    const auto sent = start(tensors, call, number);
-    return sent->then(
-        [this, call, number](c10::ivalue::Future& done) {
-          try {
-            auto value = done.value();
-            group_.log()->end(number);
-            return value;
-          } catch (const std::exception& error) {
-            group_.log()->fail(number, call, error);
-          }
-        },
-        sent->elementType());
+    return sums_->start(bucket.getBuffer());
   }
 
   Tensor parseHookResult(const c10::IValue& result) override { return c10d::detail::parseCppCommHookResult(result); }
 
  private:
-  c10::intrusive_ptr<c10::ivalue::Future> start(std::vector<Tensor>& tensors, const comm::CallInfo& call,
-                                                uint64_t number) {
-    try {
-      const comm::CallScope scope(&call);
-      return group_.backend().allreduce(tensors)->getFuture();
-    } catch (const std::exception& error) {
-      group_.log()->fail(number, call, error);
-    }
-  }
-
-  comm::ProcessGroup& group_;
+  std::shared_ptr<detail::GradientSums> sums_;
 };
 
 /// Sends the tensors, all of one type, as one message.
@@ -104,34 +75,71 @@ void broadcast_all(const std::vector<Tensor>& tensors, int64_t bytes, comm::Proc
 struct DataParallel::Impl {
   std::vector<Tensor> buffers;
   comm::ProcessGroup& group;
-  std::unique_ptr<c10d::Reducer> reducer;
+  detail::GradientArrivals arrivals;
+  std::shared_ptr<detail::GradientSums> sums;
+  std::unique_ptr<c10d::Reducer> reducer;  // null: there is nothing to sum
+  bool is_prepared = false, is_running = false;
+
+  void make_reducer(const std::vector<Tensor>& trained, const std::vector<std::string>& names,
+                    const DataParallelOptions& options);
+
+  /// The last thing that a backward does. A rank whose Reducer would wait for ever for a gradient sends its unfinished
+  /// buckets spoilt, so that no rank waits for them; then all ranks know and tell each other what is missing. A step
+  /// in which nothing is missing costs no message.
+  void finish_backward() {
+    bool in_doubt = !arrivals.are_complete();
+    if (reducer) {
+      if (in_doubt) start_the_rest();
+      in_doubt = sums->wait_for_spoilt();
+    }
+    if (in_doubt) arrivals.check(group);
+    is_running = false;
+  }
+
+  void start_the_rest() {
+    for (const auto& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
+      if (bucket.getIndex() >= sums->count()) sums->start_spoilt(bucket.getBuffer());
+    }
+  }
 };
 
-DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
-                           comm::ProcessGroup& group, const DataParallelOptions& options)
-    : impl_(new Impl{std::move(buffers), group, nullptr}) {
-  TORCH_CHECK_VALUE(names.size() == parameters.size(), "data parallel: names has ", names.size(),
-                    " entries, wanted one a parameter, ", parameters.size());
-  if (group.size() == 1 || parameters.empty()) return;
-  broadcast_all(parameters, options.first_bucket_bytes, group);
-  sync_buffers();
-
+void DataParallel::Impl::make_reducer(const std::vector<Tensor>& trained, const std::vector<std::string>& names,
+                                      const DataParallelOptions& options) {
   const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
                                       static_cast<size_t>(options.bucket_bytes)};
   // The last layers' gradients come first, so the buckets run from the back.
-  std::vector<Tensor> reversed(parameters.rbegin(), parameters.rend());
+  std::vector<Tensor> reversed(trained.rbegin(), trained.rend());
   auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(reversed, limits);
   for (auto& bucket : buckets) {
-    for (auto& index : bucket) index = parameters.size() - 1 - index;
+    for (auto& index : bucket) index = trained.size() - 1 - index;
   }
   std::unordered_map<size_t, std::string> name_of;
   for (size_t i = 0; i < names.size(); ++i) name_of[i] = names[i];
   const memory::Scope scope(memory::Category::gradients);
-  impl_->reducer = std::make_unique<c10d::Reducer>(
-      parameters, buckets, group.handle(), std::vector<bool>(parameters.size(), false), options.bucket_bytes,
+  reducer = std::make_unique<c10d::Reducer>(
+      trained, buckets, group.handle(), std::vector<bool>(trained.size(), false), options.bucket_bytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, name_of, options.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
-  impl_->reducer->register_comm_hook(std::make_unique<SumHook>(group));
+  reducer->register_comm_hook(std::make_unique<SumHook>(sums));
+}
+
+DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
+                           comm::ProcessGroup& group, const DataParallelOptions& options) {
+  TORCH_CHECK_VALUE(names.size() == parameters.size(), "data parallel: names has ", names.size(),
+                    " entries, wanted one a parameter, ", parameters.size());
+  std::vector<Tensor> trained;
+  std::vector<std::string> trained_names;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].requires_grad()) continue;
+    trained.push_back(parameters[i]);
+    trained_names.push_back(names[i]);
+  }
+  impl_ = std::shared_ptr<Impl>(
+      new Impl{std::move(buffers), group, {trained, trained_names}, std::make_shared<detail::GradientSums>(group), {}});
+  if (group.size() == 1 || parameters.empty()) return;
+  broadcast_all(parameters, options.first_bucket_bytes, group);
+  sync_buffers();
+  if (!trained.empty()) impl_->make_reducer(trained, trained_names, options);
 }
 
 DataParallel::DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
@@ -141,10 +149,30 @@ DataParallel::DataParallel(const torch::nn::Module& module, comm::ProcessGroup& 
 DataParallel::~DataParallel() = default;
 
 void DataParallel::prepare_backward(const Tensor& output) {
-  if (!impl_->reducer) return;
-  const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order seen
-  impl_->reducer->rebuild_buckets();
-  impl_->reducer->prepare_for_backward({output});
+  TORCH_CHECK(!impl_->is_running || !impl_->reducer,
+              "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
+              "DataParallel anew");
+  impl_->arrivals.reset();
+  impl_->sums->reset();
+  impl_->is_prepared = true;
+  if (impl_->reducer) {
+    const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order seen
+    impl_->reducer->rebuild_buckets();
+    impl_->reducer->prepare_for_backward({output});
+  }
+  const auto begin = [](Impl& impl) { return impl.is_running = std::exchange(impl.is_prepared, false); };
+  if (!output.requires_grad()) {  // of constants alone: no backward will come
+    begin(*impl_);
+    return impl_->finish_backward();
+  }
+  // Backward begins at the output, and runs its callbacks when all gradients are there.
+  output.register_hook([begin, weak = std::weak_ptr(impl_)](const Tensor&) {
+    const auto impl = weak.lock();
+    if (!impl || !begin(*impl)) return;
+    torch::autograd::Engine::get_default_engine().queue_callback([weak] {
+      if (const auto prepared = weak.lock()) prepared->finish_backward();
+    });
+  });
 }
 
 void DataParallel::sync_buffers() {

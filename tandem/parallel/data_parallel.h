@@ -25,9 +25,12 @@ struct DataParallelOptions {
 /// gradient of one device, also when the ranks hold unequal parts of the batch. After the first step each .grad is a
 /// view into its bucket: no second copy. Setting .grad to nothing between steps is right, detaching it is not.
 ///
-/// Each parameter must get a gradient in each backward; when one does not, the next prepare_backward throws and names
-/// it. Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes. With one rank it does
-/// nothing. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
+/// Each parameter that requires a gradient must get one in each backward, on each rank. When one does not, that very
+/// backward throws c10::ValueError on all ranks, with the same text, the parameter's name and the rank; so it does with
+/// one rank. Parameters that require none when the object is made are kept equal and left alone.
+///
+/// Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes; with one rank none. The group
+/// must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
 class DataParallel {
  public:
   /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.
@@ -37,7 +40,9 @@ class DataParallel {
   DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group, const DataParallelOptions& options = {});
   ~DataParallel();
 
-  /// Between forward and backward of a step. `output`: the scalar that backward starts from.
+  /// Between forward and backward of a step. `output`: the scalar that backward starts from. Throws c10::Error after a
+  /// backward over several ranks that ended with an exception;
+  /// c10::ValueError, as backward would, when `output` requires no gradient and the model does.
   void prepare_backward(const Tensor& output);
 
   /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in messages of about 1 MiB.
@@ -45,7 +50,7 @@ class DataParallel {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // weakly known to the graph
 };
 
 }  // namespace tandem::parallel

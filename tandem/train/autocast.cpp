@@ -4,16 +4,18 @@
 
 namespace tandem::train {
 
-AutocastScope::AutocastScope(bool enabled) : enabled_(enabled) {
-  if (!enabled_) return;
+AutocastScope::AutocastScope(bool enabled) {
+  if (!enabled) return;
+  before_ = {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::get_autocast_dtype(at::kCPU)};
   at::autocast::increment_nesting();
   at::autocast::set_autocast_enabled(at::kCPU, true);
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
 }
 
 AutocastScope::~AutocastScope() {
-  if (!enabled_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, false);
+  if (!before_) return;
+  at::autocast::set_autocast_enabled(at::kCPU, before_->enabled);
+  at::autocast::set_autocast_dtype(at::kCPU, before_->type);
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
 }
 

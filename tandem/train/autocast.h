@@ -1,10 +1,13 @@
 #pragma once
+#include <optional>
+
 #include "tandem/base/tensor.h"
 
 namespace tandem::train {
 
 /// While it lives (and `enabled`), matrix products and convolutions of this thread compute in bfloat16 and the rest
-/// stays in float32, as torch.autocast does. Weights stay float32; their bfloat16 copies live until the scope ends.
+/// stays in float32, as torch.autocast does. Weights stay float32; their bfloat16 copies live until the outermost scope
+/// ends. Scopes nest: what was set before is set again at the end.
 class AutocastScope {
  public:
   explicit AutocastScope(bool enabled);
@@ -13,7 +16,11 @@ class AutocastScope {
   AutocastScope& operator=(const AutocastScope&) = delete;
 
  private:
-  bool enabled_;
+  struct Before {
+    bool enabled;
+    at::ScalarType type;
+  };
+  std::optional<Before> before_;  // nothing: not enabled
 };
 
 }  // namespace tandem::train

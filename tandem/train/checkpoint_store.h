@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/parallel/parameter.h"
 #include "tandem/train/manifest.h"
 #include "tandem/train/safetensors.h"
 
@@ -110,11 +111,7 @@ struct CheckpointPlace {
 CheckpointPlace locate_checkpoints(const std::filesystem::path& path);
 
 /// Which rows of a tensor that is split over the ranks a file holds; stands in its metadata as tandem.rows.<name>.
-struct RowRange {
-  int64_t first = 0, count = 0, total = 0;
-
-  bool operator==(const RowRange&) const = default;
-};
+using parallel::RowRange;
 
 void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows);
 

@@ -151,8 +151,8 @@ std::vector<Parameter> Optimizer::state() const {
   const auto add = [&](const char* kind, const std::vector<Tensor>& tensors, bool split) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto& owner = parameters_[i];
-      state.push_back(
-          {std::string("optimizer.") + kind + "." + owner.name, tensors[i], split ? owner.rows : std::nullopt});
+      const auto name = std::string("optimizer.") + kind + "." + owner.name;
+      state.push_back(split ? owner.beside(name, tensors[i]) : Parameter::replicated(name, tensors[i]));
     }
   };
   const bool adam = options_.kind == OptimizerKind::adamw;

@@ -6,7 +6,7 @@ namespace tandem::train {
 
 std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
   std::vector<Parameter> all;
-  for (const auto& item : module.named_parameters()) all.push_back({item.key(), item.value(), std::nullopt});
+  for (const auto& item : module.named_parameters()) all.push_back(Parameter::replicated(item.key(), item.value()));
   return all;
 }
 

@@ -1,10 +1,9 @@
 #pragma once
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "tandem/base/tensor.h"
-#include "tandem/train/checkpoint_store.h"
+#include "tandem/parallel/parameter.h"
+#include "tandem/train/safetensors.h"
 
 namespace torch::nn {
 class Module;
@@ -12,13 +11,8 @@ class Module;
 
 namespace tandem::train {
 
-/// A tensor that training changes. Without `rows` every rank holds the same; with it, this rank holds those rows of a
-/// tensor that is split over the ranks.
-struct Parameter {
-  std::string name;
-  Tensor tensor;
-  std::optional<RowRange> rows;
-};
+using parallel::Parameter;
+using parallel::RowRange;
 
 /// A tensor that forward changes (running statistics); rank 0's counts.
 using Buffer = NamedTensor;

@@ -43,7 +43,8 @@ class Task {
   virtual std::optional<RowParameter> row_parameter() const { return std::nullopt; }
 
   /// Before each training step, where row_parameter() says something. `update` takes its gradient during backward, and
-  /// it has none afterwards; empty: it has one. `read` is to be told of rows before the loss reads them.
+  /// it has none afterwards; empty: it has one. `read` is to be told of rows before the loss reads them. After the step
+  /// both are set to nothing: what they call may be gone then.
   virtual void set_row_hooks(RowUpdate update, RowsRead read) {}
 };
 

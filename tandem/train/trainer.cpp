@@ -7,11 +7,11 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
-#include "tandem/base/finite.h"
 #include "tandem/base/median.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/row_hooks.h"
 
 namespace tandem::train {
 namespace {
@@ -127,24 +127,11 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   }
 }
 
-void Trainer::set_row_hooks(double learning_rate) {
-  const auto rows = task_.row_parameter();
-  if (!rows) return;
-  RowUpdate update;
-  if (rows->steps_in_backward) {
-    update = [this, step = optimizer_.step_rows(rows->place, learning_rate)](const Rows& some, const Tensor& gradient) {
-      if (all_finite(gradient)) return step(some, gradient);
-      row_fault_ = true;
-    };
-  }
-  task_.set_row_hooks(std::move(update), [this](const Rows& read) { optimizer_.prepare_rows(read); });
-}
-
 Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& observer) {
   const memory::Scope scope(memory::Category::activations);
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
-  set_row_hooks(rate);
+  const RowHooks hooks(task_, optimizer_, rate);
   const auto buffers_before = options_.skip_nonfinite > 0 ? copies_of(task_.buffers()) : std::vector<Tensor>();
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
@@ -153,7 +140,8 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   replicas_.prepare_backward(loss);
   loss.backward();
   const comm::PhaseScope phase(comm::Phase::optimizer);
-  auto fault = own_gradient_fault();
+  auto fault = first_nonfinite_gradient(parameters_);
+  if (!fault) fault = hooks.nonfinite();
   if (options_.skip_nonfinite > 0) {
     if (const auto first = agree(false, fault, group_).fault) {
       return skip_step(gradient_fault(*first, step_ + 1), buffers_before, observer);
@@ -165,12 +153,6 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   ++updates_since_save_;
   skipped_in_a_row_ = 0;
   return {value, fault};
-}
-
-std::optional<int64_t> Trainer::own_gradient_fault() {
-  if (const auto place = first_nonfinite_gradient(parameters_)) return place;
-  if (row_fault_) return static_cast<int64_t>(task_.row_parameter()->place);
-  return std::nullopt;
 }
 
 /// Leaves the step out, or fails when there were too many. All ranks call it with the same fault.
@@ -253,7 +235,7 @@ double Trainer::total_seconds() const {
 TrainingState Trainer::state() const {
   TrainingState state;
   state.tensors = parameters_;
-  for (const auto& buffer : task_.buffers()) state.tensors.push_back({buffer.name, buffer.tensor, std::nullopt});
+  for (const auto& buffer : task_.buffers()) state.tensors.push_back(Parameter::replicated(buffer.name, buffer.tensor));
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
   state.job = options_.job;
   state.trainer = {{"step", step_}, {"seconds", total_seconds()}};

@@ -1,5 +1,4 @@
 #pragma once
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -91,9 +90,7 @@ class Trainer {
     std::optional<int64_t> fault;  // place of a parameter whose gradient is not finite on this rank
   };
 
-  void set_row_hooks(double learning_rate);
   StepResult train_step(const data::Batch& batch, Observer& observer);
-  std::optional<int64_t> own_gradient_fault();
   StepResult skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
   std::optional<NonFiniteError> state_fault() const;
@@ -120,7 +117,6 @@ class Trainer {
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
   int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;
-  std::atomic<bool> row_fault_{false};  // a gradient of rows that are stepped in backward is not finite
 };
 
 }  // namespace tandem::train

@@ -82,7 +82,9 @@ struct Oracle {
   Oracle(const Sampling& sampling, const Scoring& scoring) {
     fill_normal_(features, 1.0, 3, 1);
     const auto one = comm::make_single_group();
-    weight = ClassShardedHead({.classes = kClasses, .dim = kDim, .seed = kSeed, .dtype = at::kDouble}, *one).weight();
+    weight = ClassShardedHead({.classes = kClasses, .dim = kDim, .seed = kSeed, .dtype = at::kDouble}, *one)
+                 .parameter()
+                 .tensor;
     features.requires_grad_();
     const auto sample = sample_classes(sampling, kSeed, kStep, 0, kClasses, targets);
     const auto cosine = features.mm(weight.t()) / features.norm(2, {1}, true) / weight.norm(2, {1}, true).t();
@@ -114,7 +116,7 @@ void expect_equal(const SampledForm& form, bool in_backward, comm::ProcessGroup&
                          .dtype = at::kDouble},
                         group);
   head.set_step(kStep);
-  auto gradient = at::zeros_like(head.weight().detach());
+  auto gradient = at::zeros_like(head.parameter().tensor.detach());
   if (in_backward) {
     head.set_row_update([&](const Rows& rows, const Tensor& own) { gradient.index_add_(0, rows.ids, own); });
   }
@@ -124,8 +126,8 @@ void expect_equal(const SampledForm& form, bool in_backward, comm::ProcessGroup&
   const auto loss = head.loss(features, oracle.targets.slice(0, begin, end).contiguous(), sizes);
   loss.backward();
   if (!in_backward) {
-    ASSERT_TRUE(head.weight().grad().is_sparse());
-    gradient = head.weight().grad().to_dense();
+    ASSERT_TRUE(head.parameter().tensor.grad().is_sparse());
+    gradient = head.parameter().tensor.grad().to_dense();
   }
   const auto classes = comm::split_range(kClasses, group.size(), group.rank());
   EXPECT_NEAR(loss.item<double>(), oracle.loss.item<double>(), 1e-11);
@@ -163,7 +165,7 @@ TEST(ClassSampler, TheCorrectionTakesTheBiasOfTheSumAway) {
                            .dtype = at::kDouble},
                           *group);
     head.set_step(step);
-    const double target = class_scores(x, head.weight().detach(), normalised_softmax(3))[4].item<double>();
+    const double target = class_scores(x, head.parameter().tensor.detach(), normalised_softmax(3))[4].item<double>();
     sum += std::exp(head.loss(x, ids({4}), sizes).item<double>() + target);
   };
   constexpr int64_t kSteps = 2000;

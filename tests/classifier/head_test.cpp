@@ -35,7 +35,10 @@ Tensor whole_weight() {
     static auto group = comm::make_single_group();
     return group.get();
   }();
-  return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one).weight().detach().clone();
+  return ClassShardedHead({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, one)
+      .parameter()
+      .tensor.detach()
+      .clone();
 }
 
 /// The marginal cosine by its definition, with libtorch's own derivatives.
@@ -149,7 +152,7 @@ void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form
                          .sampling = form.sampling,
                          .dtype = at::kDouble},
                         group);
-  auto updated = at::zeros_like(head.weight().detach());
+  auto updated = at::zeros_like(head.parameter().tensor.detach());
   if (form.in_backward) {
     head.set_row_update([&](const Rows& rows, const Tensor& own) {
       auto of_rows = rows.of(updated);
@@ -167,10 +170,10 @@ void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form
   EXPECT_NEAR(loss.item<double>(), oracle.loss.item<double>(), 1e-11) << form.name << ", ranks: " << group.size();
   EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-12))
       << form.name << ", ranks: " << group.size() << features.grad() << oracle.features.grad();
-  EXPECT_EQ(head.weight().grad().defined(), !form.in_backward);
+  EXPECT_EQ(head.parameter().tensor.grad().defined(), !form.in_backward);
   const auto gradient = form.in_backward ? updated
-                        : form.sampling  ? head.weight().grad().to_dense()
-                                         : head.weight().grad();
+                        : form.sampling  ? head.parameter().tensor.grad().to_dense()
+                                         : head.parameter().tensor.grad();
   EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12))
       << form.name << ", ranks: " << group.size() << gradient << expected;
 }
@@ -351,7 +354,7 @@ TEST(Head, Bfloat16ProductsComeNear) {
           losses[bf16] = head.loss(features, targets, sizes);
           losses[bf16].backward();
           of_x[bf16] = features.grad().flatten();
-          of_weight[bf16] = head.weight().grad().flatten();
+          of_weight[bf16] = head.parameter().tensor.grad().flatten();
         }
         EXPECT_NEAR(losses[0].item<double>(), losses[1].item<double>(), 2e-3 * losses[0].item<double>());
         EXPECT_GT(at::cosine_similarity(of_x[0], of_x[1], 0).item<double>(), 0.999);
@@ -407,10 +410,10 @@ TEST(Head, BackwardMayRunTwice) {
           auto features = features_of_all().clone().requires_grad_();
           const auto loss = head.loss(features, targets_of_all(), std::vector<int64_t>{kRows});
           loss.backward({}, true);
-          const auto of_features = features.grad().clone(), of_weight = head.weight().grad().clone();
+          const auto of_features = features.grad().clone(), of_weight = head.parameter().tensor.grad().clone();
           loss.backward();
           EXPECT_TRUE(at::allclose(features.grad(), 2 * of_features, 1e-12, 0));
-          EXPECT_TRUE(at::allclose(head.weight().grad(), 2 * of_weight, 1e-12, 0));
+          EXPECT_TRUE(at::allclose(head.parameter().tensor.grad(), 2 * of_weight, 1e-12, 0));
         }
       },
       {.threads = 3});
@@ -423,17 +426,18 @@ TEST(Head, RowsThatAreUpdatedInBackwardAreTheGradients) {
       ClassShardedHead head(
           {.classes = kClasses, .dim = kDim, .scoring = cosface(24, 0.2), .blocks = {0, 2}, .dtype = at::kDouble},
           group);
-      const auto whole = head.weight().detach().clone();
+      const auto whole = head.parameter().tensor.detach().clone();
       const auto sizes = comm::split_sizes(kRows, world);
       const auto [begin, end] = comm::split_range(kRows, world, group.rank());
       auto features = features_of_all().slice(0, begin, end).clone().requires_grad_();
-      head.set_row_update(
-          [&](const Rows& rows, const Tensor& gradient) { rows.of(head.weight().detach()).sub_(gradient, 0.1); });
+      head.set_row_update([&](const Rows& rows, const Tensor& gradient) {
+        rows.of(head.parameter().tensor.detach()).sub_(gradient, 0.1);
+      });
       head.loss(features, targets_of_all().slice(0, begin, end).contiguous(), sizes).backward();
-      EXPECT_FALSE(head.weight().grad().defined());
+      EXPECT_FALSE(head.parameter().tensor.grad().defined());
       const auto classes = comm::split_range(kClasses, world, group.rank());
       const auto expected = whole - 0.1 * oracle.weight.grad().slice(0, classes.first, classes.second);
-      EXPECT_TRUE(at::allclose(head.weight(), expected, 1e-10, 1e-12));
+      EXPECT_TRUE(at::allclose(head.parameter().tensor, expected, 1e-10, 1e-12));
       EXPECT_TRUE(at::allclose(features.grad(), oracle.features.grad().slice(0, begin, end), 1e-10, 1e-12));
     });
   }

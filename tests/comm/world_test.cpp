@@ -95,6 +95,7 @@ TEST(World, WithoutALauncherThereIsAGroupOfOne) {
   const auto group = join_world(std::nullopt);
   EXPECT_EQ(group->size(), 1);
   EXPECT_TRUE(all_reduce(at::ones({2}), *group).equal(at::ones({2})));
+  EXPECT_EQ(join_world()->size(), 1);  // nor does this process's environment name one
 }
 
 TEST(World, WhateverIsThrownIsCaught) {

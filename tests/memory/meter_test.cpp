@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tandem/memory/table.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::memory {
 namespace {
@@ -104,6 +105,50 @@ TEST_F(Meter, BooksCloseAfterConvolutions) {  // oneDNN's scratch goes through t
   }
   EXPECT_EQ(account(9).live_bytes(), 0);
   EXPECT_GT(account(9).peak_bytes(), 0);
+}
+
+TEST_F(Meter, AProbeHasABookOfItsOwn) {
+  const RankScope rank(1023);
+  const auto weight = at::empty({10}, at::kFloat);
+  const auto before = account(1023);
+  {
+    ProbeScope probe;
+    const Scope scope(Category::activations);
+    const auto first = at::empty({100}, at::kFloat);
+    ProbeScope within;
+    const auto second = at::empty({7}, at::kFloat);
+    EXPECT_EQ(within.account().live_bytes(), 28);
+    EXPECT_EQ(probe.account().live_bytes(), 400);
+    EXPECT_EQ(probe.account().at_peak[static_cast<int>(Category::activations)], 400);
+  }
+  EXPECT_EQ(account(1023).live, before.live);
+  EXPECT_EQ(account(1023).at_peak, before.at_peak);
+}
+
+TEST_F(Meter, ProbesBeginEmptyHoweverOthersEnded) {
+  Tensor stays;
+  {
+    ProbeScope probe;
+    stays = at::empty({100}, at::kFloat);
+  }
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(ProbeScope().account().peak_bytes(), 0);
+  std::vector<std::unique_ptr<ProbeScope>> open;
+  for (int i = 0; i < 63; ++i) open.push_back(std::make_unique<ProbeScope>());  // one is kept by what stays
+  EXPECT_EQ(test::text_of([] { ProbeScope one_more; }),
+            "memory meter: 64 probes are open or hold memory, wanted fewer");
+  while (!open.empty()) open.pop_back();
+}
+
+TEST_F(Meter, AnOwnerIsHandedOn) {
+  ProbeScope probe;
+  const Scope scope(Category::gradients);
+  const auto owner = current_owner();
+  Tensor tensor;
+  std::thread([&] {
+    const OwnerScope own(owner);
+    tensor = at::empty({8}, at::kDouble);
+  }).join();
+  EXPECT_EQ(probe.account().live[static_cast<int>(Category::gradients)], 64);
 }
 
 TEST_F(Meter, TooMuchIsOutOfMemory) { EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error); }

@@ -40,7 +40,8 @@ Model model_of(int rank, int size, double value, int64_t columns = 3) {
   Model model;
   model.backbone = at::full({2, 5}, value);
   model.head = (at::arange(kRows * columns, at::kFloat).reshape({kRows, columns}) + value).slice(0, begin, end).clone();
-  model.state.tensors = {{"backbone", model.backbone, {}}, {"head", model.head, RowRange{begin, end - begin, kRows}}};
+  model.state.tensors = {Parameter::replicated("backbone", model.backbone),
+                         Parameter::split("head", model.head, {begin, end - begin, kRows})};
   model.state.job = {{"model", "tiny"}};
   model.state.trainer = {{"step", static_cast<int64_t>(value)}};
   return model;
@@ -257,13 +258,15 @@ TEST_F(CheckpointLoad, OtherShapesAreOfAnotherJob) {
       return testing::internal::GetCapturedStderr();
     };
     const std::string begin = "warning: checkpoint step_00000010 is of another job: tensor ";
-    EXPECT_EQ(told_for({"neck", at::zeros({2}), {}}), begin + "'neck' is missing, wanted a whole one\n");
-    EXPECT_EQ(told_for({"head", at::zeros({11, 3}), {}}), begin + "'head' is split, wanted a whole one\n");
+    EXPECT_EQ(told_for(Parameter::replicated("neck", at::zeros({2}))),
+              begin + "'neck' is missing, wanted a whole one\n");
+    EXPECT_EQ(told_for(Parameter::replicated("head", at::zeros({11, 3}))),
+              begin + "'head' is split, wanted a whole one\n");
     EXPECT_EQ(told_for({"head", at::zeros({12, 3}), RowRange{0, 12, 12}}),
               begin + "'head' has 11 rows over the ranks, wanted 12\n");
     EXPECT_EQ(told_for({"backbone", at::zeros({2, 5}), RowRange{0, 2, 2}}),
               begin + "'backbone' has no rows over the ranks, wanted 2\n");
-    EXPECT_EQ(told_for({"backbone", at::zeros({2, 5}, at::kDouble), {}}),
+    EXPECT_EQ(told_for(Parameter::replicated("backbone", at::zeros({2, 5}, at::kDouble))),
               begin + "'backbone' is Float [2, 5], wanted Double [2, 5]\n");
   });
 }
@@ -273,7 +276,7 @@ TEST_F(CheckpointLoad, AnyLayoutIsFilled) {
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     const auto backbone = at::zeros({5, 2}).t(), head = at::zeros({kRows, 6}).slice(1, 1, 4);
     TrainingState state;
-    state.tensors = {{"backbone", backbone, {}}, {"head", head, RowRange{0, kRows, kRows}}};
+    state.tensors = {Parameter::replicated("backbone", backbone), Parameter::split("head", head, {0, kRows, kRows})};
     EXPECT_TRUE(load_checkpoint(store_, state, {}, group));
     const auto wanted = model_of(0, 1, 10);
     EXPECT_TRUE(backbone.equal(wanted.backbone));

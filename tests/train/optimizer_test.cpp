@@ -50,7 +50,8 @@ const std::vector<OptimizerCase>& cases() {
 
 /// Our parameters after kSteps, with what Python needs to do the same.
 void run_ours(const OptimizerCase& one, const std::filesystem::path& folder) {
-  std::vector<Parameter> parameters = {{"a", drawn({5, 3}, 1), {}}, {"b", drawn({7}, 2), {}}};
+  std::vector<Parameter> parameters = {Parameter::replicated("a", drawn({5, 3}, 1)),
+                                       Parameter::replicated("b", drawn({7}, 2))};
   std::vector<NamedTensor> file = {{"a0", parameters[0].tensor.clone()}, {"b0", parameters[1].tensor.clone()}};
   for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
   Optimizer optimizer(parameters, one.options);
@@ -123,7 +124,8 @@ TEST(OptimizerAgainstTorch, SgdAdamWAndOneCycle) {
 
 TEST(Optimizer, RowByRowIsTheSameStep) {
   for (const auto& one : cases()) {
-    std::vector<Parameter> whole = {{"a", drawn({7, 3}, 1), {}}}, rows = {{"a", drawn({7, 3}, 1), {}}};
+    std::vector<Parameter> whole = {Parameter::replicated("a", drawn({7, 3}, 1))},
+                           rows = {Parameter::replicated("a", drawn({7, 3}, 1))};
     Optimizer together(whole, one.options), apart(rows, one.options);
     for (int step = 0; step < kSteps; ++step) {
       const auto gradient = drawn({7, 3}, 100 + step);
@@ -149,7 +151,8 @@ Tensor some_ids(int64_t rows, int step) {
 
 TEST(Optimizer, SparseGradientsLeaveOtherRowsUntouched) {
   for (const auto& one : cases()) {
-    std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+    std::vector<Parameter> some = {Parameter::replicated("a", drawn({20, 3}, 1))},
+                           dense = {Parameter::replicated("a", drawn({20, 3}, 1))};
     Optimizer sparse(some, one.options), whole(dense, one.options);
     const auto ids = some_ids(20, 0);
     const auto rows = drawn({ids.numel(), 3}, 100);
@@ -169,7 +172,8 @@ TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
                                              {.momentum = 0.0, .nesterov = false, .weight_decay = 0.01}};
   for (const auto& options : all) {
     for (const bool in_backward : {false, true}) {
-      std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+      std::vector<Parameter> some = {Parameter::replicated("a", drawn({20, 3}, 1))},
+                             dense = {Parameter::replicated("a", drawn({20, 3}, 1))};
       Optimizer lazy(some, options), whole(dense, options);
       lazy.move_all_rows(0);
       for (int step = 0; step < 600; ++step) {
@@ -201,7 +205,8 @@ TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
 /// Rows that were prepared for a step which is then left out are where a dense optimizer has them.
 TEST(Optimizer, AStepThatIsLeftOutMovesNoRow) {
   const OptimizerOptions options = {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
-  std::vector<Parameter> some = {{"a", drawn({20, 3}, 1), {}}}, dense = {{"a", drawn({20, 3}, 1), {}}};
+  std::vector<Parameter> some = {Parameter::replicated("a", drawn({20, 3}, 1))},
+                         dense = {Parameter::replicated("a", drawn({20, 3}, 1))};
   Optimizer lazy(some, options), whole(dense, options);
   lazy.move_all_rows(0);
   for (int step = 0; step < 40; ++step) {
@@ -245,8 +250,8 @@ TEST(Optimizer, ClipsTheNormOverAllRanks) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
       const auto [begin, end] = comm::split_range(7, world, group.rank());
       std::vector<Parameter> parameters = {
-          {"shared", at::zeros({4}, at::kDouble), {}},
-          {"split", at::zeros({end - begin, 3}, at::kDouble), RowRange{begin, end - begin, 7}}};
+          Parameter::replicated("shared", at::zeros({4}, at::kDouble)),
+          Parameter::split("split", at::zeros({end - begin, 3}, at::kDouble), {begin, end - begin, 7})};
       parameters[0].tensor.mutable_grad() = shared.clone();
       parameters[1].tensor.mutable_grad() = whole.slice(0, begin, end).clone();
       EXPECT_NEAR(clip_grad_norm(parameters, norm / 2, group), norm, 1e-12);
@@ -257,7 +262,8 @@ TEST(Optimizer, ClipsTheNormOverAllRanks) {
 }
 
 TEST(Optimizer, LeavesParametersWithoutGradientAlone) {
-  std::vector<Parameter> parameters = {{"a", at::ones({2}), {}}, {"b", at::ones({2}), {}}};
+  std::vector<Parameter> parameters = {Parameter::replicated("a", at::ones({2})),
+                                       Parameter::replicated("b", at::ones({2}))};
   Optimizer optimizer(parameters, {});
   parameters[1].tensor.mutable_grad() = at::ones({2});
   optimizer.step(0.1);
@@ -277,7 +283,7 @@ TEST(Optimizer, FaultsAreNamed) {
   EXPECT_EQ(text_of({.momentum = 0.0, .nesterov = true}),
             "train.nesterov is true with train.momentum 0, wanted a momentum above 0: add train.nesterov=false for "
             "plain SGD");
-  std::vector<Parameter> one = {{"a", at::ones({2, 2}), {}}};
+  std::vector<Parameter> one = {Parameter::replicated("a", at::ones({2, 2}))};
   Optimizer adam(one, {.kind = OptimizerKind::adamw});
   EXPECT_EQ(test::text_of([&] { adam.move_all_rows(0); }),
             "head.lazy is exact with train.optimizer adamw, wanted sgd: leave head.lazy out: rows that a step leaves "

@@ -46,7 +46,9 @@ Tensor SmallTask::top_k(const data::Batch& batch, int64_t k, std::span<const int
   return at::arange(k, at::kLong).expand({batch.labels.size(0), k});
 }
 
-std::vector<Parameter> SmallTask::parameters() const { return {{"w", w_, std::nullopt}, {"v", v_, rows_}}; }
+std::vector<Parameter> SmallTask::parameters() const {
+  return {Parameter::replicated("w", w_), Parameter::split("v", v_, rows_)};
+}
 
 std::optional<RowParameter> SmallTask::row_parameter() const {
   return steps_in_backward ? std::optional(RowParameter{.place = 1, .steps_in_backward = true}) : std::nullopt;

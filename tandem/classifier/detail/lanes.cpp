@@ -13,8 +13,7 @@ void run_lanes(int lanes, const std::function<void(int lane)>& body) {
   const auto owner = memory::current_owner();
   at::parallel_for(0, lanes, 1, [&](int64_t begin, int64_t end) {
     const at::ThreadLocalStateGuard guard(state);
-    const memory::RankScope rank(owner.rank);
-    const memory::Scope category(owner.category);
+    const memory::OwnerScope scope(owner);
     for (int64_t lane = begin; lane < end; ++lane) body(static_cast<int>(lane));
   });
 }

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-namespace tandem::cli {
+namespace tandem::comm {
 
 /// This process among those that a launcher started.
 struct Place {
@@ -20,4 +20,4 @@ std::string torchelastic_error(const std::string& message, int64_t seconds);
 /// Prints the line, fills torchrun's error file where there is one; returns the exit status.
 int report_failure(const std::exception& error);
 
-}  // namespace tandem::cli
+}  // namespace tandem::comm

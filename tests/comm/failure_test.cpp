@@ -1,4 +1,4 @@
-#include "tandem/cli/failure.h"
+#include "tandem/comm/failure.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "tandem/base/error.h"
 
-namespace tandem::cli {
+namespace tandem::comm {
 namespace {
 
 TEST(FailureLine, OneProcessNamesNoRank) {
@@ -57,4 +57,4 @@ TEST(TorchelasticError, HasTorchrunsKeys) {
 }
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::comm

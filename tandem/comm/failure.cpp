@@ -1,4 +1,4 @@
-#include "tandem/cli/failure.h"
+#include "tandem/comm/failure.h"
 
 #include <chrono>
 #include <fstream>
@@ -11,14 +11,14 @@
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/rendezvous.h"
 
-namespace tandem::cli {
+namespace tandem::comm {
 namespace {
 
 constexpr std::chrono::seconds kTimeForTheFirst{5};
 
 Place place_of_this_process() {
   try {
-    if (const auto launch = comm::detect_launch()) return {launch->rank, launch->size, launch->local_rank};
+    if (const auto launch = detect_launch()) return {launch->rank, launch->size, launch->local_rank};
   } catch (const std::exception&) {
     // The launcher's variables may be the very fault that is being reported.
   }
@@ -76,4 +76,4 @@ int report_failure(const std::exception& error) {
   return static_cast<int>(exit_code_of(error));
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::comm

@@ -1,0 +1,23 @@
+#include "tandem/comm/run_main.h"
+
+#include <c10/util/Logging.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "tandem/comm/failure.h"
+
+namespace tandem::comm {
+
+int run_main(const std::function<int()>& body) {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return report_failure(error);
+  } catch (...) {
+    return report_failure(std::runtime_error("an exception of unknown type"));
+  }
+}
+
+}  // namespace tandem::comm

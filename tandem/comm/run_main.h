@@ -1,0 +1,28 @@
+#pragma once
+#include <functional>
+#include <type_traits>
+
+namespace tandem::comm {
+
+/// What a program's main() returns: runs `body` and gives 0, or the status that it returns. An exception becomes one
+/// line on stderr, `error: what[where] is X, wanted Y (rank r of n): remedy`, and the status that belongs to it (see
+/// ExitCode); torchrun's error file is filled where there is one. Without this, an exception that leaves main() ends in
+/// abort() and a stack trace.
+///
+///   int main() {
+///     return comm::run_main([] { comm::run_ranks(4, train); });
+///   }
+///
+/// libtorch's own warnings and errors, which come with stack traces, are turned off unless TORCH_CPP_LOG_LEVEL is set.
+int run_main(const std::function<int()>& body);
+
+template <class Body>
+requires std::is_void_v<std::invoke_result_t<const Body&>>
+int run_main(const Body& body) {
+  return run_main(std::function<int()>([&] {
+    body();
+    return 0;
+  }));
+}
+
+}  // namespace tandem::comm

@@ -1,0 +1,78 @@
+#include "tandem/parallel/detail/gradient_arrivals.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/comm/collectives.h"
+
+namespace tandem::parallel::detail {
+namespace {
+
+constexpr size_t kNamed = 5;
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+/// "parameter a of the model has", "parameters a, b and 7 more of the model have".
+std::string subject_of(std::vector<std::string> names) {
+  if (names.size() == 1) return "parameter " + names[0] + " of the model has";
+  const size_t more = names.size() > kNamed ? names.size() - kNamed : 0;
+  names.resize(names.size() - more);
+  return "parameters " + joined(names) + (more > 0 ? " and " + std::to_string(more) + " more" : "") +
+         " of the model have";
+}
+
+/// " on rank 1 of 4"; nothing in a group of one.
+std::string place_of(const std::vector<std::string>& ranks, int size) {
+  if (size == 1) return "";
+  if (static_cast<int>(ranks.size()) == size) return " on any of " + std::to_string(size) + " ranks";
+  return (ranks.size() == 1 ? " on rank " : " on ranks ") + joined(ranks) + " of " + std::to_string(size);
+}
+
+}  // namespace
+
+GradientArrivals::GradientArrivals(std::vector<Tensor> parameters, std::vector<std::string> names)
+    : parameters_(std::move(parameters)),
+      names_(std::move(names)),
+      came_(std::make_shared<std::vector<uint8_t>>(parameters_.size(), 0)) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    hooks_.push_back(parameters_[i].register_hook([came = came_, i](const Tensor&) { (*came)[i] = 1; }));
+  }
+}
+
+GradientArrivals::~GradientArrivals() {
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].remove_hook(hooks_[i]);
+}
+
+void GradientArrivals::reset() { std::ranges::fill(*came_, uint8_t{0}); }
+
+bool GradientArrivals::are_complete() const {
+  return std::ranges::all_of(*came_, [](uint8_t came) { return came == 1; });
+}
+
+void GradientArrivals::check(comm::ProcessGroup& group) const {
+  const at::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(came_->size());
+  const auto own = at::empty({count}, at::kByte);
+  if (count > 0) std::memcpy(own.data_ptr(), came_->data(), came_->size());
+  const auto all = comm::all_gather(own, group, 0, std::vector<int64_t>(group.size(), count));
+  const auto* came = all.const_data_ptr<uint8_t>();
+  std::vector<std::string> names, ranks;
+  for (int64_t i = 0; i < count; ++i) {
+    bool everywhere = true;
+    for (int rank = 0; rank < group.size(); ++rank) everywhere &= came[rank * count + i] == 1;
+    if (!everywhere) names.push_back(names_[i]);
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto* first = came + rank * count;
+    if (std::any_of(first, first + count, [](uint8_t one) { return one == 0; })) ranks.push_back(std::to_string(rank));
+  }
+  TORCH_CHECK_VALUE(names.empty(), subject_of(names), " no gradient after backward", place_of(ranks, group.size()),
+                    ", wanted one: use it in the loss of every step, or freeze it with requires_grad_(false) before "
+                    "DataParallel is made");
+}
+
+}  // namespace tandem::parallel::detail

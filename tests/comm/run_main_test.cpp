@@ -1,0 +1,58 @@
+#include "tandem/comm/run_main.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/world.h"
+
+namespace tandem::comm {
+namespace {
+
+struct Told {
+  int status;
+  std::string err;
+};
+
+template <class Body>
+Told run(const Body& body) {
+  testing::internal::CaptureStderr();
+  const int status = run_main(body);
+  return {status, testing::internal::GetCapturedStderr()};
+}
+
+TEST(RunMain, GivesTheStatusOfItsBody) {
+  EXPECT_EQ(run([] {}).status, 0);
+  const auto told = run([] { return 7; });
+  EXPECT_EQ(told.status, 7);
+  EXPECT_EQ(told.err, "");
+}
+
+TEST(RunMain, ARankThatThrowsIsOneLineAndItsStatus) {
+  const auto data = run([] {
+    run_ranks(3, [](ProcessGroup& group) {
+      if (group.rank() == 1) throw DataError("image 'a.png' is not an image", "remove it");
+      barrier(group);
+    });
+  });
+  EXPECT_EQ(data.status, 65);
+  EXPECT_EQ(data.err, "error: image 'a.png' is not an image (rank 1 of 3): remove it\n");
+}
+
+TEST(RunMain, TorchsErrorsComeWithoutTheirStackTrace) {
+  const auto torch = run([] { run_ranks(2, [](ProcessGroup&) { at::ones({2}).mm(at::ones({2})); }); });
+  EXPECT_EQ(torch.status, 70);
+  EXPECT_TRUE(torch.err.starts_with("error: ")) << torch.err;
+  EXPECT_EQ(std::ranges::count(torch.err, '\n'), 1) << torch.err;
+  EXPECT_EQ(torch.err.find("frame #"), std::string::npos) << torch.err;
+}
+
+TEST(RunMain, WhateverIsThrownIsTold) {
+  const auto told = run([] { throw 42; });
+  EXPECT_EQ(told.status, 70);
+  EXPECT_EQ(told.err, "error: an exception of unknown type\n");
+}
+
+}  // namespace
+}  // namespace tandem::comm

@@ -1,0 +1,62 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <chrono>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "tandem/comm/world.h"
+#include "tandem/parallel/data_parallel.h"
+
+namespace tandem::parallel {
+namespace {
+
+/// x itself; backward ends with an exception.
+struct Broken : torch::autograd::Function<Broken> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
+    throw std::runtime_error("backward is broken");
+  }
+};
+
+std::string state_of_the_sum(comm::ProcessGroup& group) {
+  const auto record = nlohmann::json::parse(group.recorder().to_json(""));
+  for (const auto& call : record["calls"]) {
+    if (call["detail"] == "gradients") return call["state"];
+  }
+  return "none";
+}
+
+/// Freed memory is overwritten here (MALLOC_PERTURB_), so that a use of what is gone does not go unseen.
+TEST(Unwinding, ASumThatEndsAfterItsReplicasIsNoted) {
+  std::promise<void> gone;
+  const auto rank_zero_is_gone = gone.get_future().share();
+  comm::run_ranks(2,
+                  [&](comm::ProcessGroup& group) {
+                    auto first = at::ones({4}).requires_grad_(), last = at::ones({4}).requires_grad_();
+                    std::optional<DataParallel> replicas(
+                        std::in_place, std::vector{first, last}, std::vector<Tensor>{},
+                        std::vector<std::string>{"first", "last"}, group,
+                        DataParallelOptions{.bucket_bytes = 8, .first_bucket_bytes = 8});
+                    const auto loss = (Broken::apply(first) * last).sum();
+                    if (group.rank() == 1) rank_zero_is_gone.wait();
+                    replicas->prepare_backward(loss);
+                    EXPECT_THROW(loss.backward(), std::runtime_error);  // after the sum of `last` has begun
+                    EXPECT_NE(state_of_the_sum(group), "none");
+                    replicas.reset();
+                    if (group.rank() == 0) gone.set_value();
+                    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                    while (state_of_the_sum(group) == "waiting" && std::chrono::steady_clock::now() < end) {
+                      std::this_thread::yield();
+                    }
+                    EXPECT_EQ(state_of_the_sum(group), "done");
+                  },
+                  {.timeout = std::chrono::seconds(20), .gloo = true});
+}
+
+}  // namespace
+}  // namespace tandem::parallel
