@@ -8,6 +8,7 @@
 #include "tandem/base/suggest.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/settings.h"
+#include "tandem/cli/stop_signals.h"
 #include "tandem/comm/run_main.h"
 
 namespace tandem::cli {
@@ -65,11 +66,17 @@ std::string help_line(const Flag& flag) {
 }  // namespace
 
 int run_program(std::span<const std::string> words) {
-  return comm::run_main([&] {
-    const int status = dispatch(words);
-    flush_stdout();
-    return status;
-  });
+  const auto body = [&]() -> int {
+    try {
+      const int status = dispatch(words);
+      flush_stdout();
+      return status;
+    } catch (...) {
+      stop_signals::begin();  // the status is the failure's, whatever signal follows
+      throw;
+    }
+  };
+  return comm::run_main(body, stop_signals::requested);
 }
 
 std::string help_text() {

@@ -8,7 +8,6 @@
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/cli/stop_signals.h"
 #include "tandem/comm/rendezvous.h"
 
 namespace tandem::comm {
@@ -62,8 +61,7 @@ std::string torchelastic_error(const std::string& message, int64_t seconds) {
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-int report_failure(const std::exception& error) {
-  stop_signals::begin();  // the status is the failure's, whatever signal follows
+int report_failure(const std::exception& error, const std::function<bool()>& stop_requested) {
   write_error_file(message_of(error));
   if (const auto line = failure_line(error, place_of_this_process())) {
     log::info(*line);
@@ -71,7 +69,9 @@ int report_failure(const std::exception& error) {
     // Launchers end the whole job with the first process that fails: it must not be this silent one.
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + kTimeForTheFirst;
-    while (!stop_signals::requested() && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (Clock::now() < end && !(stop_requested && stop_requested())) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
   return static_cast<int>(exit_code_of(error));
 }

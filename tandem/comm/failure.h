@@ -1,5 +1,6 @@
 #pragma once
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -17,7 +18,8 @@ std::optional<std::string> failure_line(const std::exception& error, const Place
 /// What torchrun's agent wants in TORCHELASTIC_ERROR_FILE.
 std::string torchelastic_error(const std::string& message, int64_t seconds);
 
-/// Prints the line, fills torchrun's error file where there is one; returns the exit status.
-int report_failure(const std::exception& error);
+/// Prints the line, fills torchrun's error file where there is one; returns the exit status. A process that leaves the
+/// line to another one waits for it a few seconds, or until `stop_requested`.
+int report_failure(const std::exception& error, const std::function<bool()>& stop_requested = {});
 
 }  // namespace tandem::comm

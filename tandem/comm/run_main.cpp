@@ -9,14 +9,14 @@
 
 namespace tandem::comm {
 
-int run_main(const std::function<int()>& body) {
+int run_main(const std::function<int()>& body, const std::function<bool()>& stop_requested) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;
   try {
     return body();
   } catch (const std::exception& error) {
-    return report_failure(error);
+    return report_failure(error, stop_requested);
   } catch (...) {
-    return report_failure(std::runtime_error("an exception of unknown type"));
+    return report_failure(std::runtime_error("an exception of unknown type"), stop_requested);
   }
 }
 

@@ -14,7 +14,8 @@ namespace tandem::comm {
 ///   }
 ///
 /// libtorch's own warnings and errors, which come with stack traces, are turned off unless TORCH_CPP_LOG_LEVEL is set.
-int run_main(const std::function<int()>& body);
+/// `stop_requested`: see report_failure().
+int run_main(const std::function<int()>& body, const std::function<bool()>& stop_requested = {});
 
 template <class Body>
 requires std::is_void_v<std::invoke_result_t<const Body&>>
