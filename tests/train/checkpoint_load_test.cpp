@@ -220,7 +220,7 @@ TEST_F(CheckpointLoad, WhatNobodyLoadsCountsToo) {
     auto model = model_of(group.rank(), group.size(), 20);
     auto momentum = at::zeros_like(model.head);
     if (group.rank() == 2) momentum[0][0] = std::nan("");
-    model.state.tensors.push_back({"optimizer.momentum", momentum, model.state.tensors[1].rows});
+    model.state.tensors.push_back(model.state.tensors[1].beside("optimizer.momentum", momentum));
     save_checkpoint(store_, 20, model.state, group);
   });
   for (const int ranks : {1, 2, 3}) EXPECT_EQ(load(ranks), 10);
@@ -262,9 +262,9 @@ TEST_F(CheckpointLoad, OtherShapesAreOfAnotherJob) {
               begin + "'neck' is missing, wanted a whole one\n");
     EXPECT_EQ(told_for(Parameter::replicated("head", at::zeros({11, 3}))),
               begin + "'head' is split, wanted a whole one\n");
-    EXPECT_EQ(told_for({"head", at::zeros({12, 3}), RowRange{0, 12, 12}}),
+    EXPECT_EQ(told_for(Parameter::split("head", at::zeros({12, 3}), {0, 12, 12})),
               begin + "'head' has 11 rows over the ranks, wanted 12\n");
-    EXPECT_EQ(told_for({"backbone", at::zeros({2, 5}), RowRange{0, 2, 2}}),
+    EXPECT_EQ(told_for(Parameter::split("backbone", at::zeros({2, 5}), {0, 2, 2})),
               begin + "'backbone' has no rows over the ranks, wanted 2\n");
     EXPECT_EQ(told_for(Parameter::replicated("backbone", at::zeros({2, 5}, at::kDouble))),
               begin + "'backbone' is Float [2, 5], wanted Double [2, 5]\n");
