@@ -6,10 +6,10 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   find_program(TANDEM_CCACHE ccache)
   if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # A precompiled header is part of the key only with this sloppiness; a clone elsewhere has the same keys.
+    # A precompiled header is part of the key only with these settings.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${TANDEM_CCACHE})
+        ${TANDEM_CCACHE})
   endif()
   find_program(TANDEM_MOLD mold)
   if(TANDEM_MOLD)
