@@ -8,7 +8,7 @@ enum class Beyond {
   cosine,  // nothing is done: the cosine rises again (InsightFace today)
   linear,  // cos(theta) - angle * sin(angle), for factor 1: jumps at the switch (InsightFace before)
   easy,    // the margin holds only where cos(theta) > 0
-  clamp,   // phi stays at pi, with slope 0 (OpenSphere)
+  clamp,   // phi stays at pi, with slope 0 where the gradient is exact (OpenSphere)
 };
 
 /// exact: the derivative of the value. detached: the margin counts as a constant, slope 1 (InsightFace's ArcFace).
