@@ -4,34 +4,43 @@
 #   two_hosts.bash TANDEM
 set -euo pipefail
 tandem=$1
-id=$$
-a=tandem_a_$id b=tandem_b_$id
 folder=$(mktemp -d)
+hosts=()
 
 clean() {
-  ip netns del "$a" 2>/dev/null || true
-  ip netns del "$b" 2>/dev/null || true
+  [ ${#hosts[@]} = 0 ] || kill "${hosts[@]}" 2>/dev/null || true
   rm -rf "$folder"
 }
 trap clean EXIT
+skip() { echo "$1"; exit 77; }
 
-if ! { ip netns add "$a" && ip netns add "$b"; } 2>/dev/null; then
-  echo "no network namespaces here: root and iproute2 are wanted"
-  exit 77
-fi
-ip link add "va$id" type veth peer name "vb$id" 2>/dev/null || { echo "no veth here"; exit 77; }
-ip link set "va$id" netns "$a"
-ip link set "vb$id" netns "$b"
-ip -n "$a" addr add 10.77.0.1/24 dev "va$id"
-ip -n "$b" addr add 10.77.0.2/24 dev "vb$id"
-for name in "$a" "$b"; do ip -n "$name" link set lo up; done
-ip -n "$a" link set "va$id" up
-ip -n "$b" link set "vb$id" up
+# A network namespace that lives as long as a process in it: nothing is mounted, and nothing stays behind.
+start_host() {
+  unshare --net sleep 300 &
+  hosts+=($!)
+  for _ in {1..100}; do
+    [ "$(readlink /proc/self/ns/net)" = "$(readlink "/proc/$!/ns/net")" ] || return 0
+    sleep 0.05
+  done
+  return 1
+}
+inside() { nsenter --target "$1" --net "${@:2}"; }
+
+[ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null || skip "no network namespaces here: root is wanted"
+command -v ip >/dev/null || skip "no ip here: iproute2 is wanted"
+start_host && start_host
+a=${hosts[0]} b=${hosts[1]}
+ip link add "va$a" netns "$a" type veth peer name "vb$a" netns "$b" 2>/dev/null || skip "no veth here"
+inside "$a" ip addr add 10.77.0.1/24 dev "va$a"
+inside "$b" ip addr add 10.77.0.2/24 dev "vb$a"
+for host in "$a" "$b"; do inside "$host" ip link set lo up; done
+inside "$a" ip link set "va$a" up
+inside "$b" ip link set "vb$a" up
 
 job=(train data.classes=20 train.batch=16 model=mlp train.steps=12 threads=1 report.compare=false comm.init_timeout=60)
 on_host() {
-  local name=$1 rank=$2
-  ip netns exec "$name" env RANK="$rank" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
+  local host=$1 rank=$2
+  inside "$host" env RANK="$rank" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
     MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 "$tandem" "${job[@]}" "out=$folder/hosts"
 }
 on_host "$b" 1 &
