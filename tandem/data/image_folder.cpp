@@ -23,14 +23,18 @@ struct Class {
   std::vector<fs::path> files;
 };
 
-/// Files that are no images of the known formats.
+/// What is no image of the known formats: other files, pipes and devices.
 struct PassedOver {
   int64_t count = 0;
   fs::path example;
+
+  void add(const fs::path& path) {
+    if (count++ == 0) example = path;
+  }
 };
 
 /// All regular files of a folder and its sub-folders, but hidden ones; links to folders are not followed.
-std::vector<fs::path> list_files(const fs::path& folder) {
+std::vector<fs::path> list_files(const fs::path& folder, PassedOver& passed_over) {
   std::vector<fs::path> files;
   std::error_code fault;
   fs::recursive_directory_iterator entry(folder, fault), end;
@@ -42,6 +46,8 @@ std::vector<fs::path> list_files(const fs::path& folder) {
     } else if (entry->is_symlink(ignored) && !entry->exists(ignored)) {
       throw DataError("image '" + entry->path().string() + "' is a symbolic link to nothing",
                       "remove it, or put back what it names");
+    } else if (!entry->is_directory(ignored)) {
+      passed_over.add(entry->path());
     }
   }
   if (fault) fail_unreadable(folder, fault);
@@ -51,12 +57,11 @@ std::vector<fs::path> list_files(const fs::path& folder) {
 
 /// A file that is named as an image must be one; of the others those count that are.
 Class open_class(const fs::path& folder, PassedOver& passed_over) {
-  Class one{folder.filename().string(), list_files(folder)};
+  Class one{folder.filename().string(), list_files(folder, passed_over)};
   const auto is_other = [](const fs::path& file) { return !has_image_name(file) && !is_image_file(file); };
   const auto others = std::stable_partition(one.files.begin(), one.files.end(), std::not_fn(is_other));
   const auto count = one.files.end() - others;
-  if (count > 0 && passed_over.count == 0) passed_over.example = *others;
-  passed_over.count += count;
+  std::for_each(others, one.files.end(), [&](const fs::path& file) { passed_over.add(file); });
   one.files.erase(others, one.files.end());
   if (one.files.empty()) {
     throw DataError("class folder '" + folder.string() + (count == 0 ? "' is empty" : "' has no JPEG and no PNG") +

@@ -1,6 +1,9 @@
 #include "tandem/data/image_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
@@ -9,6 +12,7 @@
 namespace tandem::data {
 namespace {
 
+namespace fs = std::filesystem;
 using test::jpeg_of;
 using test::png_of;
 using test::TemporaryFolder;
@@ -94,6 +98,24 @@ TEST_F(ImageFolderTest, OtherFilesInAClassArePassedOverAndCounted) {
   EXPECT_EQ(told(),
             "class folder '" + place("c") +
                 "' has no JPEG and no PNG, wanted at least one image: remove the folder, or put images into it");
+}
+
+TEST_F(ImageFolderTest, APipeInAClassIsPassedOverWhateverItsName) {
+  for (const std::string image : {"a/1.jpg", "a/2.jpg", "b/1.png"}) add(image);
+  ASSERT_EQ(mkfifo((folder_ / "a/pipe.jpg").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", folder_ / "b/zero.jpg");
+  const auto split = open();
+  EXPECT_EQ(split.train->size(), 2);
+  EXPECT_TRUE(split.summary.ends_with(" · passed over, neither JPEG nor PNG: 2 files, as " + place("a/pipe.jpg")))
+      << split.summary;
+}
+
+TEST_F(ImageFolderTest, AClassMayBeALinkToAFolder) {
+  for (const std::string image : {"a/1.jpg", "a/2.jpg", "b/1.png"}) add(image);
+  fs::create_directory_symlink(folder_ / "a", folder_ / "c");
+  fs::create_directory_symlink(folder_ / "a", folder_ / "b/linked");  // not within a class
+  EXPECT_EQ(open().train->num_classes(), 3);
+  EXPECT_EQ(open().train->size() + open().test->size(), 5);
 }
 
 TEST_F(ImageFolderTest, TrainingAndTestFoldersGoByManyNames) {
