@@ -4,6 +4,8 @@
 
 #include <new>
 
+#include "tandem/base/quote.h"
+
 namespace tandem {
 
 Error::Error(ExitCode code, std::string fault, std::string remedy)
@@ -44,6 +46,7 @@ void rethrow_with_rank(int rank, int size) {
 }
 
 std::string message_of(const std::exception& error) {
+  if (dynamic_cast<const Error*>(&error) != nullptr) return printable(error.what());
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
   // libtorch puts its own source place and blank lines into some texts; a user needs one line.

@@ -66,9 +66,14 @@ void write_result(const Arguments& arguments, const std::string& text, const nlo
   if (path != "-") print(printable_lines(text));
   if (!path) return;
   if (*path == "-") return print(written);
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(*path, ignored);
   std::ofstream file(*path, std::ios::binary | std::ios::trunc);
   file << written << std::flush;
-  if (!file) reject(*path, reason());
+  if (file) return;
+  const auto why = reason();
+  if (is_new) std::filesystem::remove(*path, ignored);
+  reject(*path, why);
 }
 
 }  // namespace tandem::cli

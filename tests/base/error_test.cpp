@@ -55,6 +55,10 @@ TEST(Error, TorchTextIsOneLineAndNamesTheRank) {
   EXPECT_EQ(text.find("frame #"), std::string::npos) << text;
 }
 
+TEST(Error, AFileNameMayHoldAnything) {
+  EXPECT_EQ(message_of(DataError("image 'a  b\nc\x1b[2J' is empty")), "image 'a  b\\x0ac\\x1b[2J' is empty");
+}
+
 TEST(Error, ForeignExceptionsAreNested) {
   EXPECT_EQ(text_with_rank([] { throw std::out_of_range("away"); }), "rank 2 of 4: away");
 }

@@ -7,8 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/error.h"
 #include "tandem/cli/result.h"
 #include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+#include "tests/train/disk_limit.h"
 
 namespace tandem::cli {
 namespace {
@@ -76,6 +79,19 @@ TEST(Result, GoesIntoTheFileAndTheTextToStdout) {
   std::filesystem::remove(path);
 }
 
+TEST(Result, AFileThatCannotBeWrittenWholeIsRemoved) {
+  const test::TemporaryFolder folder;
+  Arguments arguments;
+  arguments.flags["--json"] = (folder / "result.json").string();
+  testing::internal::CaptureStdout();
+  {
+    const train::DiskLimit full(1000);
+    EXPECT_THROW(write_result(arguments, "", {{"text", std::string(5000, 'x')}}), IoError);
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_FALSE(std::filesystem::exists(folder / "result.json"));
+}
+
 TEST(Result, NamesFromOutsideSteerNoTerminal) {
   const auto out_of = [](const Arguments& arguments) {
     testing::internal::CaptureStdout();
@@ -95,7 +111,7 @@ TEST(Program, NamesFromOutsideSteerNoTerminal) {
   EXPECT_LT(command.err.size(), 400U);
   const auto file = run_here({"train", "--config", "no\x1b[2J\n.toml"});
   EXPECT_EQ(file.status, 74);
-  EXPECT_EQ(file.err, "error: settings file 'no\\x1b[2J .toml' cannot be read: No such file or directory\n");
+  EXPECT_EQ(file.err, "error: settings file 'no\\x1b[2J\\x0a.toml' cannot be read: No such file or directory\n");
 }
 
 TEST(Result, PlacesThatCannotBeWritten) {
