@@ -148,12 +148,12 @@ DataParallel::DataParallel(const torch::nn::Module& module, comm::ProcessGroup& 
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::prepare_backward(const Tensor& output) {
+void DataParallel::prepare_backward(const Tensor& output, comm::Where where) {
   TORCH_CHECK(!impl_->is_running || !impl_->reducer,
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
               "DataParallel anew");
   impl_->arrivals.reset();
-  impl_->sums->reset();
+  impl_->sums->reset(where);
   impl_->is_prepared = true;
   if (impl_->reducer) {
     const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order seen

@@ -40,10 +40,11 @@ class DataParallel {
   DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group, const DataParallelOptions& options = {});
   ~DataParallel();
 
-  /// Between forward and backward of a step. `output`: the scalar that backward starts from. Throws c10::Error after a
+  /// Between forward and backward of a step. `output`: the scalar that backward starts from; `where`: the caller's
+  /// place, for messages about the sums; leave it out. Throws c10::Error after a
   /// backward over several ranks that ended with an exception;
   /// c10::ValueError, as backward would, when `output` requires no gradient and the model does.
-  void prepare_backward(const Tensor& output);
+  void prepare_backward(const Tensor& output, comm::Where where = comm::Where::current());
 
   /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in messages of about 1 MiB.
   void sync_buffers();

@@ -93,6 +93,19 @@ TEST(DataParallel, OneRankTakesGradientsWithoutACopy) {
   EXPECT_EQ(weight.grad().const_data_ptr(), Sender::sent);
 }
 
+TEST(DataParallel, TheSumsAreToldWithTheCallersLine) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    auto weight = at::ones({3}).requires_grad_();
+    DataParallel replicas({weight}, {}, {"weight"}, group);
+    const auto loss = weight.sum();
+    const auto line = std::to_string(__LINE__ + 1);
+    replicas.prepare_backward(loss);
+    loss.backward();
+    const auto record = group.recorder().to_json("");
+    EXPECT_NE(record.find("data_parallel_test.cpp:" + line), std::string::npos) << record;
+  });
+}
+
 TEST(DataParallel, WireBytesAreTwoPartsOfTheGradients) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     auto weight = at::ones({1000}, at::kFloat).requires_grad_();

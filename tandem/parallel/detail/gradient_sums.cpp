@@ -10,12 +10,13 @@
 namespace tandem::parallel::detail {
 namespace {
 
-comm::CallInfo info_of(const Tensor& bucket) {
+comm::CallInfo info_of(const Tensor& bucket, comm::Where where) {
   comm::CallInfo call;
   call.operation = "all_reduce";
   call.shape = bucket.sizes().vec();
   call.type = c10::toString(bucket.scalar_type());
   call.detail = "gradients";
+  call.where = where;
   return call;
 }
 
@@ -26,7 +27,7 @@ Tensor mark_of(const Tensor& bucket) { return bucket.narrow(0, 0, std::min<int64
 
 GradientSums::Future GradientSums::start(const Tensor& bucket) {
   const comm::PhaseScope phase(comm::Phase::backward);
-  const auto call = info_of(bucket);
+  const auto call = info_of(bucket, where_);
   const comm::WireBytes wire{group_.rank(), group_.size()};
   const auto number = group_.begin(call, wire.all_reduce(bucket.numel(), bucket.element_size()));
   Future sent;
@@ -54,7 +55,8 @@ GradientSums::Future GradientSums::start(const Tensor& bucket) {
   return done;
 }
 
-void GradientSums::reset() {
+void GradientSums::reset(comm::Where where) {
+  where_ = where;
   buckets_.clear();
   futures_.clear();
 }

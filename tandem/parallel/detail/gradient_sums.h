@@ -21,7 +21,9 @@ class GradientSums {
 
   /// How many have been started since the last reset().
   size_t count() const { return buckets_.size(); }
-  void reset();
+
+  /// A backward begins, which `where` has asked for.
+  void reset(comm::Where where);
 
   /// The same for a bucket that this rank cannot fill: on all ranks its sum is then not a number.
   void start_spoilt(const Tensor& bucket);
@@ -32,6 +34,7 @@ class GradientSums {
 
  private:
   comm::ProcessGroup& group_;
+  comm::Where where_;
   std::vector<Tensor> buckets_;
   std::vector<Future> futures_;
 };
