@@ -68,7 +68,7 @@ void FlightRecorder::end(uint64_t number, State state) {
 
 void FlightRecorder::set_folder(const std::filesystem::path& folder) {
   const std::lock_guard lock(mutex_);
-  folder_ = folder;
+  folder_ = folder.empty() ? std::nullopt : std::optional(folder);
 }
 
 std::string FlightRecorder::to_json(const std::string& fault) const {

@@ -25,7 +25,7 @@ class FlightRecorder {
   uint64_t begin(const std::string& group, const std::vector<int>& members, int64_t sequence, const CallInfo& call);
   void end(uint64_t number, State state = State::done);
 
-  /// Where write() puts the record; nothing is written before it is set.
+  /// Where write() puts the record; nothing is written before it is set, nor when it is empty.
   void set_folder(const std::filesystem::path& folder);
 
   /// Writes <folder>/flight_rank_0003.json, whole or not at all; `fault` says what this rank found. The first call
