@@ -7,6 +7,7 @@
 #include "tandem/cli/memory_plan.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
+#include "tandem/comm/text.h"
 #include "tandem/memory/meter.h"
 #include "tandem/models/backbone.h"
 #include "tandem/train/autocast.h"
@@ -26,7 +27,7 @@ std::vector<int64_t> planned_counts(const Settings& settings, const JobShape& sh
       fault = message_of(error);
     }
   }
-  fault = train::broadcast_text(fault, group);
+  fault = comm::broadcast_text(fault, 0, group);
   if (!fault.empty()) throw SettingsError(fault);
   const auto sent = at::tensor(counts, at::kLong);
   comm::broadcast_(sent, 0, group);

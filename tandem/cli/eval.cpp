@@ -59,14 +59,13 @@ void evaluate_rank(const Arguments& arguments, const Settings& settings, const d
                    comm::ProcessGroup& group) {
   const bool has_test = data.test && data.test->size() > 0;
   if (!has_test && !data.search && settings.get_list("eval.pairs").empty())
-    throw DataError("the test set is empty, wanted at least one image", "see data.test_fonts and eval.pairs");
+    throw DataError("the test set is empty, wanted at least one image",
+                    "glyphs take data.test_fonts, folders a test folder or data.hold_out; or give eval.pairs");
   const auto task = make_task(settings, *data.train, head_form(settings), group);
   const auto place = train::locate_checkpoints(checkpoint_source(settings));
   const train::CheckpointStore store(place.folder);
   train::TrainingState state;
-  state.tensors = task->parameters();
-  for (const auto& buffer : task->buffers())
-    state.tensors.push_back(train::Parameter::replicated(buffer.name, buffer.tensor));
+  state.tensors = task->weights();
   state.job = trainer_options(settings, *data.train, 1).shared;
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {

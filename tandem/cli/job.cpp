@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <thread>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/idle_settings.h"
+#include "tandem/cli/same_settings.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/cli/value.h"
 #include "tandem/comm/world.h"
@@ -17,6 +19,7 @@
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/checksum.h"
 
 namespace tandem::cli {
 namespace {
@@ -79,12 +82,28 @@ constexpr std::array kIdentity = {
     "head.beyond", "head.gradient",  "head.filter",      "head.smoothing",  "head.sample",     "head.log_q",
     "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"};
 
-/// What this job is, for its checkpoints: a setting without effect counts as its default.
+std::string class_names_checksum(const data::Dataset& dataset) {
+  train::Checksum checksum;
+  for (int64_t label = 0; label < dataset.num_classes(); ++label) {
+    const auto name = dataset.class_name(label) + '\0';
+    checksum.update(std::as_bytes(std::span(name)));
+  }
+  return checksum.hex();
+}
+
+/// What this job is, for its checkpoints: a setting without effect counts as its default. A folder may move: of its
+/// path only the kind counts, beside the classes' names and the number of images.
 train::Job identity(const Settings& settings, const data::Dataset& dataset) {
   const Settings defaults(settings.schema());
   train::Job job;
   for (const auto* key : kIdentity)
     job.emplace_back(key, format_value((is_idle(settings, key) ? defaults : settings).get(key)));
+  auto& data = job.front();
+  TORCH_INTERNAL_ASSERT(data.first == "data");
+  if (const auto colon = data.second.find(':'); colon != std::string::npos) {
+    data.second.erase(colon);
+    job.emplace_back("class_names", class_names_checksum(dataset));
+  }
   job.emplace_back("classes", std::to_string(num_classes(settings, dataset)));
   job.emplace_back("images", std::to_string(dataset.size()));
   return job;
@@ -200,7 +219,10 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
   if (!launch || launch->size == 1) return comm::run_ranks(size, run, world_options(settings));
   try {
     const auto group = comm::join_world(launch, world_options(settings));
-    comm::run_recorded(*group, run);
+    comm::run_recorded(*group, [&](comm::ProcessGroup& all) {
+      check_same_settings(settings, all);
+      run(all);
+    });
   } catch (...) {
     rethrow_with_rank(launch->rank, launch->size);
   }

@@ -9,7 +9,8 @@ namespace tandem::cli {
 std::filesystem::path make_run_folder(const std::string& out);
 
 /// Keeps a second run out of the folder as long as this lives, also when the process is killed. A file system that
-/// knows no locks lets everybody in. Throws SettingsError when another run is in it.
+/// knows no locks lets everybody in. The lock is the file `.lock`, in which a run writes a mark of its own. Throws
+/// SettingsError when another run is in the folder.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -17,7 +18,16 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  /// False when somebody has removed the file, or the folder, or has put another file in its place.
+  bool is_in_place() const;
+
+  /// Locks the folder again where the file has gone. Throws IoError when another run has been there since: the folder
+  /// is that run's now, and nothing may be written there.
+  void keep();
+
  private:
+  std::filesystem::path folder_;
+  std::string mark_;
   int file_;
 };
 

@@ -52,11 +52,15 @@ void RunObserver::write(const train::Fields& record) {
   log_.write(record);
 }
 
-bool RunObserver::files_are_in_place() const { return log_.file().is_in_place() && events_.file().is_in_place(); }
+bool RunObserver::files_are_in_place() const {
+  const bool is_locked = options_.lock == nullptr || options_.lock->is_in_place();
+  return is_locked && log_.file().is_in_place() && events_.file().is_in_place();
+}
 
 void RunObserver::put_files_back() {
   std::string outcome = ": log, events and settings are put back";
   try {
+    if (options_.lock != nullptr) options_.lock->keep();
     log_.file().put_back();
     events_.file().put_back();
     const auto settings = options_.folder / "settings.toml";

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tandem/cli/loss_check.h"
+#include "tandem/cli/run_folder.h"
 #include "tandem/cli/run_history.h"
 #include "tandem/train/event_file.h"
 #include "tandem/train/json_log.h"
@@ -20,13 +21,14 @@ struct RunObserverOptions {
   std::filesystem::path earlier_log;  // of the run whose checkpoint is gone on from
   std::string settings;               // what settings.toml holds
   ChanceLevel chance = {};
+  FolderLock* lock = nullptr;  // of the folder; null: nobody else comes there
 };
 
 /// Shows a run on the terminal and writes its curves: log.jsonl and TensorBoard's events in the run's folder.
 ///
 /// A resumed run's curves begin with those of the log that it goes on from; a log in a new folder begins with that
 /// log's lines. Files of the run that somebody removes meanwhile are put back when the next record is written, with one
-/// warning. A run whose loss does not fall is told once.
+/// warning, unless another run has taken the folder since. A run whose loss does not fall is told once.
 class RunObserver : public train::Observer {
  public:
   explicit RunObserver(RunObserverOptions options);

@@ -23,7 +23,9 @@
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
+#include "tandem/comm/text.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/weights_hash.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,11 +48,11 @@ class TrainRun {
     if (data_.test && data_.test->size() > 0) evaluation_ = evaluation_loader(settings_, *data_.test, group_);
     tell_plan();
     if (settings_.get_bool("report.compare")) probes_ = compare_forms(settings_, *data_.train, group_);
-    folder_ = train::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", group_);
+    folder_ = comm::broadcast_text(leads_ ? make_run_folder(settings_.get_string("out")).string() : "", 0, group_);
     if (leads_) lock_.emplace(folder_);
     check_folder_is_new();
     group_.recorder().set_folder(folder_ / kFlightFolder);
-    if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
+    write_own("settings.toml", settings_.to_toml());
     return train_and_report();
   }
 
@@ -77,6 +79,7 @@ class TrainRun {
     const auto task = make_task(settings_, *data_.train, head_form(settings_), group_);
     const auto options = trainer_options(settings_, *data_.train, per_epoch);
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(settings_.get_int("checkpoint.keep")));
+    if (lock_) store.set_guard([this] { lock_->keep(); });
     train::Trainer trainer(*task, *training_, evaluation_.get(), classes, options, &store, group_);
     resume(trainer, store);
     if (leads_) set_flight_aside(folder_);
@@ -88,26 +91,44 @@ class TrainRun {
                                                                   .first_step = trainer.step(),
                                                                   .earlier_log = earlier_log_,
                                                                   .settings = settings_.to_toml(),
-                                                                  .chance = chance_level(settings_, classes)});
+                                                                  .chance = chance_level(settings_, classes),
+                                                                  .lock = &*lock_});
     }
     train::Observer nobody;
     const auto outcome = trainer.run(observer ? *observer : nobody);
     if (observer) observer->finish();
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
+    weights_hash_ = train::weights_hash(task->weights(), group_);
     const bool searches = data_.search || !settings_.get_list("eval.pairs").empty();
     if (searches && outcome.images > 0 && !outcome.stopped) {
-      if (leads_) write_run_file(folder_ / "result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
+      write_own("result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
       score_unseen(*task);
     }
     tell_odd_images();
     if (leads_) tell_result(outcome, facts, *observer);
     if (!outcome.saved) {
+      group_.recorder().set_folder({});  // every rank ends so, and the folder may be another run's
       const auto newest = store.newest(options.shared);
       throw IoError(
           "the state after step " + std::to_string(outcome.steps) + " is not saved",
           newest ? "the newest checkpoint is " + store.path(*newest).string() : "there is no checkpoint of this run");
     }
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
+  }
+
+  void write_own(const char* name, const std::string& text) const {
+    if (leads_) write_run_file(folder_ / name, text);
+  }
+
+  /// False, with a warning, when another run has taken the folder.
+  bool owns_folder() {
+    try {
+      lock_->keep();
+      return true;
+    } catch (const IoError& error) {
+      log::warn("result is not written: " + message_of(error));
+      return false;
+    }
   }
 
   void score_unseen(train::Task& task) {
@@ -181,9 +202,12 @@ class TrainRun {
 
   nlohmann::json result_of(const train::Outcome& outcome, const std::vector<RankFacts>& facts) const {
     const double rate = outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
+    auto losses = nlohmann::json::array();
+    for (const auto& loss : outcome.first_losses) losses.push_back(loss ? nlohmann::json(*loss) : nlohmann::json());
     nlohmann::json result = {{"top1", outcome.scores.top1},
                              {"top5", outcome.scores.top5},
                              {"loss", outcome.loss},
+                             {"losses", losses},
                              {"test_loss", outcome.scores.loss},
                              {"test_step", outcome.scored_step},
                              {"test_images", outcome.scores.samples},
@@ -198,6 +222,7 @@ class TrainRun {
                              {"memory", memory_json(facts)},
                              {"wire", wire_json(facts)},
                              {"checkpoint", outcome.checkpoint.string()},
+                             {"weights_hash", weights_hash_},
                              {"run", folder_.string()},
                              {"search", search_},
                              {"pairs", pairs_},
@@ -217,8 +242,11 @@ class TrainRun {
       log::info("nothing was left to train");
       return write_result(arguments_, "", result);
     }
-    write_run_file(folder_ / "result.json", result.dump(2) + "\n");
-    const auto report = write_run_report(folder_, settings_, result, probes_, facts, observer.curves());
+    fs::path report;
+    if (owns_folder()) {
+      write_own("result.json", result.dump(2) + "\n");
+      report = write_run_report(folder_, settings_, result, probes_, facts, observer.curves());
+    }
     write_result(arguments_, result_text(outcome, result["images_per_second"], facts, report), result);
     if (outcome.stopped && outcome.saved)
       log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
@@ -231,7 +259,7 @@ class TrainRun {
                   100 * outcome.scores.top1, 100 * outcome.scores.top5, format_count(std::llround(rate)).c_str());
     std::string text = outcome.scores.samples > 0 ? line : "";
     text += search_text(search_) + pairs_text(pairs_) + memory_text(facts) + wire_text(facts);
-    text += "report   " + report.string() + "\n";
+    if (!report.empty()) text += "report   " + report.string() + "\n";
     return text;
   }
 
@@ -244,6 +272,7 @@ class TrainRun {
   std::vector<FormMemory> probes_;
   nlohmann::json search_, pairs_ = nlohmann::json::array();
   fs::path folder_, earlier_log_;
+  std::string weights_hash_;
   std::optional<FolderLock> lock_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cstring>
 #include <limits>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
+#include "tandem/comm/text.h"
 
 namespace tandem::train {
 namespace {
@@ -41,16 +41,6 @@ std::string failure_of(Action action, Words words) {
   return "";
 }
 
-/// The root's text on all ranks. Collective.
-std::string text_of_rank(const std::string& own, int root, comm::ProcessGroup& group) {
-  auto length = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
-  comm::broadcast_(length, root, group);
-  auto bytes = at::zeros({length.item<int64_t>()}, at::kByte);
-  if (group.rank() == root) std::memcpy(bytes.data_ptr(), own.data(), own.size());
-  comm::broadcast_(bytes, root, group);
-  return std::string(static_cast<const char*>(bytes.data_ptr()), bytes.numel());
-}
-
 /// Runs `action` on each rank, for as long as that takes. The failure of the first rank that has one, on all ranks; ""
 /// when there is none. `words` makes it out of the exception. Collective.
 template <class Action, class Words>
@@ -59,7 +49,7 @@ std::string first_failure(comm::ProcessGroup& group, Action action, Words words)
   const auto own = failure_of(action, words);
   const auto culprit = work.end(own.empty() ? group.size() : group.rank());
   if (culprit == group.size()) return "";
-  const auto failure = text_of_rank(own, static_cast<int>(culprit), group);
+  const auto failure = comm::broadcast_text(own, static_cast<int>(culprit), group);
   if (group.size() == 1) return failure;
   return failure + " (rank " + std::to_string(culprit) + " of " + std::to_string(group.size()) + ")";
 }
@@ -167,10 +157,6 @@ std::optional<Restored> load_checkpoint(const CheckpointStore& store, const Trai
       store, state.job, newest, [&](const CheckpointReader& checkpoint) { fill(state, checkpoint, group); }, group);
   if (!found) return std::nullopt;
   return Restored{found->step, found->trainer};
-}
-
-std::string broadcast_text(std::string text, comm::ProcessGroup& group) {
-  return group.size() == 1 ? text : text_of_rank(text, 0, group);
 }
 
 }  // namespace tandem::train

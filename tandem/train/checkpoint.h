@@ -47,7 +47,4 @@ std::optional<Manifest> find_checkpoint(const CheckpointStore& store, const Job&
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group);
 
-/// Rank 0's text on all ranks. Collective.
-std::string broadcast_text(std::string text, comm::ProcessGroup& group);
-
 }  // namespace tandem::train

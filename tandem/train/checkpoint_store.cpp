@@ -91,6 +91,7 @@ fs::path CheckpointStore::temporary(int64_t step) const { return folder_ / (".tm
 
 void CheckpointStore::begin(int64_t step) {
   TORCH_CHECK_VALUE(step >= 0, "a checkpoint's step is ", step, ", wanted 0 or more");
+  if (guard_) guard_();
   std::error_code ignored;
   const bool had_gone = is_made_ && !fs::is_directory(folder_, ignored);
   make_own_folder(folder_);
@@ -170,6 +171,7 @@ void CheckpointStore::abandon(int64_t step) noexcept {
 }
 
 std::string CheckpointStore::set_aside(int64_t step) const {
+  if (guard_) guard_();
   for (const auto& name : names_in(folder_)) {
     if (name.starts_with(kAside)) remove_tree(folder_ / name);
   }
@@ -295,6 +297,12 @@ CheckpointPlace locate_checkpoints(const fs::path& path) {
   std::error_code error;
   const auto step = step_of(place.filename().string());
   if (step && fs::is_directory(place, error)) return {place.parent_path(), step};
+  const auto name = place.filename().string();
+  if (name.starts_with(kAside) && fs::is_directory(place, error)) {
+    throw DataError(
+        "checkpoint " + quote(path.string()) + " was set aside: training went from it to infinities or NaNs",
+        "rename it to " + name.substr(kAside.size()) + " to use it all the same");
+  }
   if (fs::is_directory(place / "checkpoints", error)) return {place / "checkpoints", {}};
   if (fs::is_directory(place, error)) return {place, {}};
   throw DataError("checkpoints " + quote(path.string()) + " are missing, wanted a folder",

@@ -30,6 +30,9 @@ class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path folder, int keep = 2);
 
+  /// begin() and set_aside() call it first. It throws when the folder is not the run's any more.
+  void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
+
   /// Makes the temporary folder and removes those that earlier steps or runs left over. Any rank, any number of times.
   /// Warns when the store's folder has gone since this object made it. Throws IoError, also when that folder is a link.
   void begin(int64_t step);
@@ -94,6 +97,7 @@ class CheckpointStore {
   std::filesystem::path folder_;
   int keep_;
   bool is_made_ = false;
+  std::function<void()> guard_;
 };
 
 /// What an exception says of a checkpoint: "is damaged: ...", "cannot be read: ...", "is not finite: ..." or "is of

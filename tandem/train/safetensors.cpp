@@ -40,11 +40,10 @@ constexpr std::pair<std::string_view, at::ScalarType> kTypes[] = {
 };
 
 std::string_view dtype_name(const TensorSource& source) {
-  for (const auto& [name, type] : kTypes) {
-    if (type == source.type) return name;
-  }
-  TORCH_CHECK_TYPE(false, "tensor ", quote(source.name), " is of type ", source.type,
+  const auto name = safetensors_dtype(source.type);
+  TORCH_CHECK_TYPE(!name.empty(), "tensor ", quote(source.name), " is of type ", source.type,
                    ", wanted one that safetensors has: convert it");
+  return name;
 }
 
 /// A dtype's place in the format's order of alignment.
@@ -148,6 +147,11 @@ void write_all(OutputFile& file, const std::vector<const TensorSource*>& sorted,
 }
 
 }  // namespace
+
+std::string_view safetensors_dtype(at::ScalarType type) {
+  const auto* found = std::ranges::find(kTypes, type, &std::pair<std::string_view, at::ScalarType>::second);
+  return found == std::end(kTypes) ? std::string_view() : found->first;
+}
 
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {

@@ -25,6 +25,9 @@ struct TensorSource {
   std::function<void(const std::function<void(const Tensor& piece)>& take)> give;
 };
 
+/// What the format calls an element type, "F32"; "" for one that it does not have.
+std::string_view safetensors_dtype(at::ScalarType type);
+
 /// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
 ///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
 ///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes

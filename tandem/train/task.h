@@ -39,6 +39,9 @@ class Task {
   virtual std::vector<Parameter> parameters() const = 0;
   virtual std::vector<Buffer> buffers() const = 0;
 
+  /// Parameters, then buffers: what a trained model is.
+  std::vector<Parameter> weights() const;
+
   /// A parameter whose rows have a life of their own; nothing: all are stepped as a whole.
   virtual std::optional<RowParameter> row_parameter() const { return std::nullopt; }
 

@@ -10,6 +10,7 @@
 #include "tandem/base/median.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
+#include "tandem/comm/text.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/row_hooks.h"
 
@@ -50,6 +51,12 @@ std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
 NonFiniteError loss_fault(const std::string& which, int64_t step, double loss) {
   const std::string number = std::isnan(loss) ? "not a number" : loss > 0 ? "infinite" : "minus infinite";
   return NonFiniteError(which + std::to_string(step) + " is " + number + ", wanted a finite number");
+}
+
+std::string skips_before(int64_t skipped) {
+  if (skipped == 0) return "";
+  if (skipped == 1) return "the step before it was left out; ";
+  return "the " + std::to_string(skipped) + " steps before it were left out; ";
 }
 
 bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -117,6 +124,7 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     const bool read =
         is_due(step_, options_.log_every) || is_due(step_, per_epoch) || step_ == options_.steps || step_ == 1;
     if (result.loss) outcome.loss = *result.loss;
+    if (outcome.first_losses.size() < Outcome::kFirstLosses) outcome.first_losses.push_back(result.loss);
     observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? result.loss : std::nullopt);
     const auto vote = agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
     if (vote.fault) fail(gradient_fault(*vote.fault, step_), /*after_update=*/true);
@@ -197,9 +205,9 @@ void Trainer::check_state() {
 
 /// Ends the run on all ranks. `after_update`: the step at fault has changed the state already. Collective.
 void Trainer::fail(const NonFiniteError& fault, bool after_update) {
-  const auto remedy = broadcast_text(group_.rank() == 0 ? checkpoint_remedy(after_update) : "", group_);
+  const auto remedy = comm::broadcast_text(group_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, group_);
   auto error = fault;
-  error.set_remedy("lower train.lr or set train.clip" + remedy);
+  error.set_remedy(skips_before(skipped_in_a_row_) + "lower train.lr or set train.clip" + remedy);
   throw error;
 }
 
@@ -234,8 +242,7 @@ double Trainer::total_seconds() const {
 
 TrainingState Trainer::state() const {
   TrainingState state;
-  state.tensors = parameters_;
-  for (const auto& buffer : task_.buffers()) state.tensors.push_back(Parameter::replicated(buffer.name, buffer.tensor));
+  state.tensors = task_.weights();
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
   state.job = options_.job;
   state.trainer = {{"step", step_}, {"seconds", total_seconds()}};

@@ -44,18 +44,21 @@ struct TrainerOptions {
 };
 
 struct Outcome {
-  int64_t steps = 0;                 // done in all
-  int64_t skipped_steps = 0;         // of them left out by this run
-  bool stopped = false;              // by request
-  bool saved = true;                 // false: the last state could not be written
-  double loss = 0;                   // of the last step
-  int64_t scored_step = -1;          // when the last evaluation was; -1: never
-  Scores scores;                     // of the last evaluation
-  double seconds = 0;                // of training steps alone
-  double total_seconds = 0;          // the same for all steps of the run, those before a resume included
-  double step_seconds = 0;           // of the median step
-  int64_t images = 0;                // in them
-  std::filesystem::path checkpoint;  // newest; empty when none was saved
+  static constexpr size_t kFirstLosses = 20;
+
+  int64_t steps = 0;                                // done in all
+  int64_t skipped_steps = 0;                        // of them left out by this run
+  bool stopped = false;                             // by request
+  bool saved = true;                                // false: the last state could not be written
+  double loss = 0;                                  // of the last step
+  std::vector<std::optional<double>> first_losses;  // of this run's first steps; nothing: the step was left out
+  int64_t scored_step = -1;                         // when the last evaluation was; -1: never
+  Scores scores;                                    // of the last evaluation
+  double seconds = 0;                               // of training steps alone
+  double total_seconds = 0;                         // the same for all steps of the run, those before a resume included
+  double step_seconds = 0;                          // of the median step
+  int64_t images = 0;                               // in them
+  std::filesystem::path checkpoint;                 // newest; empty when none was saved
 };
 
 /// The loop of one rank: batch, loss, backward with gradients summed over the ranks, step.

@@ -50,6 +50,29 @@ size_t times(const std::string& text, const std::string& part) {
   return count;
 }
 
+TEST_F(DataRun, AFolderMayMoveAndItsClassesMayNot) {
+  write_images("images");
+  const Words more = {"train.batch=5", "train.steps=3"};
+  const auto with = [&](const std::string& data, Words words) {
+    words.push_back("data=images:" + data);
+    words.insert(words.end(), more.begin(), more.end());
+    return train(words);
+  };
+  ASSERT_EQ(with(path("images"), {}).status, 0);
+  std::filesystem::rename(folder_ / "images", folder_ / "moved");
+  const auto moved = with(path("moved") + "/", {"resume=auto"});
+  EXPECT_EQ(moved.status, 0) << moved.err;
+  EXPECT_NE(moved.err.find("goes on after step 3\n"), std::string::npos) << moved.err;
+  EXPECT_EQ(run_tandem({"eval", "resume=" + path("run")}).status, 0);
+  std::filesystem::rename(folder_ / "moved/a", folder_ / "moved/z");  // as many classes, with other labels
+  const auto renamed = with(path("moved"), {"resume=auto"});
+  EXPECT_EQ(renamed.status, 78);
+  EXPECT_NE(renamed.err.find("is of another job: class_names is "), std::string::npos) << renamed.err;
+  const auto tested = run_tandem({"eval", "resume=" + path("run")});
+  EXPECT_EQ(tested.status, 65);
+  EXPECT_NE(tested.err.find("is of another job: class_names is "), std::string::npos) << tested.err;
+}
+
 TEST_F(DataRun, OddImagesAreToldOnceForTheJob) {
   write_images("images");
   for (const auto& [label, i] : {std::pair("a", 1), {"c", 5}}) {  // the second is held out

@@ -6,9 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/cli/run_folder.h"
+#include "tandem/cli/run_observer.h"
 #include "tandem/train/checkpoint_store.h"
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 // The files of a run as a user may find them: links in the folder, numbers that are not finite, a folder that goes.
 namespace tandem::cli {
@@ -163,6 +166,77 @@ TEST_F(RunFiles, AReshardThatFailsLeavesNoFilesBehind) {
   train::set_file_hook(nullptr);
   for (const auto& entry : fs::recursive_directory_iterator(out)) EXPECT_TRUE(entry.is_directory()) << entry;
   EXPECT_FALSE(fs::exists(out / "checkpoints" / ".tmp_step_00000010"));
+}
+
+TEST_F(RunFiles, AFileInTheWayOfAFolderIsNamedBeforeTraining) {
+  for (const std::string name : {"checkpoints", "events", "flight"}) {
+    test::spill(run_ / name, "in the way");
+    const auto ended = run_here(job());
+    EXPECT_EQ(ended.status, 74) << name;
+    EXPECT_EQ(ended.err.find("error: '" + (run_ / name).string() + "' is a file, wanted a folder"),
+              ended.err.find("error: "))
+        << ended.err;
+    EXPECT_EQ(slurp(run_ / name), "in the way");
+    fs::remove_all(run_);
+  }
+}
+
+TEST_F(RunFiles, ALockThatWasRemovedIsTakenAgain) {
+  fs::create_directories(run_);
+  FolderLock lock(run_);
+  EXPECT_TRUE(lock.is_in_place());
+  fs::remove_all(run_);
+  EXPECT_FALSE(lock.is_in_place());
+  lock.keep();
+  EXPECT_TRUE(lock.is_in_place());
+  EXPECT_THROW(FolderLock{run_}, SettingsError);
+}
+
+TEST_F(RunFiles, AFolderThatAnotherRunHasTakenIsItsOwn) {
+  fs::create_directories(run_);
+  FolderLock lock(run_);
+  RunObserver observer({.folder = run_, .steps_per_epoch = 9, .steps = 9, .lock = &lock});
+  observer.on_step(1, 0, 0.5, 2.0);
+  fs::remove_all(run_);
+  fs::create_directories(run_);
+  const auto taken = "'" + run_.string() + "' was removed and is another run's now";
+  {
+    const FolderLock other(run_);
+    test::spill(run_ / "log.jsonl", "the other's\n");
+    EXPECT_EQ(test::text_of<IoError>([&] { lock.keep(); }), taken);
+  }
+  EXPECT_EQ(test::text_of<IoError>([&] { lock.keep(); }), taken) << "the other run has ended, its files are there";
+  testing::internal::CaptureStderr();
+  for (int step = 2; step <= 4; ++step) observer.on_step(step, 0, 0.5, 2.0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: run's files in '" + run_.string() +
+                "' were removed during training and cannot be put back: " + taken + "\n");
+  EXPECT_EQ(slurp(run_ / "log.jsonl"), "the other's\n");
+  EXPECT_FALSE(fs::exists(run_ / "settings.toml"));
+}
+
+TEST_F(RunFiles, ARunWhoseFolderIsTakenWritesNothingThere) {
+  test::Running process(test::tandem_command(job({"train.steps=1000000"})));
+  for (int i = 0; i < 3000 && !fs::exists(checkpoint(5)); ++i) usleep(10'000);
+  ASSERT_TRUE(fs::exists(checkpoint(5)));
+  // At once, so that the run does not find the place empty: another run's folder takes the place of its own.
+  fs::create_directories(folder_ / "other");
+  const FolderLock other(folder_ / "other");
+  std::error_code in_the_way;
+  do {  // the run puts its files back in between
+    fs::rename(run_, folder_ / "away", in_the_way);
+    fs::remove_all(folder_ / "away");
+    fs::rename(folder_ / "other", run_, in_the_way);
+  } while (in_the_way);
+  const auto before = std::distance(fs::directory_iterator(run_), fs::directory_iterator());
+  usleep(300'000);
+  process.signal(SIGTERM);
+  const auto ended = process.wait();
+  EXPECT_EQ(ended.status, 74) << ended.err;
+  EXPECT_NE(ended.err.find("result is not written: '" + run_.string() + "' was removed and is another run's now\n"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(std::distance(fs::directory_iterator(run_), fs::directory_iterator()), before);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <regex>
@@ -112,6 +113,33 @@ TEST_F(RunTells, TheReportOfAResumedRunHasTheWholeCurve) {
   EXPECT_NEAR(total, before + own, 1e-9);
   EXPECT_EQ(logged("run", "step"), numbers(1, 18));
   EXPECT_EQ(logged("run", "resume"), std::vector<int>{12});
+}
+
+TEST_F(RunTells, EqualWeightsHaveEqualHashesOnAnyNumberOfRanks) {
+  ASSERT_EQ(run_tandem(job({"ranks=2", "train.steps=7", out("run")})).status, 0);
+  const std::string hash = result("run")["weights_hash"];
+  EXPECT_EQ(hash.size(), 32U);
+  for (const std::string ranks : {"ranks=1", "ranks=3"}) {
+    const auto again = run_tandem(job({ranks, "train.steps=7", "resume=auto", out("run"), "--json", "-"}));
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_EQ(nlohmann::json::parse(again.out)["weights_hash"], hash) << ranks;
+  }
+  ASSERT_EQ(run_tandem(job({"train.steps=7", "seed=2", out("other")})).status, 0);
+  EXPECT_NE(result("other")["weights_hash"], hash);
+}
+
+TEST_F(RunTells, TheFirstLossesAreGivenInFull) {
+  ASSERT_EQ(run_tandem(job({"train.steps=24", "train.log_every=1000", out("run")})).status, 0);
+  const auto losses = result("run")["losses"];
+  ASSERT_EQ(losses.size(), 20U);
+  std::ifstream log(folder_ / "run" / "log.jsonl");
+  std::string line;
+  std::getline(log, line);
+  EXPECT_EQ(losses[0].get<double>(), nlohmann::json::parse(line)["loss"].get<double>());
+  ASSERT_EQ(run_tandem(job({"train.steps=10", out("short")})).status, 0);
+  const auto first = result("short")["losses"];
+  ASSERT_EQ(first.size(), 10U);
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(first[i], losses[i]) << i;
 }
 
 TEST_F(RunTells, StepsDoneAgainAreDrawnOnce) {

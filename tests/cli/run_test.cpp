@@ -2,8 +2,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_command.h"
@@ -156,6 +158,33 @@ TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
   EXPECT_EQ(ended.status, 75);
   EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
             "error: stopped while the ranks waited for each other to come; nothing had begun (rank 0 of 2)\n");
+}
+
+TEST_F(Run, RanksWithDifferentSettingsAreRefused) {
+  const auto end_of_both = [&](const Words& second) {
+    const auto port = std::to_string(test::free_port());
+    const auto rank = [&](int number, const Words& more) {
+      return std::make_unique<test::Running>(test::tandem_command(job(more)),
+                                             test::Environment{{"RANK", std::to_string(number)},
+                                                               {"WORLD_SIZE", "2"},
+                                                               {"MASTER_ADDR", "127.0.0.1"},
+                                                               {"MASTER_PORT", port}});
+    };
+    const auto leader = rank(0, {out("run")}), other = rank(1, second);
+    return std::array{leader->wait(), other->wait()};
+  };
+  const auto both = end_of_both({out("run"), "train.lr=0.125"});
+  for (const auto& ended : both) {
+    EXPECT_EQ(ended.status, 78) << ended.err;
+    const auto number = std::to_string(&ended == &both[1]);
+    EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
+              "error: train.lr is '0.125' on rank 1, wanted '0.3' as rank 0 has (rank " + number +
+                  " of 2): start every rank with the same settings\n");
+  }
+  const auto [first, second] = end_of_both({out("elsewhere"), "threads=2"});  // these may differ
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
 }
 
 TEST_F(Run, IdleSettingsAreTold) {

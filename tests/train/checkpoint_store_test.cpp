@@ -223,6 +223,21 @@ TEST_F(Checkpoints, APathMayNameTheRunTheFolderOrOneStep) {
                 "' are missing, wanted a folder: name a run's folder, its checkpoints or one of them");
 }
 
+TEST_F(Checkpoints, OneThatWasSetAsideIsToldAsSuch) {
+  save(store_, 100);
+  const auto aside = folder_ / "checkpoints" / store_.set_aside(100);
+  EXPECT_EQ(text_of<DataError>([&] { locate_checkpoints(aside); }),
+            "checkpoint '" + aside.string() +
+                "' was set aside: training went from it to infinities or NaNs: rename it to step_00000100 to use it "
+                "all the same");
+}
+
+TEST_F(Checkpoints, TheGuardStopsASaveBeforeAnythingIsWritten) {
+  store_.set_guard([] { throw IoError("not yours"); });
+  EXPECT_EQ(text_of<IoError>([&] { store_.begin(100); }), "not yours");
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoints"));
+}
+
 TEST_F(Checkpoints, EveryCutOfEveryFileIsPassedOver) {
   save(store_, 100);
   save(store_, 200);

@@ -232,8 +232,8 @@ TEST(Divergence, TooManySkippedStepsInARowEndTheRun) {
                           .change = [](int64_t step, int) { return Step{.gradient_of_w = step > 3 ? kNaN : 1}; }},
                          folder.path());
   expect_everywhere(ended,
-                    "gradient of 'w' in step 6 is not finite, wanted finite numbers: lower train.lr or set "
-                    "train.clip");
+                    "gradient of 'w' in step 6 is not finite, wanted finite numbers: the 2 steps before it were left "
+                    "out; lower train.lr or set train.clip");
 }
 
 TEST(Divergence, NothingIsSavedWhileStepsAreSkipped) {
@@ -244,8 +244,9 @@ TEST(Divergence, NothingIsSavedWhileStepsAreSkipped) {
       {.ranks = 2, .options = options, .change = [](int64_t step, int) { return Step{.loss = step > 3 ? kNaN : 1}; }},
       folder.path());
   expect_everywhere(ended,
-                    "loss of step 6 is not a number, wanted a finite number: lower train.lr or set train.clip; "
-                    "the checkpoint of step 3 leads to this again and is set aside as aside_step_00000003");
+                    "loss of step 6 is not a number, wanted a finite number: the 2 steps before it were left out; "
+                    "lower train.lr or set train.clip; the checkpoint of step 3 leads to this again and is set aside "
+                    "as aside_step_00000003");
   EXPECT_EQ(CheckpointStore(folder.path()).list(), (std::vector<int64_t>{2, 1}));
 }
 
