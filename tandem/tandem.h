@@ -29,7 +29,7 @@
 #include "tandem/models/model.h"
 #include "tandem/parallel/data_parallel.h"
 #include "tandem/parallel/parameter.h"
+#include "tandem/storage/safetensors.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/parameter.h"
-#include "tandem/train/safetensors.h"

@@ -2,7 +2,8 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/settings.h"
+#include "tandem/cli/job_schema.h"
+#include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 namespace {
@@ -70,8 +71,8 @@ Arguments read_arguments(const Command& command, std::span<const std::string> wo
   return arguments;
 }
 
-Settings read_settings(const Arguments& arguments) {
-  Settings settings;
+settings::Settings read_settings(const Arguments& arguments) {
+  settings::Settings settings(job_schema());
   if (const auto path = arguments.flag("--config")) settings.load_file(*path);
   settings.apply(arguments.words);
   return settings;

@@ -11,14 +11,14 @@
 #include "tandem/cli/bench_comm.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
-#include "tandem/cli/settings.h"
-#include "tandem/cli/value.h"
+#include "tandem/settings/settings.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::cli {
 namespace {
 
-const std::vector<Setting>& comm_settings() {
-  static const std::vector<Setting> settings = {
+const std::vector<settings::Setting>& comm_settings() {
+  static const std::vector<settings::Setting> settings = {
       {.key = "ranks", .default_value = int64_t{4}, .doc = "thread-ranks", .range = {2, 64}},
       {.key = "bytes",
        .default_value = std::vector<double>{1024, 16384, 262144, 4194304, 67108864},
@@ -32,7 +32,7 @@ const std::vector<Setting>& comm_settings() {
 }
 
 CommBench read_comm_bench(const std::vector<std::string>& words) {
-  Settings settings{Schema(comm_settings())};
+  settings::Settings settings{settings::Schema(comm_settings())};
   settings.apply(words);
   if (settings.get_bool("quick")) {
     if (!settings.given("bytes")) settings.set("bytes", "1024,65536,4194304");
@@ -107,8 +107,8 @@ void tell(const Arguments& arguments, const CommBenchResult& result) {
       {{"cases", list_of(result.cases)}, {"over_gloo", list_of(result.over_gloo)}, {"geomean_speedup", geomean}});
 }
 
-const std::vector<Setting>& classifier_settings() {
-  static const std::vector<Setting> settings = {
+const std::vector<settings::Setting>& classifier_settings() {
+  static const std::vector<settings::Setting> settings = {
       {"classes", int64_t{0}, "0: the two standard cases, 100,000 and 1,000,000", {0, 1e12}},
       {"dim", int64_t{512}, "numbers of a feature", {1, 65536}},
       {"batch", int64_t{0}, "samples of all ranks; 0: 256, or 64 from 500,000 classes on", {0, 1e9}},
@@ -122,7 +122,7 @@ const std::vector<Setting>& classifier_settings() {
       {.key = "keep_bytes",
        .default_value = std::string("128M"),
        .doc = "scores kept for backward",
-       .other = {"bytes as 512, 64M or 2G", read_size}},
+       .other = {"bytes as 512, 64M or 2G", settings::read_size}},
       {"peers", classifier_peers(), "which; empty: none"},
       {"rounds", int64_t{5}, "steps beside each peer", {1, 1000}},
   };
@@ -130,7 +130,7 @@ const std::vector<Setting>& classifier_settings() {
 }
 
 std::vector<ClassifierBench> read_classifier_benches(const std::vector<std::string>& words) {
-  Settings settings{Schema(classifier_settings())};
+  settings::Settings settings{settings::Schema(classifier_settings())};
   settings.apply(words);
   const auto known = classifier_peers();
   for (const auto& name : settings.get_list("peers")) {

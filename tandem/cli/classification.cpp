@@ -16,7 +16,8 @@ namespace tandem::cli {
 namespace {
 
 /// Shares of the classes that memory.limit asks for: rank 0's word. Collective.
-std::vector<int64_t> planned_counts(const Settings& settings, const JobShape& shape, comm::ProcessGroup& group) {
+std::vector<int64_t> planned_counts(const settings::Settings& settings, const JobShape& shape,
+                                    comm::ProcessGroup& group) {
   if (settings.get_list("memory.limit").empty()) return {};
   auto counts = comm::split_sizes(shape.classes, group.size());
   std::string fault;
@@ -34,7 +35,7 @@ std::vector<int64_t> planned_counts(const Settings& settings, const JobShape& sh
   return {sent.const_data_ptr<int64_t>(), sent.const_data_ptr<int64_t>() + sent.numel()};
 }
 
-classifier::HeadOptions head_options(const Settings& settings, int64_t classes, int64_t dim, HeadForm form,
+classifier::HeadOptions head_options(const settings::Settings& settings, int64_t classes, int64_t dim, HeadForm form,
                                      comm::ProcessGroup& group, const std::array<int64_t, 3>& image_shape) {
   auto options = read_head(settings, classes, dim, form);
   if (form != HeadForm::naive) options.counts = planned_counts(settings, {classes, image_shape}, group);
@@ -44,7 +45,8 @@ classifier::HeadOptions head_options(const Settings& settings, int64_t classes, 
 /// A backbone that every rank has, and a classifier of which each rank has a part.
 class Classification : public train::Task {
  public:
-  Classification(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group)
+  Classification(const settings::Settings& settings, const data::Dataset& dataset, HeadForm form,
+                 comm::ProcessGroup& group)
       : bf16_(settings.get_string("train.precision") == "bf16"),
         dtype_(settings.get_string("train.precision") == "float64" ? at::kDouble : at::kFloat),
         classes_(num_classes(settings, dataset)),
@@ -112,7 +114,8 @@ class Classification : public train::Task {
 
 }  // namespace
 
-std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const std::array<int64_t, 3>& shape) {
+std::shared_ptr<models::Backbone> make_backbone(const settings::Settings& settings,
+                                                const std::array<int64_t, 3>& shape) {
   const memory::Scope scope(memory::Category::parameters);
   const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = settings.get_int("embedding");
   if (settings.get_string("model") == "none" && numbers != embedding) {
@@ -130,7 +133,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Settings& settings, const 
   return backbone;
 }
 
-std::unique_ptr<train::Task> make_task(const Settings& settings, const data::Dataset& dataset, HeadForm form,
+std::unique_ptr<train::Task> make_task(const settings::Settings& settings, const data::Dataset& dataset, HeadForm form,
                                        comm::ProcessGroup& group) {
   return std::make_unique<Classification>(settings, dataset, form, group);
 }

@@ -6,11 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/cli/schema.h"
+#include "tandem/settings/schema.h"
+
+namespace tandem::settings {
+class Settings;
+}
 
 namespace tandem::cli {
-
-class Settings;
 
 /// What was written after a subcommand's name.
 struct Arguments {
@@ -31,8 +33,8 @@ struct Command {
   std::string_view words;  // "key=value..."
   int (*run)(const Arguments&);
   std::vector<Flag> flags;
-  bool ends_at_word = false;  // flags after the first word belong to that word
-  Schema settings = {};       // for the help, where they are not a job's
+  bool ends_at_word = false;       // flags after the first word belong to that word
+  settings::Schema settings = {};  // for the help, where they are not a job's
 };
 
 // One file each. They return the exit status; whatever they throw becomes one line on stderr and its exit code.
@@ -46,7 +48,7 @@ int run_doctor(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 
 /// The settings of reshard.
-Schema reshard_schema();
+settings::Schema reshard_schema();
 
 /// All subcommands. A new one is a line here, in commands.cpp.
 std::span<const Command> commands();
@@ -59,6 +61,6 @@ const Command* find_command(std::string_view name);
 Arguments read_arguments(const Command& command, std::span<const std::string> words);
 
 /// The job's settings from --config and the words.
-Settings read_settings(const Arguments& arguments);
+settings::Settings read_settings(const Arguments& arguments);
 
 }  // namespace tandem::cli

@@ -4,7 +4,7 @@
 
 namespace tandem::cli {
 
-std::vector<std::string> epoch_hints(const Settings& settings, int64_t images, int64_t steps_per_epoch) {
+std::vector<std::string> epoch_hints(const settings::Settings& settings, int64_t images, int64_t steps_per_epoch) {
   constexpr int64_t kNotable = 100, kFewSteps = 100;
   const int64_t batch = settings.get_int("train.batch"), epochs = settings.get_int("train.epochs");
   const int64_t left_out = images - steps_per_epoch * batch, steps = epochs * steps_per_epoch;

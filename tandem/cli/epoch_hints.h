@@ -2,13 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "tandem/cli/settings.h"
+#include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 
 /// A line for each thing about the length of training that its settings may not have meant: images that no batch takes
 /// (from 1 in 100 up), or so few steps in all, where train.steps does not ask for them, that hardly anything is
 /// learned.
-std::vector<std::string> epoch_hints(const Settings& settings, int64_t images, int64_t steps_per_epoch);
+std::vector<std::string> epoch_hints(const settings::Settings& settings, int64_t images, int64_t steps_per_epoch);
 
 }  // namespace tandem::cli

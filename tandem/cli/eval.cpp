@@ -8,6 +8,7 @@
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/job_schema.h"
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
@@ -23,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Where the weights come from: resume=PATH, else the run in `out`.
-std::string checkpoint_source(const Settings& settings) {
+std::string checkpoint_source(const settings::Settings& settings) {
   const auto &resume = settings.get_string("resume"), &out = settings.get_string("out");
   if (resume != "none" && resume != "auto") return resume;
   if (!out.empty()) return out;
@@ -32,13 +33,13 @@ std::string checkpoint_source(const Settings& settings) {
 }
 
 /// Defaults, then those that the run was trained with unless a file is named, then the words.
-Settings evaluation_settings(const Arguments& arguments) {
+settings::Settings evaluation_settings(const Arguments& arguments) {
   const auto settings = read_settings(arguments);
   const auto source = checkpoint_source(settings);
   if (arguments.flag("--config")) return settings;
   const auto saved = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
   if (!std::filesystem::exists(saved)) return settings;
-  Settings run;
+  settings::Settings run(job_schema());
   run.load_file(saved);
   run.set("resume", "none");
   const auto launch = comm::detect_launch();
@@ -55,7 +56,7 @@ std::string scores_text(const train::Scores& scores, double rate) {
   return line;
 }
 
-void evaluate_rank(const Arguments& arguments, const Settings& settings, const data::Split& data,
+void evaluate_rank(const Arguments& arguments, const settings::Settings& settings, const data::Split& data,
                    comm::ProcessGroup& group) {
   const bool has_test = data.test && data.test->size() > 0;
   if (!has_test && !data.search && settings.get_list("eval.pairs").empty())

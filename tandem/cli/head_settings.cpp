@@ -10,7 +10,7 @@ using classifier::Beyond;
 using classifier::Scoring;
 using classifier::TargetGradient;
 
-std::vector<double> read_numbers(const Settings& settings, const char* key, size_t count) {
+std::vector<double> read_numbers(const settings::Settings& settings, const char* key, size_t count) {
   const auto& numbers = settings.get_numbers(key);
   if (numbers.size() == count) return numbers;
   throw SettingsError(std::string(key) + " has " + std::to_string(numbers.size()) + " numbers, wanted " +
@@ -24,7 +24,7 @@ Beyond read_beyond(const std::string& name) {
   return name == "clamp" ? Beyond::clamp : Beyond::extend;
 }
 
-Scoring form_of(const Settings& settings) {
+Scoring form_of(const settings::Settings& settings) {
   const auto& head = settings.get_string("head");
   const double scale = settings.get_float("head.scale"), margin = settings.get_float("head.margin");
   if (head == "softmax") return classifier::plain_softmax();
@@ -42,7 +42,7 @@ Scoring form_of(const Settings& settings) {
 
 }  // namespace
 
-classifier::Scoring read_scoring(const Settings& settings) {
+classifier::Scoring read_scoring(const settings::Settings& settings) {
   auto scoring = form_of(settings);
   scoring.margin.beyond = read_beyond(settings.get_string("head.beyond"));
   const bool is_exact = settings.get_string("head.gradient") == "exact";
@@ -57,17 +57,17 @@ classifier::Scoring read_scoring(const Settings& settings) {
   return scoring;
 }
 
-bool anneals(const Settings& settings) {
+bool anneals(const settings::Settings& settings) {
   const auto& head = settings.get_string("head");
   return head == "sphereface" || head == "l-softmax";
 }
 
-classifier::Annealing read_annealing(const Settings& settings) {
+classifier::Annealing read_annealing(const settings::Settings& settings) {
   const auto numbers = read_numbers(settings, "head.anneal", 4);
   return {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
 }
 
-std::optional<classifier::Sampling> read_sampling(const Settings& settings) {
+std::optional<classifier::Sampling> read_sampling(const settings::Settings& settings) {
   const double rate = settings.get_float("head.sample");
   if (rate == 1.0) return std::nullopt;
   if (settings.get_float("head.smoothing") > 0) {
@@ -77,13 +77,13 @@ std::optional<classifier::Sampling> read_sampling(const Settings& settings) {
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
-HeadForm head_form(const Settings& settings) {
+HeadForm head_form(const settings::Settings& settings) {
   return settings.get_string("head.parallel") == "naive" ? HeadForm::naive : HeadForm::sharded;
 }
 
 std::string_view name_of(HeadForm form) { return form == HeadForm::naive ? "naive" : "sharded"; }
 
-classifier::HeadOptions read_head(const Settings& settings, int64_t classes, int64_t dim, HeadForm form) {
+classifier::HeadOptions read_head(const settings::Settings& settings, int64_t classes, int64_t dim, HeadForm form) {
   const bool is_naive = form == HeadForm::naive;
   return {.classes = classes,
           .dim = dim,

@@ -8,9 +8,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/cli/idle_settings.h"
+#include "tandem/cli/job_schema.h"
 #include "tandem/cli/same_settings.h"
 #include "tandem/cli/stop_signals.h"
-#include "tandem/cli/value.h"
 #include "tandem/comm/world.h"
 #include "tandem/data/face_records.h"
 #include "tandem/data/glyphs.h"
@@ -19,7 +19,8 @@
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/memory/meter.h"
-#include "tandem/train/checksum.h"
+#include "tandem/settings/value.h"
+#include "tandem/storage/checksum.h"
 
 namespace tandem::cli {
 namespace {
@@ -28,7 +29,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
 
-comm::WorldOptions world_options(const Settings& settings) {
+comm::WorldOptions world_options(const settings::Settings& settings) {
   return {.init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
           .timeout = milliseconds(settings.get_float("comm.timeout")),
           .threads = static_cast<int>(settings.get_int("threads")),
@@ -36,7 +37,7 @@ comm::WorldOptions world_options(const Settings& settings) {
           .stop_requested = stop_signals::requested};
 }
 
-data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup& group) {
+data::LoaderOptions loader_options(const settings::Settings& settings, comm::ProcessGroup& group) {
   data::LoaderOptions options;
   options.rank = group.rank();
   options.size = group.size();
@@ -45,7 +46,7 @@ data::LoaderOptions loader_options(const Settings& settings, comm::ProcessGroup&
   return options;
 }
 
-train::OptimizerOptions optimizer_options(const Settings& settings) {
+train::OptimizerOptions optimizer_options(const settings::Settings& settings) {
   train::OptimizerOptions options;
   options.kind =
       settings.get_string("train.optimizer") == "adamw" ? train::OptimizerKind::adamw : train::OptimizerKind::sgd;
@@ -57,7 +58,7 @@ train::OptimizerOptions optimizer_options(const Settings& settings) {
   return options;
 }
 
-train::ScheduleOptions schedule_options(const Settings& settings, int64_t steps, int64_t steps_per_epoch) {
+train::ScheduleOptions schedule_options(const settings::Settings& settings, int64_t steps, int64_t steps_per_epoch) {
   const auto& name = settings.get_string("train.schedule");
   train::ScheduleOptions options;
   options.kind = name == "onecycle" ? train::ScheduleKind::onecycle
@@ -83,7 +84,7 @@ constexpr std::array kIdentity = {
     "head.lazy",   "head.precision", "train.batch",      "train.optimizer", "train.precision", "seed"};
 
 std::string class_names_checksum(const data::Dataset& dataset) {
-  train::Checksum checksum;
+  storage::Checksum checksum;
   for (int64_t label = 0; label < dataset.num_classes(); ++label) {
     const auto name = dataset.class_name(label) + '\0';
     checksum.update(std::as_bytes(std::span(name)));
@@ -93,11 +94,11 @@ std::string class_names_checksum(const data::Dataset& dataset) {
 
 /// What this job is, for its checkpoints: a setting without effect counts as its default. A folder may move: of its
 /// path only the kind counts, beside the classes' names and the number of images.
-train::Job identity(const Settings& settings, const data::Dataset& dataset) {
-  const Settings defaults(settings.schema());
-  train::Job job;
+storage::Identity identity(const settings::Settings& settings, const data::Dataset& dataset) {
+  const settings::Settings defaults(settings.schema());
+  storage::Identity job;
   for (const auto* key : kIdentity)
-    job.emplace_back(key, format_value((is_idle(settings, key) ? defaults : settings).get(key)));
+    job.emplace_back(key, settings::format_value((is_idle(settings, key) ? defaults : settings).get(key)));
   auto& data = job.front();
   TORCH_INTERNAL_ASSERT(data.first == "data");
   if (const auto colon = data.second.find(':'); colon != std::string::npos) {
@@ -111,14 +112,14 @@ train::Job identity(const Settings& settings, const data::Dataset& dataset) {
 
 /// What a checkpoint must share with the job that continues it. Settings without effect here are left out: those of the
 /// job that wrote it do not matter.
-train::Job shared_part(const Settings& settings, train::Job job) {
+storage::Identity shared_part(const settings::Settings& settings, storage::Identity job) {
   std::erase_if(job, [&](const auto& entry) {
     return std::ranges::find(kIdentity, entry.first) != kIdentity.end() && is_idle(settings, entry.first);
   });
   return job;
 }
 
-data::Split open_synthetic(const Settings& settings) {
+data::Split open_synthetic(const settings::Settings& settings) {
   data::SyntheticOptions options;
   if (settings.get_int("head.classes") > 0) options.classes = settings.get_int("head.classes");
   const int64_t size = settings.get_int("data.size");
@@ -130,20 +131,20 @@ data::Split open_synthetic(const Settings& settings) {
   return data::synthetic(options);
 }
 
-std::string folder_of(const Settings& settings) {
+std::string folder_of(const settings::Settings& settings) {
   const auto& name = settings.get_string("data");
   return name.substr(name.find(':') + 1);
 }
 
 /// Faces keep the size that their folder's property says, unless data.size is given.
-void take_face_size(Settings& settings) {
+void take_face_size(settings::Settings& settings) {
   if (!settings.get_string("data").starts_with(kFacesPrefix) || settings.given("data.size")) return;
   const auto property = data::face_property(folder_of(settings));
   const bool fits = property && property->height == property->width && data::is_image_side(property->height);
   if (fits) settings.set("data.size", std::to_string(property->height));
 }
 
-data::Split open_glyphs(Settings& settings) {
+data::Split open_glyphs(settings::Settings& settings) {
   data::GlyphOptions options;
   options.classes = settings.get_string("data.classes");
   options.size = settings.get_int("data.size");
@@ -152,7 +153,7 @@ data::Split open_glyphs(Settings& settings) {
   options = data::with_fonts(options);
   for (const auto& [key, fonts] :
        {std::pair("data.train_fonts", options.train_fonts), std::pair("data.test_fonts", options.test_fonts)}) {
-    if (settings.get_list(key).empty()) settings.set(key, format_value(fonts));
+    if (settings.get_list(key).empty()) settings.set(key, settings::format_value(fonts));
   }
   auto split = data::glyphs(options);
   const int64_t unseen = settings.get_int("data.unseen");
@@ -162,7 +163,7 @@ data::Split open_glyphs(Settings& settings) {
 
 }  // namespace
 
-int world_size(const Settings& settings) {
+int world_size(const settings::Settings& settings) {
   const auto ranks = settings.get_int("ranks");
   const auto launch = comm::detect_launch();
   if (!launch || launch->size == 1) return static_cast<int>(ranks);
@@ -179,18 +180,18 @@ bool prints_for_the_job() {
   return !launch || launch->rank == 0;
 }
 
-void check_job(const Settings& settings, int ranks) {
+void check_job(const settings::Settings& settings, int ranks) {
   read_scoring(settings);
   const bool is_sampled = read_sampling(settings).has_value(), is_naive = head_form(settings) == HeadForm::naive;
   train::Optimizer optimizer({}, optimizer_options(settings));  // checks its own
   if (is_sampled && !is_naive && settings.get_string("head.lazy") == "exact") optimizer.check_late_moves();
   if (!is_naive && settings.get_bool("head.fused_update") && settings.get_float("train.clip") > 0) {
-    throw SettingsError("train.clip is " + format_value(settings.get("train.clip")) +
+    throw SettingsError("train.clip is " + settings::format_value(settings.get("train.clip")) +
                             " with head.fused_update, whose steps are done before the norm of all gradients is known",
                         "leave one of them out");
   }
   if (!is_naive && settings.get_bool("head.fused_update") && settings.get_int("train.skip_nonfinite") > 0) {
-    throw SettingsError("train.skip_nonfinite is " + format_value(settings.get("train.skip_nonfinite")) +
+    throw SettingsError("train.skip_nonfinite is " + settings::format_value(settings.get("train.skip_nonfinite")) +
                             " with head.fused_update, which has moved some classes before the fault is seen",
                         "leave one of them out");
   }
@@ -209,7 +210,7 @@ void check_job(const Settings& settings, int ranks) {
   }
 }
 
-void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGroup&)>& body) {
+void on_ranks(const settings::Settings& settings, const std::function<void(comm::ProcessGroup&)>& body) {
   const int size = world_size(settings);
   const auto run = [&](comm::ProcessGroup& group) {
     const memory::RankScope scope(group.rank());
@@ -228,7 +229,7 @@ void on_ranks(const Settings& settings, const std::function<void(comm::ProcessGr
   }
 }
 
-int64_t num_classes(const Settings& settings, const data::Dataset& dataset) {
+int64_t num_classes(const settings::Settings& settings, const data::Dataset& dataset) {
   const int64_t wanted = settings.get_int("head.classes");
   if (wanted == 0) return dataset.num_classes();
   if (wanted >= dataset.num_classes()) return wanted;
@@ -237,7 +238,7 @@ int64_t num_classes(const Settings& settings, const data::Dataset& dataset) {
                       "leave head.classes out");
 }
 
-JobShape shape_of(const Settings& settings) {
+JobShape shape_of(const settings::Settings& settings) {
   auto own = settings;
   take_face_size(own);
   const int64_t size = own.get_int("data.size"), classes = settings.get_int("head.classes");
@@ -249,7 +250,7 @@ JobShape shape_of(const Settings& settings) {
   return {num_classes(settings, *data.train), data.train->image_shape()};
 }
 
-data::Split open_data(Settings& settings) {
+data::Split open_data(settings::Settings& settings) {
   take_face_size(settings);
   const auto& name = settings.get_string("data");
   if (name == "synthetic") return open_synthetic(settings);
@@ -261,7 +262,7 @@ data::Split open_data(Settings& settings) {
   return open_glyphs(settings);
 }
 
-std::unique_ptr<data::Loader> training_loader(const Settings& settings, const data::Dataset& dataset,
+std::unique_ptr<data::Loader> training_loader(const settings::Settings& settings, const data::Dataset& dataset,
                                               comm::ProcessGroup& group) {
   auto options = loader_options(settings, group);
   options.batch = settings.get_int("train.batch");
@@ -272,7 +273,7 @@ std::unique_ptr<data::Loader> training_loader(const Settings& settings, const da
   return std::make_unique<data::Loader>(dataset, options);
 }
 
-std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const data::Dataset& dataset,
+std::unique_ptr<data::Loader> evaluation_loader(const settings::Settings& settings, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group) {
   auto options = loader_options(settings, group);
   options.batch = std::max<int64_t>(settings.get_int("eval.batch"), group.size());
@@ -282,7 +283,8 @@ std::unique_ptr<data::Loader> evaluation_loader(const Settings& settings, const 
   return std::make_unique<data::Loader>(dataset, options);
 }
 
-train::TrainerOptions trainer_options(const Settings& settings, const data::Dataset& dataset, int64_t steps_per_epoch) {
+train::TrainerOptions trainer_options(const settings::Settings& settings, const data::Dataset& dataset,
+                                      int64_t steps_per_epoch) {
   train::TrainerOptions options;
   options.steps = settings.get_int("train.steps");
   if (options.steps == 0) options.steps = settings.get_int("train.epochs") * steps_per_epoch;

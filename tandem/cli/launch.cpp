@@ -1,13 +1,14 @@
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
-#include "tandem/cli/agent.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/stop_rule.h"
 #include "tandem/cli/stop_signals.h"
-#include "tandem/cli/store_server.h"
-#include "tandem/cli/value.h"
+#include "tandem/comm/listen.h"
 #include "tandem/comm/rendezvous.h"
+#include "tandem/launch/agent.h"
+#include "tandem/launch/stop_rule.h"
+#include "tandem/launch/store_server.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::cli {
 namespace {
@@ -17,7 +18,7 @@ constexpr int kMostRanks = 1024;
 int read_ranks(const Arguments& arguments) {
   const auto text = arguments.flag("-n");
   if (!text) throw UsageError("launch has no -n, wanted the number of ranks", "tandem launch -n 2 COMMAND...");
-  const auto number = read_integer(*text);
+  const auto number = settings::read_integer(*text);
   if (!number || *number < 1 || *number > kMostRanks) {
     throw UsageError("-n is " + (number ? *text : quote(*text)) + ", wanted 1.." + std::to_string(kMostRanks));
   }
@@ -26,7 +27,7 @@ int read_ranks(const Arguments& arguments) {
 
 std::chrono::milliseconds read_grace(const Arguments& arguments) {
   const auto text = arguments.flag("--grace").value_or("5");
-  const auto seconds = read_number(text);
+  const auto seconds = settings::read_number(text);
   if (!seconds || *seconds < 0 || *seconds > 86400) {
     throw UsageError("--grace is '" + text + "', wanted seconds, 0..86400");
   }
@@ -34,7 +35,7 @@ std::chrono::milliseconds read_grace(const Arguments& arguments) {
 }
 
 /// Which file to run: a subcommand's name means this program itself.
-void set_command(AgentOptions& options, const std::vector<std::string>& words) {
+void set_command(launch::AgentOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) {
     throw UsageError("launch has no command, wanted a program or a subcommand", "tandem launch -n 2 train data=glyphs");
   }
@@ -45,7 +46,7 @@ void set_command(AgentOptions& options, const std::vector<std::string>& words) {
     options.hears_stop_signals = hears_stop_signals(words[0]);
     return;
   }
-  options.path = find_program(words[0]);
+  options.path = launch::find_program(words[0]);
   if (!options.path.empty()) return;
   std::vector<std::string_view> names;
   for (const auto& command : commands()) names.push_back(command.name);
@@ -53,24 +54,34 @@ void set_command(AgentOptions& options, const std::vector<std::string>& words) {
                    did_you_mean(nearest(words[0], names)));
 }
 
+/// The store by itself would listen to the whole network.
+comm::Listener listen_here() {
+  try {
+    return comm::listen_at("127.0.0.1", 0);
+  } catch (const std::system_error& error) {
+    throw IoError("no port of 127.0.0.1 can be served", error.code().message());
+  }
+}
+
 }  // namespace
 
 int run_launch(const Arguments& arguments) {
-  AgentOptions options;
+  launch::AgentOptions options;
   options.ranks = read_ranks(arguments);
   options.grace = read_grace(arguments);
   set_command(options, arguments.words);
-  SignalInbox inbox;      // before the store's threads
-  stop_signals::begin();  // what the inbox does not get any more comes too late to change the status
-  const StoreServer store;
+  launch::SignalInbox inbox;  // before the store's threads
+  stop_signals::begin();      // what the inbox does not get any more comes too late to change the status
+  const auto listener = listen_here();
+  const launch::StoreServer store(listener.file, listener.port);
   // torchrun's names: whoever can join torchrun's ranks, in C++ or Python, can join these.
   options.environment = {{"MASTER_ADDR", "127.0.0.1"},
-                         {"MASTER_PORT", std::to_string(store.port())},
+                         {"MASTER_PORT", std::to_string(listener.port)},
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                          {"TORCHELASTIC_RESTART_COUNT", "0"},
                          {"TORCHELASTIC_MAX_RESTARTS", "0"},
                          {"TORCHELASTIC_RUN_ID", comm::kOwnRunId}};
-  return run_agent(options, inbox);
+  return launch::run_agent(options, inbox);
 }
 
 }  // namespace tandem::cli

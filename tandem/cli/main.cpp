@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tandem/cli/program.h"
-#include "tandem/cli/stop_rule.h"
 #include "tandem/cli/stop_signals.h"
+#include "tandem/launch/stop_rule.h"
 
 namespace {
 

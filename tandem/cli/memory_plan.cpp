@@ -67,7 +67,8 @@ std::array<int64_t, 2> probes_of(const JobShape& shape, int64_t own) {
   return {second / 2, second};
 }
 
-BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape, int64_t own, bool has_buckets) {
+BackboneMemory measure_backbone(const settings::Settings& settings, const JobShape& shape, int64_t own,
+                                bool has_buckets) {
   BackboneMemory result;
   if (settings.get_string("model") == "none") return result;
   memory::ProbeScope book;
@@ -92,7 +93,7 @@ BackboneMemory measure_backbone(const Settings& settings, const JobShape& shape,
   return result;
 }
 
-std::vector<int64_t> read_limits(const Settings& settings, int ranks) {
+std::vector<int64_t> read_limits(const settings::Settings& settings, int ranks) {
   const auto& texts = settings.get_list("memory.limit");
   std::vector<int64_t> limits;
   for (const auto& text : texts) limits.push_back(parse_bytes(text).value());
@@ -104,12 +105,12 @@ std::vector<int64_t> read_limits(const Settings& settings, int ranks) {
   return limits;
 }
 
-int64_t num_states(const Settings& settings) {
+int64_t num_states(const settings::Settings& settings) {
   if (settings.get_string("train.optimizer") == "adamw") return 2;
   return settings.get_float("train.momentum") > 0 ? 1 : 0;
 }
 
-int threads_of(const Settings& settings, int ranks) {
+int threads_of(const settings::Settings& settings, int ranks) {
   const auto threads = static_cast<int>(settings.get_int("threads"));
   return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
 }
@@ -132,7 +133,7 @@ int64_t BackboneMemory::Line::at(int64_t images) const {
   return std::llround(constant + an_image * static_cast<double>(images));
 }
 
-MemoryPlan::MemoryPlan(const Settings& settings, int ranks, const JobShape& shape)
+MemoryPlan::MemoryPlan(const settings::Settings& settings, int ranks, const JobShape& shape)
     : settings_(settings),
       ranks_(ranks),
       shape_(shape),

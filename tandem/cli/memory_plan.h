@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tandem/classifier/head_memory.h"
-#include "tandem/cli/settings.h"
 #include "tandem/memory/category.h"
+#include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 
@@ -32,7 +32,7 @@ struct BackboneMemory {
 class MemoryPlan {
  public:
   /// Needs the memory meter for a backbone. Throws SettingsError as train does.
-  MemoryPlan(const Settings& settings, int ranks, const JobShape& shape);
+  MemoryPlan(const settings::Settings& settings, int ranks, const JobShape& shape);
 
   /// Classes of each rank: in proportion to what memory.limit leaves room for, else all the same. Throws SettingsError
   /// when they do not fit.
@@ -60,7 +60,7 @@ class MemoryPlan {
   memory::CategoryBytes bytes_of(const Job& job, int rank, const classifier::HeadLoad& load) const;
   classifier::HeadLoad load_of(const Job& job, int rank, int64_t own_classes) const;
 
-  const Settings& settings_;
+  const settings::Settings& settings_;
   int ranks_;
   JobShape shape_;
   Job job_;

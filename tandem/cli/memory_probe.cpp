@@ -12,14 +12,14 @@ namespace {
 constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
 
 /// Rank 0 holds about four buffers of all scores in the naive form.
-bool fits_easily(const Settings& settings, const data::Dataset& dataset) {
+bool fits_easily(const settings::Settings& settings, const data::Dataset& dataset) {
   const double scores = 4.0 * 8.0 * static_cast<double>(num_classes(settings, dataset)) *
                         static_cast<double>(settings.get_int("train.batch"));
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   return scores < memory / 4;
 }
 
-std::vector<int64_t> predict(Settings settings, const data::Dataset& dataset, HeadForm form, int ranks) {
+std::vector<int64_t> predict(settings::Settings settings, const data::Dataset& dataset, HeadForm form, int ranks) {
   settings.set("head.parallel", name_of(form));
   const MemoryPlan plan(settings, ranks, {num_classes(settings, dataset), dataset.image_shape()});
   const auto counts = plan.counts();
@@ -30,7 +30,8 @@ std::vector<int64_t> predict(Settings settings, const data::Dataset& dataset, He
   return peaks;
 }
 
-FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadForm form, comm::ProcessGroup& group) {
+FormMemory measure(const settings::Settings& settings, const data::Dataset& dataset, HeadForm form,
+                   comm::ProcessGroup& group) {
   memory::reset_peak(group.rank());
   const auto loader = training_loader(settings, dataset, group);
   const auto task = make_task(settings, dataset, form, group);
@@ -51,7 +52,7 @@ FormMemory measure(const Settings& settings, const data::Dataset& dataset, HeadF
 
 }  // namespace
 
-std::vector<FormMemory> compare_forms(const Settings& settings, const data::Dataset& dataset,
+std::vector<FormMemory> compare_forms(const settings::Settings& settings, const data::Dataset& dataset,
                                       comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
   for (const auto form : {HeadForm::sharded, HeadForm::naive}) {

@@ -15,7 +15,7 @@ struct FormMemory {
 
 /// Trains two steps of the job in each form on fresh models and measures the peaks; nothing of it stays. A form whose
 /// scores would not fit easily is left out, and so is all of it when the epoch is too short. Collective.
-std::vector<FormMemory> compare_forms(const Settings& settings, const data::Dataset& dataset,
+std::vector<FormMemory> compare_forms(const settings::Settings& settings, const data::Dataset& dataset,
                                       comm::ProcessGroup& group);
 
 /// Weight, gradient and optimizer state of the class weight on this rank.

@@ -14,8 +14,8 @@
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
-#include "tandem/train/chart.h"
-#include "tandem/train/file_io.h"
+#include "tandem/report/chart.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -30,7 +30,7 @@ struct Planned {
   std::string fault;  // why it does not fit; empty: it does
 };
 
-Planned plan_of(const Settings& settings, int ranks) {
+Planned plan_of(const settings::Settings& settings, int ranks) {
   Planned planned;
   planned.shape = shape_of(settings);
   const MemoryPlan plan(settings, ranks, planned.shape);
@@ -47,7 +47,7 @@ Planned plan_of(const Settings& settings, int ranks) {
   return planned;
 }
 
-nlohmann::json result_of(const Settings& settings, const Planned& planned) {
+nlohmann::json result_of(const settings::Settings& settings, const Planned& planned) {
   const int64_t row = settings.get_int("embedding") * (settings.get_string("train.precision") == "float64" ? 8 : 4);
   nlohmann::json result = {{"classes", planned.shape.classes}, {"weight_bytes", planned.shape.classes * row},
                            {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
@@ -93,10 +93,10 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
 }
 
 void draw(const std::string& path, const Planned& planned) {
-  std::vector<train::MemoryBars> bars;
+  std::vector<report::MemoryBars> bars;
   for (const auto& form : planned.forms) bars.push_back({.form = form.name, .ranks = form.ranks, .predicted = {}});
   // A name that a user gives may be a link.
-  train::write_text_file(std::filesystem::weakly_canonical(path), train::memory_figure_svg(bars));
+  storage::write_text_file(std::filesystem::weakly_canonical(path), report::memory_figure_svg(bars));
 }
 
 }  // namespace

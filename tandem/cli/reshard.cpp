@@ -8,12 +8,13 @@
 #include "tandem/base/error.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/job_schema.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run_folder.h"
-#include "tandem/cli/settings.h"
-#include "tandem/cli/value.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
+#include "tandem/settings/settings.h"
+#include "tandem/settings/value.h"
 #include "tandem/train/checkpoint.h"
 
 namespace tandem::cli {
@@ -21,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<Setting>& reshard_settings() {
-  static const std::vector<Setting> settings = {
+const std::vector<settings::Setting>& reshard_settings() {
+  static const std::vector<settings::Setting> settings = {
       {"ranks", int64_t{1}, "ranks that the new checkpoint is for; with shares as many as these", {1, 1024}},
       {"shares", std::vector<double>{}, "how much each rank gets, in proportion; empty: all the same", {0}},
       {"out", std::string(), "folder of the new checkpoint"},
@@ -42,7 +43,7 @@ ReshardJob read_job(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0].find('=') != std::string::npos) {
     throw UsageError("reshard: the checkpoint is missing, wanted 'tandem reshard RUN [key=value...]'");
   }
-  Settings settings{Schema(reshard_settings())};
+  settings::Settings settings{settings::Schema(reshard_settings())};
   settings.apply(std::span(arguments.words).subspan(1));
   ReshardJob job;
   job.source = arguments.words[0];
@@ -55,7 +56,7 @@ ReshardJob read_job(const Arguments& arguments) {
   }
   const double sum = std::accumulate(job.shares.begin(), job.shares.end(), 0.0);
   if (!job.shares.empty() && (!std::isfinite(sum) || sum <= 0)) {
-    throw SettingsError("shares are " + format_value(job.shares) +
+    throw SettingsError("shares are " + settings::format_value(job.shares) +
                         ", wanted numbers that are not all 0 and have a sum");
   }
   if (job.shares.empty()) job.shares.assign(job.ranks, 1.0);
@@ -94,7 +95,7 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const ReshardJob& job
 void copy_settings(const fs::path& checkpoints, const ReshardJob& job) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
   if (!fs::exists(saved)) return;
-  Settings run;
+  settings::Settings run(job_schema());
   run.load_file(saved);
   run.set("ranks", std::to_string(job.ranks));
   write_run_file(job.out / "settings.toml", run.to_toml());
@@ -106,7 +107,7 @@ void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
   unfinished += ".unfinished";
   train::merge_weights(reader, unfinished);
   try {
-    train::rename_over(unfinished, path);
+    storage::rename_over(unfinished, path);
   } catch (...) {
     std::error_code ignored;
     fs::remove(unfinished, ignored);
@@ -125,7 +126,7 @@ void write_checkpoint(const train::CheckpointReader& reader, const fs::path& che
 
 }  // namespace
 
-Schema reshard_schema() { return reshard_settings(); }
+settings::Schema reshard_schema() { return reshard_settings(); }
 
 int run_reshard(const Arguments& arguments) {
   if (!prints_for_the_job()) return 0;  // one process of a job does it

@@ -12,7 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/train/file_io.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -42,7 +42,7 @@ constexpr const char* kFilled[] = {"checkpoints", "events", "flight"};
 constexpr size_t kMarkDigits = 16;
 
 void check_folder_within(const fs::path& path) {
-  train::refuse_link(path);
+  storage::refuse_link(path);
   std::error_code ignored;
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
   throw IoError("'" + path.string() + "' is a file, wanted a folder: the run fills it",
@@ -83,7 +83,7 @@ fs::path make_run_folder(const std::string& out) {
   if (!out.empty()) {
     fs::create_directories(out, error);
     if (error) fail(out, error);
-    for (const char* name : kOpened) train::refuse_link(fs::path(out) / name);
+    for (const char* name : kOpened) storage::refuse_link(fs::path(out) / name);
     for (const char* name : kFilled) check_folder_within(fs::path(out) / name);
     return out;
   }
@@ -99,7 +99,7 @@ fs::path make_run_folder(const std::string& out) {
 FolderLock::FolderLock(const fs::path& folder)
     : folder_(folder), mark_(new_mark()), file_(open_lock(folder / ".lock")) {
   if (file_ < 0) {
-    train::refuse_link(folder / ".lock");
+    storage::refuse_link(folder / ".lock");
     return;
   }
   if (try_lock(file_)) {
@@ -121,7 +121,7 @@ bool FolderLock::is_in_place() const {
 
 void FolderLock::keep() {
   if (is_in_place()) return;
-  train::make_folders(folder_);
+  storage::make_folders(folder_);
   const int file = open_lock(folder_ / ".lock");
   if (file < 0) throw IoError("cannot lock '" + folder_.string() + "': " + std::generic_category().message(errno));
   const bool is_free = try_lock(file);
@@ -147,7 +147,7 @@ void set_flight_aside(const fs::path& folder) noexcept {
 
 void write_run_file(const fs::path& path, const std::string& text) {
   try {
-    train::write_text_file(path, text);
+    storage::write_text_file(path, text);
   } catch (const IoError& error) {
     log::warn(message_of(error));
   }

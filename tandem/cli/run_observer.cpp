@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/train/file_io.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -47,7 +47,7 @@ void RunObserver::go_on() {
   events_.session_start(options_.first_step);
 }
 
-void RunObserver::write(const train::Fields& record) {
+void RunObserver::write(const storage::Fields& record) {
   if (!files_are_in_place()) put_files_back();
   log_.write(record);
 }
@@ -65,7 +65,7 @@ void RunObserver::put_files_back() {
     events_.file().put_back();
     const auto settings = options_.folder / "settings.toml";
     std::error_code ignored;
-    if (!std::filesystem::exists(settings, ignored)) train::write_text_file(settings, options_.settings);
+    if (!std::filesystem::exists(settings, ignored)) storage::write_text_file(settings, options_.settings);
   } catch (const IoError& error) {
     outcome = " and cannot be put back: " + message_of(error);
   }
@@ -79,10 +79,10 @@ void RunObserver::show_epoch(int64_t epoch, int64_t step) {
   if (progress_) progress_->finish();
   epoch_ = epoch;
   const int64_t begin = epoch * options_.steps_per_epoch;
-  progress_ = std::make_unique<train::Progress>(
-      train::ProgressOptions{.title = "epoch " + std::to_string(epoch + 1),
-                             .total = std::min(options_.steps_per_epoch, options_.steps - begin),
-                             .first = step - 1 - begin});
+  progress_ = std::make_unique<report::Progress>(
+      report::ProgressOptions{.title = "epoch " + std::to_string(epoch + 1),
+                              .total = std::min(options_.steps_per_epoch, options_.steps - begin),
+                              .first = step - 1 - begin});
 }
 
 void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
@@ -95,7 +95,7 @@ void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<
     curves_.losses.emplace_back(step, *loss);
     curves_.rates.emplace_back(step, lr);
   }
-  train::ProgressValues values = {{"loss", loss_}, {"lr", short_number(lr)}};
+  report::ProgressValues values = {{"loss", loss_}, {"lr", short_number(lr)}};
   if (loss_.empty()) values.erase(values.begin());
   progress_->update(step - epoch * options_.steps_per_epoch, values);
 }
@@ -104,7 +104,7 @@ void RunObserver::on_evaluation(int64_t done, int64_t total) {
   if (!evaluation_) {
     if (progress_) progress_->finish();
     evaluation_ =
-        std::make_unique<train::Progress>(train::ProgressOptions{.title = "test", .total = total, .unit = "batch"});
+        std::make_unique<report::Progress>(report::ProgressOptions{.title = "test", .total = total, .unit = "batch"});
   }
   evaluation_->update(done);
 }

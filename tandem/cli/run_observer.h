@@ -7,9 +7,9 @@
 #include "tandem/cli/loss_check.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/run_history.h"
-#include "tandem/train/event_file.h"
-#include "tandem/train/json_log.h"
-#include "tandem/train/progress.h"
+#include "tandem/report/progress.h"
+#include "tandem/storage/event_file.h"
+#include "tandem/storage/json_log.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::cli {
@@ -46,16 +46,16 @@ class RunObserver : public train::Observer {
  private:
   void go_on();
   void show_epoch(int64_t epoch, int64_t step);
-  void write(const train::Fields& record);
+  void write(const storage::Fields& record);
   bool files_are_in_place() const;
   void put_files_back();
   void check_loss(const std::optional<train::Scores>& scores);
 
   RunObserverOptions options_;
   int64_t epoch_ = -1;
-  train::JsonLog log_;
-  train::EventFile events_;
-  std::unique_ptr<train::Progress> progress_, evaluation_;
+  storage::JsonLog log_;
+  storage::EventFile events_;
+  std::unique_ptr<report::Progress> progress_, evaluation_;
   std::string loss_;  // the newest, as the bar shows it
   RunCurves curves_;
   bool told_removal_ = false, told_loss_ = false, has_scores_ = false;

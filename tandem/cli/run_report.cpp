@@ -8,14 +8,14 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/run_folder.h"
-#include "tandem/cli/value.h"
-#include "tandem/train/report.h"
+#include "tandem/report/report.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::cli {
 namespace {
 
-train::MemoryBars bars_of(std::string title, const std::vector<RankFacts>& ranks) {
-  train::MemoryBars bars;
+report::MemoryBars bars_of(std::string title, const std::vector<RankFacts>& ranks) {
+  report::MemoryBars bars;
   bars.form = std::move(title);
   for (const auto& facts : ranks) bars.ranks.push_back(facts.at_peak);
   return bars;
@@ -46,11 +46,11 @@ std::vector<std::pair<std::string, std::string>> summary_of(const nlohmann::json
   return summary;
 }
 
-std::vector<train::LineChart> charts_of(const RunCurves& curves) {
-  std::vector<train::LineChart> charts;
+std::vector<report::LineChart> charts_of(const RunCurves& curves) {
+  std::vector<report::LineChart> charts;
   const auto add = [&](const char* title, const char* name, const Curve& points) {
     if (points.empty()) return;
-    train::LineChart chart;
+    report::LineChart chart;
     chart.title = title;
     chart.x_label = "step";
     chart.series = {{name, points}};
@@ -63,10 +63,10 @@ std::vector<train::LineChart> charts_of(const RunCurves& curves) {
 }
 
 /// The form of this run first; measured over two training steps each.
-std::vector<train::MemoryBars> memory_of(const Settings& settings, const std::vector<FormMemory>& forms,
-                                         const std::vector<RankFacts>& facts) {
+std::vector<report::MemoryBars> memory_of(const settings::Settings& settings, const std::vector<FormMemory>& forms,
+                                          const std::vector<RankFacts>& facts) {
   if (forms.size() < 2) return {bars_of(std::string(name_of(head_form(settings))), facts)};
-  std::vector<train::MemoryBars> bars;
+  std::vector<report::MemoryBars> bars;
   for (const auto& probe : forms) {
     const auto place = probe.form == head_form(settings) ? bars.begin() : bars.end();
     const auto at = bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
@@ -77,35 +77,31 @@ std::vector<train::MemoryBars> memory_of(const Settings& settings, const std::ve
 
 }  // namespace
 
-std::filesystem::path write_run_report(const std::filesystem::path& folder, const Settings& settings,
+std::filesystem::path write_run_report(const std::filesystem::path& folder, const settings::Settings& settings,
                                        const nlohmann::json& result, const std::vector<FormMemory>& forms,
                                        const std::vector<RankFacts>& facts, const RunCurves& curves) {
-  train::RunReport report;
+  report::RunReport page;
   const auto classes = format_count(result["classes"]);
-  report.title = settings.get_string("model") + ", " + classes + " classes over " + format_count(result["ranks"]) +
-                 (result["ranks"] == 1 ? " rank" : " ranks");
-  report.subtitle = "run " + folder.string();
-  report.summary = summary_of(result);
-  report.curves = charts_of(curves);
-  report.memory = memory_of(settings, forms, facts);
-  report.memory_note = forms.size() < 2 ? "Peak of the whole run, its tests included."
-                                        : "Peak of two training steps of each form; the run's own peak, its tests "
-                                          "included, is in result.json.";
+  page.title = settings.get_string("model") + ", " + classes + " classes over " + format_count(result["ranks"]) +
+               (result["ranks"] == 1 ? " rank" : " ranks");
+  page.subtitle = "run " + folder.string();
+  page.summary = summary_of(result);
+  page.curves = charts_of(curves);
+  page.memory = memory_of(settings, forms, facts);
+  page.memory_note = forms.size() < 2 ? "Peak of the whole run, its tests included."
+                                      : "Peak of two training steps of each form; the run's own peak, its tests "
+                                        "included, is in result.json.";
   for (size_t rank = 0; rank < facts.size(); ++rank) {
     for (const auto& [operation, count] : facts[rank].wire) {
-      report.wire.push_back({static_cast<int>(rank), operation, count.calls, count.bytes});
+      page.wire.push_back({static_cast<int>(rank), operation, count.calls, count.bytes});
     }
   }
   for (const auto& setting : settings.schema()) {
-    report.settings.emplace_back(setting.key, format_value(settings.get(setting.key)));
+    page.settings.emplace_back(setting.key, settings::format_value(settings.get(setting.key)));
   }
   const auto path = folder / "report.html";
-  try {
-    train::write_report(path, report);
-    write_run_file(folder / "memory.svg", train::memory_figure_svg(report.memory));
-  } catch (const IoError& error) {
-    log::warn(error.what());
-  }
+  write_run_file(path, report::render_report(page));
+  write_run_file(folder / "memory.svg", report::memory_figure_svg(page.memory));
   return path;
 }
 

@@ -30,7 +30,7 @@ struct Embedded {
 };
 
 /// Each batch is split over the ranks. Collective only in that all ranks go through all batches.
-Embedded embed_all(const Settings& settings, const data::Dataset& images, const EmbedBatch& embed,
+Embedded embed_all(const settings::Settings& settings, const data::Dataset& images, const EmbedBatch& embed,
                    comm::ProcessGroup& group) {
   const auto loader = evaluation_loader(settings, images, group);
   train::start_epoch(*loader, 0);
@@ -46,7 +46,7 @@ Embedded embed_all(const Settings& settings, const data::Dataset& images, const 
   return all;
 }
 
-evaluation::Samples samples_of(const Settings& settings, train::Task& task, const data::RetrievalSet& set,
+evaluation::Samples samples_of(const settings::Settings& settings, train::Task& task, const data::RetrievalSet& set,
                                comm::ProcessGroup& group) {
   const auto all = embed_all(
       settings, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, group);
@@ -58,7 +58,7 @@ evaluation::Samples samples_of(const Settings& settings, train::Task& task, cons
 }
 
 /// [2 P, D] on all ranks, in the set's order.
-Tensor features_of_pairs(const Settings& settings, train::Task& task, const data::Dataset& images,
+Tensor features_of_pairs(const settings::Settings& settings, train::Task& task, const data::Dataset& images,
                          comm::ProcessGroup& group) {
   const auto embed = [&](const data::Batch& batch) {
     auto mirrored = batch;
@@ -78,7 +78,7 @@ std::string percent(const nlohmann::json& part) {
   return text;
 }
 
-data::VerificationPairs open_pairs(const Settings& settings, const std::string& file) {
+data::VerificationPairs open_pairs(const settings::Settings& settings, const std::string& file) {
   return data::verification_pairs({.file = file, .size = settings.get_int("data.size")});
 }
 
@@ -99,14 +99,14 @@ evaluation::LfwScores score_pairs(const std::string& file, const Tensor& feature
 
 }  // namespace
 
-void check_pairs(const Settings& settings) {
+void check_pairs(const settings::Settings& settings) {
   for (const auto& file : settings.get_list("eval.pairs")) {
     const auto same = tensor_of(open_pairs(settings, file).same);
     score_pairs(file, at::ones({2 * same.numel(), 1}), same);
   }
 }
 
-nlohmann::json search_scores(const Settings& settings, train::Task& task, const data::Search& search,
+nlohmann::json search_scores(const settings::Settings& settings, train::Task& task, const data::Search& search,
                              comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::activations);
@@ -121,7 +121,7 @@ nlohmann::json search_scores(const Settings& settings, train::Task& task, const 
           {"queries", scores.num_queries}, {"valid", scores.num_valid}};
 }
 
-nlohmann::json pair_scores(const Settings& settings, train::Task& task, comm::ProcessGroup& group) {
+nlohmann::json pair_scores(const settings::Settings& settings, train::Task& task, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::activations);
   auto all = nlohmann::json::array();

@@ -9,8 +9,8 @@
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
-#include "tandem/cli/stop_rule.h"
 #include "tandem/comm/rendezvous.h"
+#include "tandem/launch/stop_rule.h"
 
 namespace tandem::cli::stop_signals {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kNothingBegun = "error: stopped before the job had begun; there is nothing to save\n";
 
 // Set before any initialiser has run.
-constinit StopRule rule;
+constinit launch::StopRule rule;
 constinit std::atomic<bool> is_requested{false}, has_begun{false}, has_own_launcher{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -41,7 +41,7 @@ void hear() noexcept {
   action.sa_flags = SA_RESTART;
   sigset_t all;
   sigemptyset(&all);
-  for (const int signal : kStopSignals) {
+  for (const int signal : launch::kStopSignals) {
     sigaddset(&all, signal);
     struct sigaction before {};
     sigaction(signal, nullptr, &before);

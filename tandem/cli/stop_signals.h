@@ -1,6 +1,17 @@
 #pragma once
+#include <string_view>
 
 // How this process hears the stop signals (stop_rule.h). The state is the process's own, as signals are.
+namespace tandem::cli {
+
+/// The subcommands that take a stop signal as a request to save and end. To every other subcommand a signal is what it
+/// is to any program.
+constexpr bool hears_stop_signals(std::string_view subcommand) {
+  return subcommand == "train" || subcommand == "launch";
+}
+
+}  // namespace tandem::cli
+
 namespace tandem::cli::stop_signals {
 
 /// Handles the stop signals from here to the end of the process. Until begin() there is nothing to save: the first one

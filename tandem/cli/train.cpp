@@ -32,14 +32,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ChanceLevel chance_level(const Settings& settings, int64_t classes) {
+ChanceLevel chance_level(const settings::Settings& settings, int64_t classes) {
   return {classes, settings.get_string("head") == "softmax" && !read_sampling(settings)};
 }
 
 /// One training run on one rank; rank 0 also tells.
 class TrainRun {
  public:
-  TrainRun(const Arguments& arguments, const Settings& settings, const data::Split& data, comm::ProcessGroup& group)
+  TrainRun(const Arguments& arguments, const settings::Settings& settings, const data::Split& data,
+           comm::ProcessGroup& group)
       : arguments_(arguments), settings_(settings), data_(data), group_(group), leads_(group.rank() == 0) {}
 
   ExitCode operator()() {
@@ -264,7 +265,7 @@ class TrainRun {
   }
 
   const Arguments& arguments_;
-  const Settings& settings_;
+  const settings::Settings& settings_;
   const data::Split& data_;
   comm::ProcessGroup& group_;
   bool leads_;

@@ -12,7 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "tandem/comm/local_backend.h"
+#include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/nccl.h"
 
 namespace tandem::comm {

@@ -1,7 +1,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "tandem/comm/local_backend.h"
+#include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::comm {

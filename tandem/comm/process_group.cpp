@@ -8,7 +8,7 @@
 #include "tandem/comm/call_check.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
-#include "tandem/comm/local_backend.h"
+#include "tandem/comm/local/local_backend.h"
 
 namespace tandem::comm {
 namespace {

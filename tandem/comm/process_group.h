@@ -11,7 +11,7 @@
 
 #include "tandem/comm/handle.h"
 #include "tandem/comm/instruments.h"
-#include "tandem/comm/task_queue.h"
+#include "tandem/comm/local/task_queue.h"
 
 namespace c10d {
 class Backend;

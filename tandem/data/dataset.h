@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
-#include "tandem/data/odd_samples.h"
+#include "tandem/data/image/odd_samples.h"
 
 namespace tandem::data {
 

@@ -10,14 +10,14 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/data/face_list.h"
-#include "tandem/data/hold_out.h"
-#include "tandem/data/image_decoder.h"
+#include "tandem/data/image/hold_out.h"
+#include "tandem/data/image/image_decoder.h"
+#include "tandem/data/image/resize.h"
 #include "tandem/data/image_files.h"
-#include "tandem/data/image_record.h"
 #include "tandem/data/mapped_file.h"
-#include "tandem/data/record_io.h"
-#include "tandem/data/resize.h"
+#include "tandem/data/record/face_list.h"
+#include "tandem/data/record/image_record.h"
+#include "tandem/data/record/record_io.h"
 
 namespace tandem::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "tandem/data/dataset.h"
-#include "tandem/data/face_list.h"
+#include "tandem/data/record/face_list.h"
 
 namespace tandem::data {
 

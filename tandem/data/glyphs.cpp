@@ -11,9 +11,9 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/data/character_set.h"
-#include "tandem/data/font_table.h"
-#include "tandem/data/glyph_sheet.h"
+#include "tandem/data/glyph/character_set.h"
+#include "tandem/data/glyph/font_table.h"
+#include "tandem/data/glyph/glyph_sheet.h"
 
 namespace tandem::data {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
-#include "tandem/data/image_decoder.h"
+#include "tandem/data/image/image_decoder.h"
+#include "tandem/data/image/resize.h"
 #include "tandem/data/mapped_file.h"
-#include "tandem/data/resize.h"
 
 namespace tandem::data {
 namespace {

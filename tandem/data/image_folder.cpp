@@ -9,8 +9,8 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/data/folder_layout.h"
-#include "tandem/data/hold_out.h"
+#include "tandem/data/image/folder_layout.h"
+#include "tandem/data/image/hold_out.h"
 #include "tandem/data/image_files.h"
 
 namespace tandem::data {

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "tandem/data/augment.h"
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/augment.h"
 
 namespace tandem::data {
 

@@ -5,11 +5,11 @@
 
 #include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
-#include "tandem/data/image_decoder.h"
+#include "tandem/data/image/image_decoder.h"
+#include "tandem/data/image/resize.h"
 #include "tandem/data/image_files.h"
 #include "tandem/data/mapped_file.h"
-#include "tandem/data/pickled_pairs.h"
-#include "tandem/data/resize.h"
+#include "tandem/data/record/pickled_pairs.h"
 
 namespace tandem::data {
 namespace {

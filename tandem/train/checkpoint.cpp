@@ -19,7 +19,7 @@ std::string stored_name(const Parameter& tensor, int rank) {
 }
 
 void write_own(CheckpointStore& store, int64_t step, const TrainingState& state, int rank) {
-  std::vector<NamedTensor> tensors;
+  std::vector<storage::NamedTensor> tensors;
   std::map<std::string, std::string> metadata;
   for (const auto& tensor : state.tensors) {
     if (!tensor.rows && rank != 0) continue;
@@ -82,7 +82,7 @@ class JointSearch {
   JointSearch(const CheckpointStore& store, comm::ProcessGroup& group, const CheckpointRead& read)
       : store_(store), group_(group), read_(read) {}
 
-  std::optional<Manifest> lead(const Job& job, std::optional<int64_t> newest) {
+  std::optional<storage::Manifest> lead(const storage::Identity& job, std::optional<int64_t> newest) {
     std::vector<std::string> notes;
     std::optional<comm::JointWork> looking(std::in_place, group_);
     const auto found = store_.find_newest(job, notes, newest, [&](const CheckpointStore::Found& candidate) {
@@ -97,7 +97,7 @@ class JointSearch {
     return found ? std::optional(found->manifest) : std::nullopt;
   }
 
-  std::optional<Manifest> follow() {
+  std::optional<storage::Manifest> follow() {
     for (;;) {
       const auto step = comm::JointWork(group_).end(kNone);
       if (step == kNone) return {};
@@ -121,7 +121,7 @@ class JointSearch {
   const CheckpointStore& store_;
   comm::ProcessGroup& group_;
   const CheckpointRead& read_;
-  Manifest manifest_;
+  storage::Manifest manifest_;
 };
 
 }  // namespace
@@ -145,8 +145,9 @@ bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& 
   return false;
 }
 
-std::optional<Manifest> find_checkpoint(const CheckpointStore& store, const Job& job, std::optional<int64_t> newest,
-                                        const CheckpointRead& read, comm::ProcessGroup& group) {
+std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, const storage::Identity& job,
+                                                 std::optional<int64_t> newest, const CheckpointRead& read,
+                                                 comm::ProcessGroup& group) {
   JointSearch search(store, group, read);
   return group.rank() == 0 ? search.lead(job, newest) : search.follow();
 }

@@ -16,8 +16,8 @@ namespace tandem::train {
 /// `<name>.rank_0003`, with a note of which rows they are.
 struct TrainingState {
   std::vector<Parameter> tensors;  // parameters, buffers, optimizer state: read when saving, filled when loading
-  Job job;
-  Fields trainer;
+  storage::Identity job;
+  storage::Fields trainer;
 };
 
 /// Saves on all ranks, or on none: when one rank cannot write, the step is abandoned everywhere, the reason is told
@@ -27,7 +27,7 @@ bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& 
 
 struct Restored {
   int64_t step = 0;
-  Fields trainer;
+  storage::Fields trainer;
 };
 
 /// Reads what this rank needs of a checkpoint. Not collective; throws as CheckpointReader does when it is no good.
@@ -37,8 +37,9 @@ using CheckpointRead = std::function<void(const CheckpointReader& checkpoint)>;
 /// manifest and sizes, all ranks call `read` for each, and take it or pass it over together. Each one passed over is
 /// told in one warning (rank 0). Nothing when none is left. No rank is late while another reads (comm::JointWork).
 /// Collective.
-std::optional<Manifest> find_checkpoint(const CheckpointStore& store, const Job& job, std::optional<int64_t> newest,
-                                        const CheckpointRead& read, comm::ProcessGroup& group);
+std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, const storage::Identity& job,
+                                                 std::optional<int64_t> newest, const CheckpointRead& read,
+                                                 comm::ProcessGroup& group);
 
 /// Fills `state.tensors` from the newest whole and finite checkpoint of this job, whatever number of ranks wrote it, as
 /// find_checkpoint() does. Each rank reads the parts that it needs straight into its tensors, and the ranks together

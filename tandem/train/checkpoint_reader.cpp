@@ -18,7 +18,8 @@ std::string name_of_part(const std::string& name, int rank) {
 
 namespace {
 
-void check_like(const SafetensorsFile& file, const std::string& stored, const Tensor& target, at::IntArrayRef shape) {
+void check_like(const storage::SafetensorsFile& file, const std::string& stored, const Tensor& target,
+                at::IntArrayRef shape) {
   if (file.dtype(stored) == target.scalar_type() && file.shape(stored) == shape.vec()) return;
   std::ostringstream text;
   text << "tensor " << quote(stored) << " is " << file.dtype(stored) << " " << at::IntArrayRef(file.shape(stored))
@@ -47,14 +48,14 @@ void CheckpointReader::add_file(const CheckpointStore& store, int rank) {
   files_.push_back(store.open_rank(manifest_.step, rank));
   const auto &found = files_.back().header_checksum(), &wanted = manifest_.files[rank].checksum;
   if (found != wanted) {
-    throw DataError(rank_file_name(rank) + " has checksum " + found + ", wanted " + wanted);
+    throw DataError(storage::rank_file_name(rank) + " has checksum " + found + ", wanted " + wanted);
   }
   const auto suffix = name_of_part("", rank);
   for (const auto& name : files_.back().names()) {
     const auto rows = rows_of(files_.back(), name);
     if (!rows) continue;
     if (!name.ends_with(suffix)) {
-      throw DataError("tensor " + quote(name) + " of " + rank_file_name(rank) +
+      throw DataError("tensor " + quote(name) + " of " + storage::rank_file_name(rank) +
                       " has rows and no name that ends with " + suffix);
     }
     parts_[name.substr(0, name.size() - suffix.size())].push_back({rank, *rows});
@@ -68,7 +69,7 @@ void CheckpointReader::check_parts() const {
     for (const auto& part : parts) {
       if (part.rows.first != next || part.rows.total != parts[0].rows.total) {
         throw DataError("tensor " + quote(name) + " has rows from " + std::to_string(part.rows.first) + " in " +
-                        rank_file_name(part.rank) + ", wanted them from " + std::to_string(next));
+                        storage::rank_file_name(part.rank) + ", wanted them from " + std::to_string(next));
       }
       next += part.rows.count;
     }
@@ -166,14 +167,14 @@ void CheckpointReader::verify_others(const std::set<std::string>& read, int rank
   }
 }
 
-TensorSource CheckpointReader::source(const std::string& name) const {
+storage::TensorSource CheckpointReader::source(const std::string& name) const {
   if (const auto rows = split_rows(name)) return source_of_rows(name, 0, *rows, name);
   const auto& shared = files_[0];
   return {name, shared.dtype(name), shared.shape(name), [&shared, name](const auto& take) { take(shared.read(name)); }};
 }
 
-TensorSource CheckpointReader::source_of_rows(const std::string& name, int64_t first, int64_t count,
-                                              const std::string& as) const {
+storage::TensorSource CheckpointReader::source_of_rows(const std::string& name, int64_t first, int64_t count,
+                                                       const std::string& as) const {
   check_rows(name, first, count);
   const auto one = name_of_part(name, parts_of(name)[0].rank);
   auto shape = files_[parts_of(name)[0].rank].shape(one);

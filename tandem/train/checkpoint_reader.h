@@ -20,7 +20,7 @@ class CheckpointReader {
   /// or in two.
   CheckpointReader(const CheckpointStore& store, int64_t step);
 
-  const Manifest& manifest() const { return manifest_; }
+  const storage::Manifest& manifest() const { return manifest_; }
   std::vector<std::string> names() const;  // in alphabetical order, without a rank's suffix
 
   /// How many rows a split tensor has in all; nothing for one that every rank has whole.
@@ -48,8 +48,9 @@ class CheckpointReader {
 
   /// A tensor to be written elsewhere, under the name `as`: read when that is done, a part at a time. This reader must
   /// outlive them.
-  TensorSource source(const std::string& name) const;
-  TensorSource source_of_rows(const std::string& name, int64_t first, int64_t count, const std::string& as) const;
+  storage::TensorSource source(const std::string& name) const;
+  storage::TensorSource source_of_rows(const std::string& name, int64_t first, int64_t count,
+                                       const std::string& as) const;
 
  private:
   struct Part {
@@ -63,8 +64,8 @@ class CheckpointReader {
   void give_rows(const std::string& name, int64_t first, int64_t count,
                  const std::function<void(const Tensor&)>& take) const;
 
-  Manifest manifest_;
-  std::vector<SafetensorsFile> files_;  // one a rank
+  storage::Manifest manifest_;
+  std::vector<storage::SafetensorsFile> files_;  // one a rank
   std::map<std::string, std::vector<Part>> parts_;
 };
 

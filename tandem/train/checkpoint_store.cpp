@@ -10,8 +10,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/quote.h"
+#include "tandem/storage/checksum.h"
 #include "tandem/train/checkpoint_reader.h"
-#include "tandem/train/checksum.h"
 
 namespace tandem::train {
 namespace {
@@ -50,7 +50,7 @@ std::string counted(const std::string& name, uint64_t found, uint64_t wanted) {
 }
 
 /// What is wrong with a checkpoint's files, told by their sizes alone.
-std::optional<std::string> size_fault(const fs::path& folder, const Manifest& manifest) {
+std::optional<std::string> size_fault(const fs::path& folder, const storage::Manifest& manifest) {
   for (const auto& file : manifest.files) {
     std::error_code error;
     const auto found = fs::file_size(folder / file.name, error);
@@ -62,14 +62,14 @@ std::optional<std::string> size_fault(const fs::path& folder, const Manifest& ma
 }
 
 /// The ranks' files are checked by who reads them.
-std::optional<std::string> index_fault(const fs::path& folder, const Manifest& manifest) {
+std::optional<std::string> index_fault(const fs::path& folder, const storage::Manifest& manifest) {
   const auto& file = manifest.files.back();
-  const auto found = checksum_of(read_text_file(folder / file.name, kMaxIndexBytes));
+  const auto found = storage::checksum_of(storage::read_text_file(folder / file.name, kMaxIndexBytes));
   if (found == file.checksum) return {};
   return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
 }
 
-std::optional<std::string> job_fault(const Job& found, const Job& wanted) {
+std::optional<std::string> job_fault(const storage::Identity& found, const storage::Identity& wanted) {
   for (const auto& [key, value] : wanted) {
     const auto same_key = [&key = key](const auto& pair) { return pair.first == key; };
     const auto at = std::find_if(found.begin(), found.end(), same_key);
@@ -94,69 +94,71 @@ void CheckpointStore::begin(int64_t step) {
   if (guard_) guard_();
   std::error_code ignored;
   const bool had_gone = is_made_ && !fs::is_directory(folder_, ignored);
-  make_own_folder(folder_);
+  storage::make_own_folder(folder_);
   is_made_ = true;
   if (had_gone) log::warn("folder " + quote(folder_.string()) + " had gone and was made anew; what was in it is lost");
   remove_leftovers(step);
-  if (!fs::is_directory(fs::symlink_status(temporary(step), ignored))) remove_tree(temporary(step));
-  make_own_folder(temporary(step));
+  if (!fs::is_directory(fs::symlink_status(temporary(step), ignored))) storage::remove_tree(temporary(step));
+  storage::make_own_folder(temporary(step));
 }
 
 void CheckpointStore::remove_leftovers(int64_t current) const {
   for (const auto& name : names_in(folder_)) {
     if (!name.starts_with(".tmp_step_") || name == temporary(current).filename()) continue;
     try {
-      remove_tree(folder_ / name);
+      storage::remove_tree(folder_ / name);
     } catch (const IoError&) {  // another rank is at it
     }
   }
 }
 
-void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
+void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<storage::NamedTensor>& tensors,
                                  const std::map<std::string, std::string>& metadata) {
-  refuse_link(temporary(step));
-  write_safetensors(temporary(step) / rank_file_name(rank), std::span<const NamedTensor>(tensors), metadata);
+  storage::refuse_link(temporary(step));
+  storage::write_safetensors(temporary(step) / storage::rank_file_name(rank),
+                             std::span<const storage::NamedTensor>(tensors), metadata);
 }
 
-void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<TensorSource>& sources,
+void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<storage::TensorSource>& sources,
                                  const std::map<std::string, std::string>& metadata) {
-  refuse_link(temporary(step));
-  write_safetensors(temporary(step) / rank_file_name(rank), std::span<const TensorSource>(sources), metadata);
+  storage::refuse_link(temporary(step));
+  storage::write_safetensors(temporary(step) / storage::rank_file_name(rank),
+                             std::span<const storage::TensorSource>(sources), metadata);
 }
 
-Manifest CheckpointStore::complete(Manifest manifest) const {
+storage::Manifest CheckpointStore::complete(storage::Manifest manifest) const {
   const auto folder = temporary(manifest.step);
   std::map<std::string, std::string> file_of_tensor;
   uint64_t total = 0;
   manifest.files.clear();
   for (int rank = 0; rank < manifest.world; ++rank) {
-    const SafetensorsFile shard(folder / rank_file_name(rank));
-    manifest.files.push_back({rank_file_name(rank), shard.size(), shard.header_checksum()});
+    const storage::SafetensorsFile shard(folder / storage::rank_file_name(rank));
+    manifest.files.push_back({storage::rank_file_name(rank), shard.size(), shard.header_checksum()});
     total += shard.data_bytes();
     for (const auto& name : shard.names())
-      file_of_tensor.emplace(name, rank_file_name(rank));  // the first rank's stays
+      file_of_tensor.emplace(name, storage::rank_file_name(rank));  // the first rank's stays
   }
-  const auto index = format_shard_index(file_of_tensor, total);
-  write_text_file(folder / kIndexName, index);
-  manifest.files.push_back({kIndexName, index.size(), checksum_of(index)});
+  const auto index = storage::format_shard_index(file_of_tensor, total);
+  storage::write_text_file(folder / storage::kIndexName, index);
+  manifest.files.push_back({storage::kIndexName, index.size(), storage::checksum_of(index)});
   return manifest;
 }
 
-void CheckpointStore::commit(Manifest manifest) {
+void CheckpointStore::commit(storage::Manifest manifest) {
   TORCH_CHECK_VALUE(manifest.world >= 1, "a checkpoint's world is ", manifest.world, ", wanted 1 or more");
   const auto folder = temporary(manifest.step);
-  refuse_link(folder_);
-  refuse_link(folder);
+  storage::refuse_link(folder_);
+  storage::refuse_link(folder);
   manifest = complete(std::move(manifest));
-  std::set<std::string> wanted = {kManifestName};
+  std::set<std::string> wanted = {storage::kManifestName};
   for (const auto& file : manifest.files) wanted.insert(file.name);
   for (const auto& name : names_in(folder)) {  // of a run that was stopped here with more ranks
-    if (!wanted.contains(name)) remove_tree(folder / name);
+    if (!wanted.contains(name)) storage::remove_tree(folder / name);
   }
-  write_text_file(folder / kManifestName, format_manifest(manifest));
-  sync_folder(folder);
-  rename_or_swap(folder, path(manifest.step));
-  sync_folder(folder_);
+  storage::write_text_file(folder / storage::kManifestName, storage::format_manifest(manifest));
+  storage::sync_folder(folder);
+  storage::rename_or_swap(folder, path(manifest.step));
+  storage::sync_folder(folder_);
   try {
     remove_leftovers(-1);
     prune(manifest);
@@ -173,15 +175,15 @@ void CheckpointStore::abandon(int64_t step) noexcept {
 std::string CheckpointStore::set_aside(int64_t step) const {
   if (guard_) guard_();
   for (const auto& name : names_in(folder_)) {
-    if (name.starts_with(kAside)) remove_tree(folder_ / name);
+    if (name.starts_with(kAside)) storage::remove_tree(folder_ / name);
   }
   const auto name = kAside + step_name(step);
-  rename_over(path(step), folder_ / name);
-  sync_folder(folder_);
+  storage::rename_over(path(step), folder_ / name);
+  storage::sync_folder(folder_);
   return name;
 }
 
-void CheckpointStore::prune(const Manifest& committed) const {
+void CheckpointStore::prune(const storage::Manifest& committed) const {
   int kept = 1;
   for (const auto step : list()) {
     if (step >= committed.step) continue;
@@ -199,9 +201,9 @@ void CheckpointStore::prune(const Manifest& committed) const {
     // Renamed first: a folder half removed must not look like a checkpoint.
     auto away = temporary(step);
     away += ".pruned";
-    remove_tree(away);
-    rename_or_swap(path(step), away);
-    remove_tree(away);
+    storage::remove_tree(away);
+    storage::rename_or_swap(path(step), away);
+    storage::remove_tree(away);
   }
 }
 
@@ -214,10 +216,11 @@ std::vector<int64_t> CheckpointStore::list() const {
   return steps;
 }
 
-std::optional<std::string> CheckpointStore::fault_of(int64_t step, const Job& job, Manifest& found) const {
+std::optional<std::string> CheckpointStore::fault_of(int64_t step, const storage::Identity& job,
+                                                     storage::Manifest& found) const {
   std::error_code error;
   if (!fs::is_directory(path(step), error)) return "is missing";
-  if (!fs::exists(path(step) / kManifestName, error)) return "is unfinished: manifest.json is missing";
+  if (!fs::exists(path(step) / storage::kManifestName, error)) return "is unfinished: manifest.json is missing";
   try {
     found = manifest(step);
     if (auto fault = job_fault(found.job, job)) return fault;
@@ -243,7 +246,8 @@ std::optional<std::string> CheckpointStore::verify(int64_t step) const {
   return reading_fault(found);
 }
 
-std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const Job& job, std::vector<std::string>& notes,
+std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const storage::Identity& job,
+                                                                   std::vector<std::string>& notes,
                                                                    std::optional<int64_t> newest,
                                                                    const Reading& read) const {
   auto steps = list();
@@ -262,7 +266,7 @@ std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const Job& jo
   return {};
 }
 
-std::optional<int64_t> CheckpointStore::newest(const Job& job) const {
+std::optional<int64_t> CheckpointStore::newest(const storage::Identity& job) const {
   std::vector<std::string> ignored;
   const auto found = find_newest(job, ignored, {}, [](const Found&) { return std::optional<std::string>(); });
   return found ? std::optional(found->step) : std::nullopt;
@@ -276,9 +280,9 @@ std::string fault_words(const std::exception& error) {
   return "cannot be read: " + text;
 }
 
-Manifest CheckpointStore::manifest(int64_t step) const {
-  const auto file = path(step) / kManifestName;
-  auto found = parse_manifest(read_text_file(file, kMaxManifestBytes), file.string());
+storage::Manifest CheckpointStore::manifest(int64_t step) const {
+  const auto file = path(step) / storage::kManifestName;
+  auto found = storage::parse_manifest(storage::read_text_file(file, kMaxManifestBytes), file.string());
   if (found.step != step) {
     throw DataError(
         quote(file.string()) + ": step is " + std::to_string(found.step) + ", wanted " + std::to_string(step),
@@ -287,8 +291,8 @@ Manifest CheckpointStore::manifest(int64_t step) const {
   return found;
 }
 
-SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) const {
-  return SafetensorsFile(path(step) / rank_file_name(rank));
+storage::SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) const {
+  return storage::SafetensorsFile(path(step) / storage::rank_file_name(rank));
 }
 
 CheckpointPlace locate_checkpoints(const fs::path& path) {
@@ -314,7 +318,7 @@ void put_rows(std::map<std::string, std::string>& metadata, const std::string& n
       std::to_string(rows.first) + "," + std::to_string(rows.count) + "," + std::to_string(rows.total);
 }
 
-std::optional<RowRange> rows_of(const SafetensorsFile& file, const std::string& name) {
+std::optional<RowRange> rows_of(const storage::SafetensorsFile& file, const std::string& name) {
   const auto note = file.metadata().find("tandem.rows." + name);
   if (note == file.metadata().end()) return {};
   const auto& text = note->second;

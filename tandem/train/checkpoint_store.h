@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tandem/parallel/parameter.h"
-#include "tandem/train/manifest.h"
-#include "tandem/train/safetensors.h"
+#include "tandem/storage/manifest.h"
+#include "tandem/storage/safetensors.h"
 
 namespace tandem::train {
 
@@ -38,17 +38,17 @@ class CheckpointStore {
   void begin(int64_t step);
 
   /// Writes this rank's file, replacing what stands there. Throws as write_safetensors does.
-  void write_rank(int64_t step, int rank, const std::vector<NamedTensor>& tensors,
+  void write_rank(int64_t step, int rank, const std::vector<storage::NamedTensor>& tensors,
                   const std::map<std::string, std::string>& metadata = {});
 
   /// The same of tensors that are not in memory.
-  void write_rank(int64_t step, int rank, const std::vector<TensorSource>& sources,
+  void write_rank(int64_t step, int rank, const std::vector<storage::TensorSource>& sources,
                   const std::map<std::string, std::string>& metadata = {});
 
   /// Makes the checkpoint of manifest.step out of manifest.world files; `files` is filled in here. A checkpoint of that
   /// step which is already there gives way. Then removes the run's older checkpoints but for keep - 1 whole ones; a
   /// failure there is a warning. Throws IoError or DataError when a rank's file is not whole: abandon the step.
-  void commit(Manifest manifest);
+  void commit(storage::Manifest manifest);
 
   /// Removes the temporary folder, if it can.
   void abandon(int64_t step) noexcept;
@@ -66,7 +66,7 @@ class CheckpointStore {
 
   struct Found {
     int64_t step;
-    Manifest manifest;
+    storage::Manifest manifest;
   };
 
   /// Reads a checkpoint whose manifest and sizes are right; gives what is wrong with it, as verify() does.
@@ -75,24 +75,24 @@ class CheckpointStore {
   /// The newest checkpoint, up to step `newest`, that is whole and of this job: every entry of `job` stands in it with
   /// the same value, and `read` finds no fault in it. Each one passed over gives a line in `notes`. Without `read`
   /// every byte is read and checked.
-  std::optional<Found> find_newest(const Job& job, std::vector<std::string>& notes, std::optional<int64_t> newest = {},
-                                   const Reading& read = {}) const;
+  std::optional<Found> find_newest(const storage::Identity& job, std::vector<std::string>& notes,
+                                   std::optional<int64_t> newest = {}, const Reading& read = {}) const;
 
   /// The step of the newest checkpoint of this job that is there, judged by its manifest and by its files' sizes:
   /// quick.
-  std::optional<int64_t> newest(const Job& job) const;
+  std::optional<int64_t> newest(const storage::Identity& job) const;
 
   /// Throws DataError or IoError when it is damaged or not there.
-  Manifest manifest(int64_t step) const;
-  SafetensorsFile open_rank(int64_t step, int rank) const;
+  storage::Manifest manifest(int64_t step) const;
+  storage::SafetensorsFile open_rank(int64_t step, int rank) const;
 
  private:
   std::filesystem::path temporary(int64_t step) const;
-  Manifest complete(Manifest manifest) const;
-  std::optional<std::string> fault_of(int64_t step, const Job& job, Manifest& manifest) const;
+  storage::Manifest complete(storage::Manifest manifest) const;
+  std::optional<std::string> fault_of(int64_t step, const storage::Identity& job, storage::Manifest& manifest) const;
   std::optional<std::string> reading_fault(const Found& candidate) const;
   void remove_leftovers(int64_t current) const;
-  void prune(const Manifest& committed) const;
+  void prune(const storage::Manifest& committed) const;
 
   std::filesystem::path folder_;
   int keep_;
@@ -120,6 +120,6 @@ using parallel::RowRange;
 void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows);
 
 /// Nothing when the file does not say. Throws DataError for a note that is none, or is not the tensor's.
-std::optional<RowRange> rows_of(const SafetensorsFile& file, const std::string& name);
+std::optional<RowRange> rows_of(const storage::SafetensorsFile& file, const std::string& name);
 
 }  // namespace tandem::train

@@ -3,7 +3,7 @@
 
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/parameter.h"
-#include "tandem/train/safetensors.h"
+#include "tandem/storage/safetensors.h"
 
 namespace torch::nn {
 class Module;
@@ -15,7 +15,7 @@ using parallel::Parameter;
 using parallel::RowRange;
 
 /// A tensor that forward changes (running statistics); rank 0's counts.
-using Buffer = NamedTensor;
+using Buffer = storage::NamedTensor;
 
 /// What a module registers, by its names; every rank holds all of it.
 std::vector<Parameter> parameters_of(const torch::nn::Module& module);

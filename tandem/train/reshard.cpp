@@ -23,7 +23,7 @@ void write_ranks(const CheckpointReader& from, CheckpointStore& to, int ranks, c
   const auto step = from.manifest().step;
   to.begin(step);
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<TensorSource> tensors;
+    std::vector<storage::TensorSource> tensors;
     std::map<std::string, std::string> metadata;
     for (const auto& name : from.names()) {
       const auto total = from.split_rows(name);
@@ -57,12 +57,12 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
 }
 
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path) {
-  std::vector<TensorSource> tensors;
+  std::vector<storage::TensorSource> tensors;
   for (const auto& name : from.names()) {
     if (!name.starts_with(kOptimizerPrefix)) tensors.push_back(from.source(name));
   }
-  write_safetensors(path, std::span<const TensorSource>(tensors),
-                    {{"tandem.step", std::to_string(from.manifest().step)}});
+  storage::write_safetensors(path, std::span<const storage::TensorSource>(tensors),
+                             {{"tandem.step", std::to_string(from.manifest().step)}});
 }
 
 }  // namespace tandem::train

@@ -267,7 +267,8 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
   // Checkpoints of earlier versions do not say.
-  seconds_before_ = find_value(restored->trainer, "seconds") ? number(restored->trainer, "seconds") : 0;
+  seconds_before_ =
+      storage::find_value(restored->trainer, "seconds") ? storage::number(restored->trainer, "seconds") : 0;
   step_ = restored->step;
   saved_step_ = step_;
   updates_since_save_ = 0;

@@ -8,21 +8,21 @@
 #include "tandem/base/quote.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
-#include "tandem/train/checksum.h"
-#include "tandem/train/safetensors.h"
+#include "tandem/storage/checksum.h"
+#include "tandem/storage/safetensors.h"
 
 namespace tandem::train {
 namespace {
 
 constexpr int64_t kPieceBytes = 16 << 20;
 
-void add(Checksum& checksum, const Tensor& tensor) {
+void add(storage::Checksum& checksum, const Tensor& tensor) {
   const auto whole = tensor.cpu().contiguous();
   checksum.update({static_cast<const std::byte*>(whole.const_data_ptr()), whole.nbytes()});
 }
 
 std::string title_of(const parallel::Parameter& parameter) {
-  const auto type = safetensors_dtype(parameter.tensor.scalar_type());
+  const auto type = storage::safetensors_dtype(parameter.tensor.scalar_type());
   TORCH_CHECK_TYPE(!type.empty(), "tensor ", quote(parameter.name), " is of type ", parameter.tensor.scalar_type(),
                    ", wanted one that safetensors has");
   auto sizes = parameter.tensor.sizes().vec();
@@ -47,7 +47,7 @@ std::vector<int64_t> counts_of_ranks(const parallel::RowRange& rows, comm::Proce
 }
 
 /// Every rank takes part in every piece, so that none is late, however long all of it takes.
-void add_rows(Checksum& checksum, const parallel::Parameter& parameter, comm::ProcessGroup& group) {
+void add_rows(storage::Checksum& checksum, const parallel::Parameter& parameter, comm::ProcessGroup& group) {
   const auto counts = counts_of_ranks(*parameter.rows, group);
   const int64_t row_bytes = c10::multiply_integers(parameter.tensor.sizes().slice(1)) * parameter.tensor.itemsize();
   const auto step = std::max<int64_t>(kPieceBytes / std::max<int64_t>(row_bytes, 1), 1);
@@ -68,7 +68,7 @@ std::string weights_hash(std::vector<parallel::Parameter> tensors, comm::Process
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::communication);
   std::ranges::sort(tensors, {}, &parallel::Parameter::name);
-  Checksum checksum;
+  storage::Checksum checksum;
   for (const auto& parameter : tensors) {
     const auto title = title_of(parameter);
     checksum.update(std::as_bytes(std::span(title)));

@@ -2,7 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/settings.h"
+#include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 namespace {

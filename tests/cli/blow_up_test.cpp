@@ -71,7 +71,7 @@ std::vector<std::string> nonfinite_in(const fs::path& folder) {
   if (!fs::exists(folder)) return names;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
-    const train::SafetensorsFile file(entry.path());
+    const storage::SafetensorsFile file(entry.path());
     for (const auto& name : file.names()) {
       if (!all_finite(file.read(name))) names.push_back(entry.path().string() + ": " + name);
     }

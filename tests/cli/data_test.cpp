@@ -4,8 +4,9 @@
 
 #include "tandem/cli/epoch_hints.h"
 #include "tandem/cli/job.h"
-#include "tandem/data/image_record.h"
-#include "tandem/data/record_io.h"
+#include "tandem/cli/job_schema.h"
+#include "tandem/data/record/image_record.h"
+#include "tandem/data/record/record_io.h"
 #include "tests/cli/run_command.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
@@ -140,7 +141,7 @@ TEST_F(DataRun, FacesKeepTheSizeThatTheirFolderSays) {
   }
   writer.close();
   const auto side = [&](const Words& words) {
-    Settings settings;
+    settings::Settings settings(job_schema());
     settings.apply(Words{"data=faces:" + path("faces")});
     settings.apply(words);
     EXPECT_EQ(shape_of(settings).image[2], open_data(settings).train->image_shape()[2]);
@@ -179,7 +180,7 @@ TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {
 
 TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
   const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
-    Settings settings;
+    settings::Settings settings(job_schema());
     settings.apply(words);
     return epoch_hints(settings, images, per_epoch).size();
   };

@@ -1,4 +1,5 @@
 #include "tandem/cli/memory_plan.h"
+#include "tandem/cli/job_schema.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,13 +11,13 @@
 namespace tandem::cli {
 namespace {
 
-Settings settings_of_a_backbone() {
-  Settings settings;
+settings::Settings settings_of_a_backbone() {
+  settings::Settings settings(job_schema());
   settings.apply(std::vector<std::string>{"model=mlp", "embedding=16", "train.batch=16"});
   return settings;
 }
 
-memory::CategoryBytes planned(const Settings& settings) {
+memory::CategoryBytes planned(const settings::Settings& settings) {
   return MemoryPlan(settings, 2, {50, {1, 16, 16}}).rank(0, 25);
 }
 

@@ -9,9 +9,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/stop_signals.h"
 #include "tests/cli/run_command.h"
+#include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
-#include "tests/train/disk_limit.h"
 
 namespace tandem::cli {
 namespace {
@@ -70,6 +71,13 @@ TEST(Info, TellsAboutTheMachine) {
   EXPECT_TRUE(info["cpu_capability"].is_string());
 }
 
+TEST(Program, TrainAndLaunchHearStopSignals) {
+  EXPECT_TRUE(hears_stop_signals("train"));
+  EXPECT_TRUE(hears_stop_signals("launch"));
+  for (const auto name : {"plan", "eval", "bench", "doctor", "info", "--help", ""})
+    EXPECT_FALSE(hears_stop_signals(name));
+}
+
 TEST(Result, GoesIntoTheFileAndTheTextToStdout) {
   const auto path = std::filesystem::temp_directory_path() / ("tandem_result_" + std::to_string(getpid()));
   const auto ended = run_tandem({"info", "--json", path.string()});
@@ -85,7 +93,7 @@ TEST(Result, AFileThatCannotBeWrittenWholeIsRemoved) {
   arguments.flags["--json"] = (folder / "result.json").string();
   testing::internal::CaptureStdout();
   {
-    const train::DiskLimit full(1000);
+    const storage::DiskLimit full(1000);
     EXPECT_THROW(write_result(arguments, "", {{"text", std::string(5000, 'x')}}), IoError);
   }
   testing::internal::GetCapturedStdout();

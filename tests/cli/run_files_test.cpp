@@ -41,7 +41,7 @@ class RunFiles : public testing::Test {
     store.begin(step);
     for (int rank = 0; rank < manifest.world; ++rank) {
       const auto file = store.open_rank(step, rank);
-      std::vector<train::NamedTensor> tensors;
+      std::vector<storage::NamedTensor> tensors;
       for (const auto& name : file.names()) tensors.push_back({name, file.read(name)});
       if (rank == 1) tensors.back().tensor.view({-1})[0] = std::numeric_limits<double>::infinity();
       store.write_rank(step, rank, tensors, file.metadata());
@@ -155,15 +155,15 @@ TEST_F(RunFiles, AFolderThatGoesComesAgainWithItsSettings) {
 TEST_F(RunFiles, AReshardThatFailsLeavesNoFilesBehind) {
   ASSERT_EQ(run_tandem(job()).status, 0);
   const auto out = folder_ / "out";
-  train::set_file_hook([](std::string_view operation, const fs::path& path) {
+  storage::set_file_hook([](std::string_view operation, const fs::path& path) {
     if (operation == "write" && path.filename() == "rank_0001.safetensors") throw IoError("no space");
   });
   EXPECT_EQ(run_here({"reshard", run_.string(), "ranks=3", "out=" + out.string()}).status, 74);
-  train::set_file_hook([](std::string_view operation, const fs::path& path) {
+  storage::set_file_hook([](std::string_view operation, const fs::path& path) {
     if (operation == "rename" && path.filename() == "m.safetensors") throw IoError("no space");
   });
   EXPECT_EQ(run_here({"reshard", run_.string(), "merge=" + (out / "m.safetensors").string()}).status, 74);
-  train::set_file_hook(nullptr);
+  storage::set_file_hook(nullptr);
   for (const auto& entry : fs::recursive_directory_iterator(out)) EXPECT_TRUE(entry.is_directory()) << entry;
   EXPECT_FALSE(fs::exists(out / "checkpoints" / ".tmp_step_00000010"));
 }

@@ -10,12 +10,13 @@
 #include <set>
 #include <sstream>
 
+#include "tandem/cli/job_schema.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/run_observer.h"
 #include "tandem/cli/run_report.h"
 #include "tests/cli/run_command.h"
+#include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
-#include "tests/train/disk_limit.h"
 
 // What a run tells, as a user reads it: the bar, the log, the report, warnings.
 namespace tandem::cli {
@@ -187,7 +188,7 @@ TEST_F(RunTells, TheReportRoundsAndShortRunsHaveADecimal) {
     const nlohmann::json result = {
         {"test_images", 0}, {"images_per_second", rate}, {"total_seconds", seconds}, {"steps", 7}, {"classes", 20},
         {"ranks", 1}};
-    write_run_report(folder_.path(), Settings(), result, {}, {}, {});
+    write_run_report(folder_.path(), settings::Settings(job_schema()), result, {}, {}, {});
     return slurp(folder_ / "report.html");
   };
   const auto card = [](const std::string& value, const std::string& name) {
@@ -204,7 +205,7 @@ TEST_F(RunTells, AFullDiskLeavesTheOldResultAndNothingElse) {
   write_run_file(path, "{}\n");
   testing::internal::CaptureStderr();
   {
-    const train::DiskLimit full(1000);  // the captured warning counts too
+    const storage::DiskLimit full(1000);  // the captured warning counts too
     write_run_file(path, std::string(5000, 'x'));
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),

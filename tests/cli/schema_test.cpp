@@ -1,4 +1,5 @@
-#include "tandem/cli/schema.h"
+#include "tandem/settings/schema.h"
+#include "tandem/cli/job_schema.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +9,16 @@
 #include <set>
 #include <sstream>
 
-#include "tandem/cli/settings.h"
-#include "tandem/cli/value.h"
+#include "tandem/settings/settings.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::cli {
 namespace {
 
 TEST(Schema, EveryDefaultIsAllowed) {
   for (const auto& setting : job_schema()) {
-    EXPECT_TRUE(read_value(setting, format_value(setting.default_value)) == setting.default_value) << setting.key;
+    EXPECT_TRUE(settings::read_value(setting, settings::format_value(setting.default_value)) == setting.default_value)
+        << setting.key;
   }
 }
 
@@ -36,12 +38,12 @@ TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
         "model",        "embedding",   "head",         "head.parallel",   "head.margin",      "head.scale",
         "train.epochs", "train.steps", "train.batch",  "train.lr",        "train.schedule",   "train.precision",
         "seed",         "out",         "resume",       "checkpoint.every"}) {
-    EXPECT_NE(find_setting(job_schema(), key), nullptr) << key;
+    EXPECT_NE(settings::find_setting(job_schema(), key), nullptr) << key;
   }
 }
 
 TEST(Schema, DescriptionsName) {
-  const auto text = describe(job_schema());
+  const auto text = settings::describe(job_schema());
   EXPECT_NE(text.find("train.weight_decay    5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos)
       << text;
   EXPECT_NE(text.find("data.test_fonts       (empty)       "), text.npos) << text;
@@ -51,7 +53,7 @@ TEST(Schema, DocsHoldTheTable) {
   const auto path = std::string(std::getenv("TANDEM_SOURCE_DIR")) + "/docs/cli.md";
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream rows(describe_markdown(job_schema()));
+  std::istringstream rows(settings::describe_markdown(job_schema()));
   for (std::string row; std::getline(rows, row);) {
     EXPECT_NE(page.find(row + "\n"), page.npos) << path << " lacks this row:\n" << row;
   }

@@ -6,14 +6,15 @@
 #include <fstream>
 
 #include "tandem/base/error.h"
-#include "tandem/cli/settings.h"
-#include "tandem/cli/value.h"
+#include "tandem/cli/job_schema.h"
+#include "tandem/settings/settings.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::cli {
 namespace {
 
-Settings loaded(const std::string& text) {
-  Settings settings;
+settings::Settings loaded(const std::string& text) {
+  settings::Settings settings(job_schema());
   settings.load_toml(text, "job.toml");
   return settings;
 }
@@ -143,20 +144,21 @@ TEST(SettingsFile, LongKeysAndValuesAreShownInPart) {
 }
 
 TEST(SettingsFile, DefaultsSurviveTheRoundTrip) {
-  const auto text = Settings().to_toml();
+  const auto text = settings::Settings(job_schema()).to_toml();
   EXPECT_EQ(loaded(text).to_toml(), text);
   EXPECT_NE(text.find("\n[head]\nname = \"cosface\"\nclasses = 0\nparallel = \"sharded\"\n"), text.npos) << text;
   EXPECT_TRUE(text.starts_with("ranks = 1\nmodel = \"resnet_glyph\"\nembedding = 128\n")) << text;
 }
 
 TEST(SettingsFile, ValuesSurviveTheRoundTrip) {
-  Settings settings;
+  settings::Settings settings(job_schema());
   settings.apply(std::vector<std::string>{
       "out=a \"b\" \\ 汉", "train.lr=0.1", "train.clip=3", "data.train_fonts=a b,c\"d", "train.milestones=1,2.5",
       "train.nesterov=no", "data=images:x", "head=softmax", "train.weight_decay=1e-30", "train.steps=1e12"});
   const auto again = loaded(settings.to_toml());
   for (const auto& setting : job_schema()) {
-    EXPECT_EQ(format_value(again.get(setting.key)), format_value(settings.get(setting.key))) << setting.key;
+    EXPECT_EQ(settings::format_value(again.get(setting.key)), settings::format_value(settings.get(setting.key)))
+        << setting.key;
     EXPECT_TRUE(again.get(setting.key) == settings.get(setting.key)) << setting.key;
   }
 }
@@ -174,7 +176,7 @@ class SettingsFileOnDisk : public ::testing::Test {
 
 TEST_F(SettingsFileOnDisk, WordsComeAfterTheFile) {
   std::ofstream(folder_ / "job.toml") << "ranks = 3\nseed = 5\n";
-  Settings settings;
+  settings::Settings settings(job_schema());
   settings.load_file(folder_ / "job.toml");
   settings.set("ranks", "4");
   EXPECT_EQ(settings.get_int("ranks"), 4);
@@ -184,7 +186,7 @@ TEST_F(SettingsFileOnDisk, WordsComeAfterTheFile) {
 TEST_F(SettingsFileOnDisk, FilesThatCannotBeRead) {
   const auto fault = [&](const std::filesystem::path& path) -> std::string {
     try {
-      Settings().load_file(path);
+      settings::Settings(job_schema()).load_file(path);
     } catch (const IoError& error) {
       return error.what();
     } catch (const SettingsError& error) {

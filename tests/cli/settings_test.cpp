@@ -1,4 +1,5 @@
-#include "tandem/cli/settings.h"
+#include "tandem/settings/settings.h"
+#include "tandem/cli/job_schema.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ namespace {
 template <class Fault>
 std::string fault_of(const std::vector<std::string>& words) {
   try {
-    Settings().apply(words);
+    settings::Settings(job_schema()).apply(words);
   } catch (const Fault& fault) {
     return fault.what();
   }
@@ -20,14 +21,14 @@ std::string fault_of(const std::vector<std::string>& words) {
 
 std::string fault_of(const std::string& word) { return fault_of<SettingsError>({word}); }
 
-Settings applied(const std::vector<std::string>& words) {
-  Settings settings;
+settings::Settings applied(const std::vector<std::string>& words) {
+  settings::Settings settings(job_schema());
   settings.apply(words);
   return settings;
 }
 
 TEST(Settings, DefaultsAreTheSchemas) {
-  const Settings settings;
+  const settings::Settings settings(job_schema());
   EXPECT_EQ(settings.get_int("ranks"), 1);
   EXPECT_EQ(settings.get_float("train.lr"), 0.3);
   EXPECT_TRUE(settings.get_bool("train.nesterov"));
@@ -157,7 +158,7 @@ TEST(Settings, WordsThatAreNoSettings) {
 }
 
 TEST(Settings, WrongUseInTheProgramIsAnInternalError) {
-  const Settings settings;
+  const settings::Settings settings(job_schema());
   EXPECT_THROW(settings.get_int("no.such"), c10::Error);
   EXPECT_THROW(settings.get_int("train.lr"), c10::Error);
 }

@@ -10,6 +10,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/rng.h"
 #include "tandem/cli/job.h"
+#include "tandem/cli/job_schema.h"
 #include "tandem/comm/world.h"
 #include "tandem/memory/meter.h"
 
@@ -35,8 +36,8 @@ class Patterns : public data::Dataset {
   }
 };
 
-Settings settings_of(const std::vector<std::string>& words) {
-  Settings settings;
+settings::Settings settings_of(const std::vector<std::string>& words) {
+  settings::Settings settings(job_schema());
   settings.apply(std::vector<std::string>{"train.batch=10", "train.lr=0.05", "embedding=16", "train.log_every=1",
                                           "comm.timeout=20"});
   settings.apply(words);
@@ -64,7 +65,7 @@ struct Plan {
   int64_t total = 20;  // steps that the schedule is made for
 };
 
-Trained run(const Settings& settings, const Plan& plan) {
+Trained run(const settings::Settings& settings, const Plan& plan) {
   Patterns patterns;
   Trained trained;
   std::mutex mutex;
@@ -249,7 +250,7 @@ TEST(Training, ASettingWithoutEffectInACheckpointDoesNotMatter) {
     const auto task = make_task(settings, patterns, HeadForm::sharded, group);
     auto options = trainer_options(settings, patterns, loader->batches_per_epoch());
     options.steps = 2;
-    const auto margin = std::ranges::find(options.job, "head.margin", &train::Job::value_type::first);
+    const auto margin = std::ranges::find(options.job, "head.margin", &storage::Identity::value_type::first);
     ASSERT_NE(margin, options.job.end());
     EXPECT_EQ(margin->second, "0.2");
     margin->second = "0.9";

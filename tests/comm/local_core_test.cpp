@@ -6,9 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include "tandem/comm/local_exchange.h"
-#include "tandem/comm/local_mailbox.h"
-#include "tandem/comm/task_queue.h"
+#include "tandem/comm/local/local_exchange.h"
+#include "tandem/comm/local/local_mailbox.h"
+#include "tandem/comm/local/task_queue.h"
 
 // The part of the local backend that knows no torch, built with ThreadSanitizer whatever the rest is built with:
 // threads meet, read and write each other's memory, send messages, run tasks, and are let go in the middle. Any race

@@ -1,4 +1,4 @@
-#include "tandem/data/augment.h"
+#include "tandem/data/image/augment.h"
 
 #include <gtest/gtest.h>
 

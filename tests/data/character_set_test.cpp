@@ -1,4 +1,4 @@
-#include "tandem/data/character_set.h"
+#include "tandem/data/glyph/character_set.h"
 
 #include <gtest/gtest.h>
 #include <iconv.h>

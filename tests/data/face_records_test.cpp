@@ -5,9 +5,9 @@
 #include <limits>
 #include <utility>
 
-#include "tandem/data/face_list.h"
-#include "tandem/data/image_record.h"
-#include "tandem/data/record_io.h"
+#include "tandem/data/record/face_list.h"
+#include "tandem/data/record/image_record.h"
+#include "tandem/data/record/record_io.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"

@@ -1,4 +1,4 @@
-#include "tandem/data/font_file.h"
+#include "tandem/data/glyph/font_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/font_table.h"
+#include "tandem/data/glyph/font_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/glyph_renderer.h"
+#include "tandem/data/glyph/glyph_renderer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/glyph_sheet.h"
+#include "tandem/data/glyph/glyph_sheet.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

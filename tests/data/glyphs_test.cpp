@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tandem/data/font_table.h"
+#include "tandem/data/glyph/font_table.h"
 #include "tests/data/tiny_font.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"

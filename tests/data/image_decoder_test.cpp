@@ -1,9 +1,9 @@
-#include "tandem/data/image_decoder.h"
+#include "tandem/data/image/image_decoder.h"
 
 #include <gtest/gtest.h>
 
 #include "tandem/base/rng.h"
-#include "tandem/data/odd_samples.h"
+#include "tandem/data/image/odd_samples.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"

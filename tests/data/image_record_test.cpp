@@ -1,4 +1,4 @@
-#include "tandem/data/image_record.h"
+#include "tandem/data/record/image_record.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/pickled_pairs.h"
+#include "tandem/data/record/pickled_pairs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/record_io.h"
+#include "tandem/data/record/record_io.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tandem/data/resize.h"
+#include "tandem/data/image/resize.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "tandem/base/error.h"
-#include "tandem/train/manifest.h"
+#include "tandem/storage/manifest.h"
 
 using namespace tandem::train;
 

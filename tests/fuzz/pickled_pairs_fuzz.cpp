@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/data/pickled_pairs.h"
+#include "tandem/data/record/pickled_pairs.h"
 
 using namespace tandem::data;
 using Bytes = std::span<const std::byte>;

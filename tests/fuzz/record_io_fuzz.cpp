@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
-#include "tandem/data/face_list.h"
-#include "tandem/data/image_record.h"
-#include "tandem/data/record_io.h"
+#include "tandem/data/record/face_list.h"
+#include "tandem/data/record/image_record.h"
+#include "tandem/data/record/record_io.h"
 
 using namespace tandem::data;
 using Bytes = std::span<const std::byte>;

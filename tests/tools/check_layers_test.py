@@ -38,10 +38,11 @@ class CheckLayers(tree.TreeTest):
         self.assertEqual(self.faults(), ["tandem/base/a.cpp:1: tandem/ may not include tests/support/ranks.h, "
                                          "which is no part of the library"])
 
-    def test_detail_belongs_to_its_folder(self):
-        self.write("tandem/parallel/a.cpp", '#include "tandem/comm/detail/b.h"\n')
-        self.assertEqual(self.faults(), ["tandem/parallel/a.cpp:1: tandem/comm/detail/b.h is comm's own: "
-                                         "include a header outside detail/"])
+    def test_sub_folders_belong_to_their_folder(self):
+        for sub in ("detail", "local"):
+            self.write("tandem/parallel/a.cpp", f'#include "tandem/comm/{sub}/b.h"\n')
+            self.assertEqual(self.faults(), [f"tandem/parallel/a.cpp:1: tandem/comm/{sub}/b.h is comm's own: "
+                                             f"include a header outside {sub}/"])
 
     def test_includes_are_written_from_the_root(self):
         self.write("tandem/comm/a.cpp", '#include "a.h"\n')

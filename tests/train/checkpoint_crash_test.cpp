@@ -76,7 +76,7 @@ template <class Save>
 bool run_until(int stop, Ledger& ledger, Save save) {
   int count = 0;
   bool crashed = false;
-  set_file_hook([&](std::string_view operation, const fs::path& path) {
+  storage::set_file_hook([&](std::string_view operation, const fs::path& path) {
     if (count++ == stop) throw Crash();
     ledger.note(operation, path);
   });
@@ -85,7 +85,7 @@ bool run_until(int stop, Ledger& ledger, Save save) {
   } catch (const Crash&) {
     crashed = true;
   }
-  set_file_hook(nullptr);
+  storage::set_file_hook(nullptr);
   return crashed;
 }
 
@@ -158,11 +158,11 @@ TEST(CheckpointCrash, AFaultOfTheDiskAtAnyOperationIsAnErrorThatLeavesTheOld) {
     CheckpointStore store(folder / "checkpoints");
     save(store, 100);
     int count = 0;
-    set_file_hook([&](std::string_view, const fs::path&) {
+    storage::set_file_hook([&](std::string_view, const fs::path&) {
       if (count++ == stop) throw IoError("no space");
     });
     failed = text_of<IoError>([&] { save(store, 200); }) == "no space";
-    set_file_hook(nullptr);
+    storage::set_file_hook(nullptr);
     if (failed) store.abandon(200);
     std::vector<std::string> notes;
     const auto found = store.find_newest(kSampleJob, notes);

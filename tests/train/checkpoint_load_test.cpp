@@ -54,7 +54,7 @@ bool holds(const Model& model, const comm::ProcessGroup& group, double value) {
 
 class CheckpointLoad : public testing::Test {
  protected:
-  ~CheckpointLoad() override { set_file_hook(nullptr); }
+  ~CheckpointLoad() override { storage::set_file_hook(nullptr); }
 
   void save(int64_t step, int ranks = 3, int64_t columns = 3) {
     comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
@@ -76,7 +76,7 @@ class CheckpointLoad : public testing::Test {
           const auto restored = load_checkpoint(store_, model.state, newest, group);
           if (restored) {
             EXPECT_TRUE(holds(model, group, static_cast<double>(restored->step)));
-            EXPECT_EQ(whole_number(restored->trainer, "step"), restored->step);
+            EXPECT_EQ(storage::whole_number(restored->trainer, "step"), restored->step);
           }
           const std::lock_guard lock(mutex);
           steps.push_back(restored ? restored->step : -1);
@@ -102,7 +102,7 @@ class CheckpointLoad : public testing::Test {
 
 /// Each operation on a file whose path holds `place` takes long.
 void slow_down(const std::string& operation, const std::string& place) {
-  set_file_hook([=](std::string_view what, const fs::path& path) {
+  storage::set_file_hook([=](std::string_view what, const fs::path& path) {
     if (what == operation && path.string().find(place) != std::string::npos) std::this_thread::sleep_for(kSlowDisk);
   });
 }
@@ -127,7 +127,7 @@ TEST_F(CheckpointLoad, WhoReadsFromASlowDiskIsNotLate) {
 TEST_F(CheckpointLoad, WhoLooksForCheckpointsOnASlowDiskIsNotLate) {
   for (int64_t step = 1; step <= 6; ++step) {
     save(step, 1);
-    if (step > 1) fs::remove(file(step, rank_file_name(0)));
+    if (step > 1) fs::remove(file(step, storage::rank_file_name(0)));
   }
   slow_down("read", "manifest.json");
   EXPECT_EQ(load(3, 3, {}, {.timeout = kTimeout}), 1);
@@ -136,7 +136,7 @@ TEST_F(CheckpointLoad, WhoLooksForCheckpointsOnASlowDiskIsNotLate) {
 TEST_F(CheckpointLoad, WhoWritesToASlowDiskIsNotLate) {
   for (const std::string place : {"rank_0001", "manifest.json", ".tmp_step_00000020"}) {
     std::atomic<int> waits = 0;
-    set_file_hook([&](std::string_view, const fs::path& path) {
+    storage::set_file_hook([&](std::string_view, const fs::path& path) {
       if (path.string().find(place) == std::string::npos || ++waits > 5) return;
       std::this_thread::sleep_for(2 * kSlowDisk);
     });
@@ -146,7 +146,7 @@ TEST_F(CheckpointLoad, WhoWritesToASlowDiskIsNotLate) {
                       EXPECT_TRUE(save_checkpoint(store_, 20, model.state, group)) << place;
                     },
                     {.timeout = kTimeout});
-    set_file_hook(nullptr);
+    storage::set_file_hook(nullptr);
     EXPECT_EQ(load(), 20);
   }
 }
@@ -172,7 +172,7 @@ TEST_F(CheckpointLoad, EachRankReadsItsOwnPartsOnce) {
   save(10, 3, kColumns);
   std::mutex mutex;
   std::map<std::string, int> reads;
-  set_file_hook([&](std::string_view operation, const fs::path& path) {
+  storage::set_file_hook([&](std::string_view operation, const fs::path& path) {
     const std::lock_guard lock(mutex);
     if (operation == "read") ++reads[path.filename().string()];
   });
@@ -206,10 +206,11 @@ TEST_F(CheckpointLoad, WhatIsNotFiniteIsPassedOver) {
       save_checkpoint(store_, 20, model.state, group);
     });
     EXPECT_EQ(load(), 10);
-    EXPECT_EQ(warnings_, "warning: checkpoint step_00000020 is not finite: '" + file(20, rank_file_name(1)).string() +
+    EXPECT_EQ(warnings_, "warning: checkpoint step_00000020 is not finite: '" +
+                             file(20, storage::rank_file_name(1)).string() +
                              "': tensor 'head.rank_0001' holds inf or NaN, wanted finite numbers (rank 1 of 3)\n");
     EXPECT_EQ(load(2, 3, 20), 10);  // asked for by name
-    EXPECT_EQ(store_.verify(20), "is not finite: '" + file(20, rank_file_name(1)).string() +
+    EXPECT_EQ(store_.verify(20), "is not finite: '" + file(20, storage::rank_file_name(1)).string() +
                                      "': tensor 'head.rank_0001' holds inf or NaN, wanted finite numbers");
   }
 }
@@ -230,10 +231,11 @@ TEST_F(CheckpointLoad, WhatNobodyLoadsCountsToo) {
 TEST_F(CheckpointLoad, WhatOneRankFindsDamagedAllPassOver) {
   save(10);
   save(20);
-  flip(file(20, rank_file_name(2)), fs::file_size(file(20, rank_file_name(2))) - 1);
+  flip(file(20, storage::rank_file_name(2)), fs::file_size(file(20, storage::rank_file_name(2))) - 1);
   EXPECT_EQ(load(), 10);
   EXPECT_TRUE(warnings_.starts_with("warning: checkpoint step_00000020 is damaged: '" +
-                                    file(20, rank_file_name(2)).string() + "': tensor 'head.rank_0002' has checksum "))
+                                    file(20, storage::rank_file_name(2)).string() +
+                                    "': tensor 'head.rank_0002' has checksum "))
       << warnings_;
   EXPECT_TRUE(warnings_.ends_with(" (rank 2 of 3)\n")) << warnings_;
   EXPECT_EQ(std::ranges::count(warnings_, '\n'), 1);
@@ -288,8 +290,8 @@ TEST_F(CheckpointLoad, AnyLayoutIsFilled) {
 TEST_F(CheckpointLoad, NoDamageIsLoaded) {
   save(10);
   save(20);
-  const std::vector<std::string> names = {rank_file_name(0), rank_file_name(1), rank_file_name(2), kIndexName,
-                                          kManifestName};
+  const std::vector<std::string> names = {storage::rank_file_name(0), storage::rank_file_name(1),
+                                          storage::rank_file_name(2), storage::kIndexName, storage::kManifestName};
   const auto sound = folder_ / "sound";
   fs::copy(store_.path(20), sound);
   CounterRng rng(7, 1);

@@ -7,7 +7,7 @@
 
 namespace tandem::train {
 
-inline const Job kSampleJob = {{"model", "tiny"}, {"data.classes", "11"}};
+inline const storage::Identity kSampleJob = {{"model", "tiny"}, {"data.classes", "11"}};
 
 inline Tensor sample_weight(int64_t step, int rank) {
   return at::arange(40, at::kFloat).reshape({10, 4}) + static_cast<double>(step * 10 + rank);
@@ -20,8 +20,8 @@ inline void write_ranks(CheckpointStore& store, int64_t step, int world = 2) {
   }
 }
 
-inline Manifest sample_manifest(int64_t step, int world = 2) {
-  Manifest manifest;
+inline storage::Manifest sample_manifest(int64_t step, int world = 2) {
+  storage::Manifest manifest;
   manifest.step = step;
   manifest.world = world;
   manifest.job = kSampleJob;

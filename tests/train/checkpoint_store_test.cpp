@@ -4,10 +4,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 #include "tests/train/checkpoint_sample.h"
-#include "tests/train/disk_limit.h"
 
 namespace tandem::train {
 namespace {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class Checkpoints : public testing::Test {
  protected:
   /// The notes of a search that finds `expected`; -1: nothing.
-  std::vector<std::string> notes_of_finding(int64_t expected, const Job& job = kSampleJob,
+  std::vector<std::string> notes_of_finding(int64_t expected, const storage::Identity& job = kSampleJob,
                                             std::optional<int64_t> newest = {}) {
     std::vector<std::string> notes;
     const auto found = store_.find_newest(job, notes, newest);
@@ -47,11 +47,11 @@ TEST_F(Checkpoints, WhatIsSavedIsFound) {
   EXPECT_EQ(store_.verify(100), std::nullopt);
   const auto manifest = store_.manifest(100);
   EXPECT_EQ(manifest.job, kSampleJob);
-  EXPECT_EQ(whole_number(manifest.trainer, "epoch"), 1);
-  const auto index = parse_shard_index(slurp(store_.path(100) / kIndexName), "i");
+  EXPECT_EQ(storage::whole_number(manifest.trainer, "epoch"), 1);
+  const auto index = storage::parse_shard_index(slurp(store_.path(100) / storage::kIndexName), "i");
   EXPECT_EQ(index, (std::map<std::string, std::string>{{"head.weight.rank_0", "rank_0000.safetensors"},
                                                        {"head.weight.rank_1", "rank_0001.safetensors"}}));
-  EXPECT_NE(slurp(store_.path(100) / kIndexName).find("\"total_size\": 320"), std::string::npos);
+  EXPECT_NE(slurp(store_.path(100) / storage::kIndexName).find("\"total_size\": 320"), std::string::npos);
 }
 
 TEST_F(Checkpoints, NothingSavedIsNothingFound) {
@@ -73,7 +73,7 @@ TEST_F(Checkpoints, KeepsTheNewest) {
 
 TEST_F(Checkpoints, ADamagedOneIsNotCountedAsKept) {
   for (const int64_t step : {100, 200}) save(store_, step);
-  fs::remove(store_.path(200) / rank_file_name(0));
+  fs::remove(store_.path(200) / storage::rank_file_name(0));
   save(store_, 300);
   EXPECT_EQ(store_.list(), (Steps{300, 200, 100}));
   save(store_, 400);  // two whole ones again: the elder ones may go
@@ -94,7 +94,7 @@ TEST_F(Checkpoints, PruningLeavesOtherJobsAndLaterStepsAlone) {
 
 TEST_F(Checkpoints, SavingAStepAgainReplacesIt) {
   save(store_, 100);
-  fs::resize_file(store_.path(100) / rank_file_name(1), 10);
+  fs::resize_file(store_.path(100) / storage::rank_file_name(1), 10);
   save(store_, 100, 3);
   EXPECT_EQ(notes_of_finding(100), Notes{});
   EXPECT_EQ(store_.manifest(100).world, 3);
@@ -116,7 +116,7 @@ TEST_F(Checkpoints, BeginRemovesLeftoversButNotItsOwn) {
 TEST_F(Checkpoints, CommitLeavesOutWhatALargerWorldLeft) {
   write_ranks(store_, 100, 4);
   save(store_, 100, 2);
-  EXPECT_FALSE(fs::exists(store_.path(100) / rank_file_name(3)));
+  EXPECT_FALSE(fs::exists(store_.path(100) / storage::rank_file_name(3)));
   EXPECT_EQ(notes_of_finding(100), Notes{});
 }
 
@@ -142,7 +142,7 @@ TEST_F(Checkpoints, AMissingRankStopsTheCommit) {
 TEST_F(Checkpoints, AFullDiskKeepsTheOldOne) {
   save(store_, 100);
   store_.begin(200);
-  const DiskLimit full(300);
+  const storage::DiskLimit full(300);
   const auto text = text_of<IoError>([&] { store_.write_rank(200, 0, {{"w", sample_weight(200, 0)}}); });
   EXPECT_TRUE(text.ends_with("rank_0000.safetensors': File too large: free some space there or choose another folder"));
   store_.abandon(200);
@@ -152,16 +152,16 @@ TEST_F(Checkpoints, AFullDiskKeepsTheOldOne) {
 TEST_F(Checkpoints, EachOnePassedOverGetsALine) {
   CheckpointStore store(folder_ / "checkpoints", 9);
   for (const int64_t step : {100, 200, 300, 400, 500, 600, 700}) save(store, step);
-  const auto whole = fs::file_size(store.path(700) / rank_file_name(1));
-  fs::resize_file(store.path(700) / rank_file_name(1), 120);
-  fs::remove(store.path(600) / rank_file_name(0));
-  fs::remove(store.path(500) / kManifestName);
-  fs::copy_file(store.path(100) / rank_file_name(1), store.path(400) / rank_file_name(1),
+  const auto whole = fs::file_size(store.path(700) / storage::rank_file_name(1));
+  fs::resize_file(store.path(700) / storage::rank_file_name(1), 120);
+  fs::remove(store.path(600) / storage::rank_file_name(0));
+  fs::remove(store.path(500) / storage::kManifestName);
+  fs::copy_file(store.path(100) / storage::rank_file_name(1), store.path(400) / storage::rank_file_name(1),
                 fs::copy_options::overwrite_existing);
-  fs::rename(store.path(300) / rank_file_name(0), folder_ / "swap");
-  fs::rename(store.path(300) / rank_file_name(1), store.path(300) / rank_file_name(0));
-  fs::rename(folder_ / "swap", store.path(300) / rank_file_name(1));
-  fs::resize_file(store.path(200) / kIndexName, 500);
+  fs::rename(store.path(300) / storage::rank_file_name(0), folder_ / "swap");
+  fs::rename(store.path(300) / storage::rank_file_name(1), store.path(300) / storage::rank_file_name(0));
+  fs::rename(folder_ / "swap", store.path(300) / storage::rank_file_name(1));
+  fs::resize_file(store.path(200) / storage::kIndexName, 500);
   const auto notes = notes_of_finding(100);
   ASSERT_EQ(notes.size(), 6U);
   const auto bytes = std::to_string(whole);
@@ -198,7 +198,7 @@ TEST_F(Checkpoints, OneNamedByTheUserFallsBackToElderOnes) {
   CheckpointStore store(folder_ / "checkpoints", 9);
   for (const int64_t step : {100, 200, 300}) save(store, step);
   EXPECT_EQ(notes_of_finding(200, kSampleJob, 200), Notes{});
-  fs::remove(store.path(200) / kManifestName);
+  fs::remove(store.path(200) / storage::kManifestName);
   EXPECT_EQ(notes_of_finding(100, kSampleJob, 200),
             Notes{"checkpoint step_00000200 is unfinished: manifest.json is missing"});
   EXPECT_EQ(notes_of_finding(100, kSampleJob, 150), Notes{"checkpoint step_00000150 is missing"});
@@ -242,7 +242,8 @@ TEST_F(Checkpoints, EveryCutOfEveryFileIsPassedOver) {
   save(store_, 100);
   save(store_, 200);
   CounterRng rng(5, 1);
-  for (const auto& name : {rank_file_name(0), rank_file_name(1), std::string(kIndexName), std::string(kManifestName)}) {
+  for (const auto& name : {storage::rank_file_name(0), storage::rank_file_name(1), std::string(storage::kIndexName),
+                           std::string(storage::kManifestName)}) {
     const auto sound = slurp(store_.path(200) / name);
     for (int i = 0; i < 100; ++i) {
       spill(store_.path(200) / name, sound.substr(0, rng.next() % sound.size()));
@@ -257,7 +258,8 @@ TEST_F(Checkpoints, EveryFlippedBitIsPassedOver) {
   save(store_, 100);
   save(store_, 200);
   CounterRng rng(6, 1);
-  for (const auto& name : {rank_file_name(0), rank_file_name(1), std::string(kIndexName), std::string(kManifestName)}) {
+  for (const auto& name : {storage::rank_file_name(0), storage::rank_file_name(1), std::string(storage::kIndexName),
+                           std::string(storage::kManifestName)}) {
     const auto sound = slurp(store_.path(200) / name);
     for (int i = 0; i < 400; ++i) {
       auto bytes = sound;
@@ -276,12 +278,12 @@ TEST_F(Checkpoints, TheNewestIsToldByManifestAndSizes) {
   EXPECT_EQ(store_.newest(kSampleJob), 200);
   EXPECT_EQ(store_.newest({{"model", "huge"}}), std::nullopt);
   bool reads_tensors = false;
-  set_file_hook([&](std::string_view operation, const fs::path& path) {
+  storage::set_file_hook([&](std::string_view operation, const fs::path& path) {
     if (operation == "read" && path.extension() == ".safetensors") reads_tensors = true;
   });
-  fs::resize_file(store_.path(200) / rank_file_name(1), 10);
+  fs::resize_file(store_.path(200) / storage::rank_file_name(1), 10);
   EXPECT_EQ(store_.newest(kSampleJob), 100);
-  set_file_hook(nullptr);
+  storage::set_file_hook(nullptr);
   EXPECT_FALSE(reads_tensors);
   fs::remove_all(store_.path(100));
   EXPECT_EQ(store_.newest(kSampleJob), std::nullopt);
@@ -309,8 +311,9 @@ TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
   put_rows(metadata, "w", {5, 3, 11});
   EXPECT_EQ(metadata.at("tandem.rows.w"), "5,3,11");
   const auto rows_in = [&](const std::string& note) {
-    write_safetensors(folder_ / "x", std::vector<NamedTensor>{{"w", at::ones({3, 2})}}, {{"tandem.rows.w", note}});
-    return rows_of(SafetensorsFile(folder_ / "x"), "w");
+    storage::write_safetensors(folder_ / "x", std::vector<storage::NamedTensor>{{"w", at::ones({3, 2})}},
+                               {{"tandem.rows.w", note}});
+    return rows_of(storage::SafetensorsFile(folder_ / "x"), "w");
   };
   EXPECT_EQ(rows_in("5,3,11"), (RowRange{5, 3, 11}));
   for (const std::string note :
@@ -319,8 +322,8 @@ TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
         text_of<DataError>([&] { rows_in(note); }),
         "tandem.rows.w is '" + note + "', wanted first,count,total with the tensor's own number of rows as count");
   }
-  write_safetensors(folder_ / "x", std::vector<NamedTensor>{{"w", at::ones({3, 2})}});
-  EXPECT_EQ(rows_of(SafetensorsFile(folder_ / "x"), "w"), std::nullopt);
+  storage::write_safetensors(folder_ / "x", std::vector<storage::NamedTensor>{{"w", at::ones({3, 2})}});
+  EXPECT_EQ(rows_of(storage::SafetensorsFile(folder_ / "x"), "w"), std::nullopt);
 }
 
 }  // namespace

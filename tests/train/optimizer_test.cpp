@@ -7,8 +7,8 @@
 #include "tandem/base/rng.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tandem/storage/safetensors.h"
 #include "tandem/train/lr_schedule.h"
-#include "tandem/train/safetensors.h"
 #include "tests/support/python.h"
 #include "tests/support/text_of.h"
 
@@ -52,7 +52,7 @@ const std::vector<OptimizerCase>& cases() {
 void run_ours(const OptimizerCase& one, const std::filesystem::path& folder) {
   std::vector<Parameter> parameters = {Parameter::replicated("a", drawn({5, 3}, 1)),
                                        Parameter::replicated("b", drawn({7}, 2))};
-  std::vector<NamedTensor> file = {{"a0", parameters[0].tensor.clone()}, {"b0", parameters[1].tensor.clone()}};
+  std::vector<storage::NamedTensor> file = {{"a0", parameters[0].tensor.clone()}, {"b0", parameters[1].tensor.clone()}};
   for (auto& parameter : parameters) parameter.tensor.set_requires_grad(true);
   Optimizer optimizer(parameters, one.options);
   for (int step = 0; step < kSteps; ++step) {
@@ -66,7 +66,7 @@ void run_ours(const OptimizerCase& one, const std::filesystem::path& folder) {
   }
   file.push_back({"a", parameters[0].tensor.detach()});
   file.push_back({"b", parameters[1].tensor.detach()});
-  write_safetensors(folder / (one.name + ".safetensors"), file);
+  storage::write_safetensors(folder / (one.name + ".safetensors"), file);
 }
 
 std::string numbers(const std::vector<double>& values) {

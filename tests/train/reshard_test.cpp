@@ -27,7 +27,7 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
   store.begin(kStep);
   int64_t first = 0;
   for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank) {
-    std::vector<NamedTensor> tensors;
+    std::vector<storage::NamedTensor> tensors;
     std::map<std::string, std::string> metadata;
     if (rank == 0)
       tensors = {{"conv.weight", at::ones({2, 2})}, {"optimizer.momentum_buffer.conv.weight", at::ones({2})}};
@@ -38,7 +38,7 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
     store.write_rank(kStep, rank, tensors, metadata);
     first += counts[rank];
   }
-  Manifest manifest;
+  storage::Manifest manifest;
   manifest.step = kStep;
   manifest.world = static_cast<int>(counts.size());
   manifest.job = {{"model", "tiny"}};
@@ -88,7 +88,7 @@ TEST(Reshard, ThereAndBackIsTheSameBitForBit) {
   reshard(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), second, 2, in_proportion({1, 3}));
   EXPECT_EQ(second.verify(kStep), std::nullopt);
   EXPECT_EQ(second.manifest(kStep).world, 2);
-  EXPECT_EQ(second.manifest(kStep).job, (Job{{"model", "tiny"}}));
+  EXPECT_EQ(second.manifest(kStep).job, (storage::Identity{{"model", "tiny"}}));
   EXPECT_EQ(second.open_rank(kStep, 0).shape("head.weight.rank_0000"), (std::vector<int64_t>{3, 3}));
   const CheckpointReader halfway(second, kStep);
   EXPECT_TRUE(halfway.read("optimizer.momentum_buffer.head.weight").equal(whole("optimizer")));
@@ -104,7 +104,7 @@ TEST(Reshard, OneFileForServingHasTheWeightsWhole) {
   write_sample(folder.path() / "a", {4, 4, 3});
   const auto path = folder.path() / "model.safetensors";
   merge_weights(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), path);
-  const SafetensorsFile file(path);
+  const storage::SafetensorsFile file(path);
   EXPECT_EQ(file.names().size(), 2u);
   EXPECT_TRUE(file.read("head.weight").equal(whole("head.weight")));
   EXPECT_TRUE(file.read("conv.weight").equal(at::ones({2, 2})));

@@ -5,7 +5,7 @@
 
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
-#include "tandem/train/checksum.h"
+#include "tandem/storage/checksum.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::train {
@@ -42,7 +42,7 @@ TEST(WeightsHash, IsTheChecksumOfTheMergedTensorsSortedByName) {
   const auto c = at::scalar_tensor(7, at::kLong);
   const auto text = "a F32 2,3\n" + bytes_of(a) + "b F64 7,2,1\n" + bytes_of(b) + "c I64 \n" + bytes_of(c);
   for (const auto& counts : std::vector<std::vector<int64_t>>{{7}, {4, 3}, {0, 7}, {3, 2, 2}, {1, 0, 5, 1}})
-    EXPECT_EQ(hash_of_ranks(a, b, counts), checksum_of(text)) << counts.size() << " ranks";
+    EXPECT_EQ(hash_of_ranks(a, b, counts), storage::checksum_of(text)) << counts.size() << " ranks";
 }
 
 TEST(WeightsHash, RowsTravelInPieces) {

@@ -4,7 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "tandem/comm/local_backend.h"
+#include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {

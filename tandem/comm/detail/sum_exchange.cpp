@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "tandem/comm/local_reduce.h"
+#include "tandem/comm/local/local_reduce.h"
 
 namespace tandem::comm::detail {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "tandem/comm/detail/element_types.h"
 #include "tandem/comm/detail/sum_exchange.h"
-#include "tandem/comm/local_backend.h"
-#include "tandem/comm/local_reduce.h"
+#include "tandem/comm/local/local_backend.h"
+#include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {

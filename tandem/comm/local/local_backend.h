@@ -1,0 +1,88 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "tandem/comm/local/local_exchange.h"
+#include "tandem/comm/local/local_mailbox.h"
+#include "tandem/comm/local/task_queue.h"
+
+namespace tandem::comm {
+
+/// What thread-ranks of one group share.
+struct LocalHub {
+  LocalHub(int size, std::chrono::milliseconds timeout) : exchange(size, timeout), mailbox(size, timeout) {}
+
+  /// Releases everyone who waits and everyone who comes later; the first reason stays.
+  void abort(const std::string& reason) {
+    exchange.abort(reason);
+    mailbox.abort(reason);
+  }
+
+  LocalExchange exchange;
+  LocalMailbox mailbox;
+};
+
+/// c10d backend of thread-ranks: CPU tensors are handed over in shared memory, sums run in rank order (the same bits on
+/// each call). Operations finish before they return, unless run_later() is on: then they run on a thread of the group,
+/// in the order of the calls. `send` returns at once; its Work waits until the receiver has copied.
+///
+/// The list forms (all_gather, reduce_scatter, all_to_all, gather, scatter) take parts of different sizes.
+/// Throws c10::DistBackendError when ranks disagree, stay away or were aborted. Tensors must be contiguous CPU tensors.
+class LocalBackend : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+  LocalBackend(std::shared_ptr<LocalHub> hub, int rank);
+
+  const std::string getBackendName() const override { return "local"; }
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPointer allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPointer gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPointer scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPointer reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                             const c10d::ReduceScatterOptions& options) override;
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& options) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPointer send(Tensors& tensors, int to, int tag) override;
+  WorkPointer recv(Tensors& tensors, int from, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+  WorkPointer barrier(const c10d::BarrierOptions& options) override;
+
+  std::chrono::milliseconds timeout() const { return hub_->exchange.timeout(); }
+
+  /// Collectives that follow return at once and run on the group's own thread.
+  void run_later(bool later) { is_later_ = later; }
+
+  /// Hands a tensor over: the memory itself when nobody else holds it, else a copy. (libtorch's copy on write would
+  /// save that copy, but its last two references must not end at once in two threads.)
+  void hand_over(at::Tensor tensor, bool requires_grad, int to, int tag);
+  std::pair<at::Tensor, bool> take_over(int from, int tag);
+
+ private:
+  using Body = std::function<void()>;
+
+  WorkPointer run(c10d::OpType type, const char* operation, Tensors results, Body body);
+  void move_blocks(const char* operation, uint64_t signature, const std::vector<LocalBlock>& give,
+                   const std::vector<at::Tensor>& take);
+  WorkPointer start_move(c10d::OpType type, const char* operation, uint64_t signature, Tensors give, Tensors take);
+  WorkPointer start_reduce_scatter(Tensors parts, at::Tensor output, c10d::ReduceOp::RedOpType op);
+  WorkPointer receive(Tensors& tensors, int from, int tag);
+  LocalCall call(const char* operation, uint64_t signature) const;
+  template <class Work>
+  void meet_and(const LocalCall& own, const Work& work);
+
+  std::shared_ptr<LocalHub> hub_;
+  TaskQueue queue_;
+  bool is_later_ = false;
+};
+
+}  // namespace tandem::comm

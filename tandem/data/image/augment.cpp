@@ -1,0 +1,152 @@
+#include "tandem/data/image/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tandem/base/error.h"
+
+namespace tandem::data {
+namespace {
+
+constexpr double kCut = 3;           // deviations, so that no draw turns an image inside out
+constexpr double kLeastSigma = 0.3;  // pixels; less changes nothing
+constexpr int64_t kBorder = 2;       // a place one pixel outside still reads two background pixels
+
+void check(bool good, const char* name, double value, const char* wanted) {
+  if (!good) throw SettingsError(std::string("data.") + name + " is " + std::to_string(value) + ", wanted " + wanted);
+}
+
+void check(const AugmentOptions& options) {
+  const auto in = [](double value, double low, double high) { return value >= low && value <= high; };
+  check(in(options.affine, 0, 0.3), "affine", options.affine, "0..0.3");
+  check(in(options.shift, 0, 1), "shift", options.shift, "0..1");
+  check(in(options.blur, 0, 1), "blur", options.blur, "0..1");
+  check(in(options.blur_sigma, kLeastSigma, 10), "blur_sigma", options.blur_sigma, "0.3..10");
+  check(in(options.noise, 0, 1), "noise", options.noise, "0..1");
+  check(std::isfinite(options.mean), "mean", options.mean, "a number");
+  check(std::isfinite(options.deviation) && options.deviation > 0, "deviation", options.deviation, "a number over 0");
+}
+
+/// Four bytes' sum, shifted and scaled: mean 0, deviation 1, within 3.5; normal enough for noise, one word a value.
+float noise_of(uint32_t word) {
+  const uint32_t sum = (word & 0xFF) + ((word >> 8) & 0xFF) + ((word >> 16) & 0xFF) + (word >> 24);
+  constexpr float kDeviation = 147.8016F;  // sqrt(4 (256^2 - 1) / 12)
+  return (static_cast<float>(sum) - 510.0F) / kDeviation;
+}
+
+}  // namespace
+
+AugmentOptions no_augmentation() { return {.affine = 0, .shift = 0, .blur = 0, .noise = 0}; }
+
+Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width, CounterRng& rng) {
+  Affine affine;
+  if (options.affine > 0) {
+    for (double* entry : {&affine.xx, &affine.xy, &affine.yx, &affine.yy}) {
+      *entry += options.affine * std::clamp(rng.normal(), -kCut, kCut);
+    }
+  }
+  if (options.shift > 0) {
+    affine.x0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(width);
+    affine.y0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(height);
+  }
+  return affine;
+}
+
+Augmenter::Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape)
+    : options_(options), channels_(shape[0]), height_(shape[1]), width_(shape[2]), stride_(width_ + 2 * kBorder) {
+  check(options);
+  scale_ = static_cast<float>(1 / (255 * options.deviation));
+  offset_ = static_cast<float>(-options.mean / options.deviation);
+  padded_.assign(static_cast<size_t>(stride_ * (height_ + 2 * kBorder)),
+                 static_cast<float>(options.background) * scale_ + offset_);
+  const auto width = static_cast<size_t>(width_);
+  place_.resize(width);
+  right_.resize(width);
+  down_.resize(width);
+}
+
+void Augmenter::operator()(std::span<const uint8_t> pixels, CounterRng& rng, float* out) {
+  const Affine affine = draw_affine(options_, height_, width_, rng);
+  transform(pixels, affine, out);
+  if (options_.blur > 0 && rng.uniform() < options_.blur) blur(rng.uniform(kLeastSigma, options_.blur_sigma), out);
+  if (options_.noise > 0) add_noise(rng, out);
+}
+
+void Augmenter::transform(std::span<const uint8_t> pixels, const Affine& affine, float* out) {
+  const int64_t plane = height_ * width_;
+  if (affine == Affine{}) return convert(pixels.data(), channels_ * plane, out);
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    pad(pixels.data() + channel * plane);
+    for (int64_t y = 0; y < height_; ++y) sample_row(affine, y, out + channel * plane + y * width_);
+  }
+}
+
+void Augmenter::convert(const uint8_t* pixels, int64_t count, float* out) const {
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(pixels[i]) * scale_ + offset_;
+}
+
+void Augmenter::pad(const uint8_t* plane) {
+  for (int64_t y = 0; y < height_; ++y) {
+    convert(plane + y * width_, width_, padded_.data() + (y + kBorder) * stride_ + kBorder);
+  }
+}
+
+/// Two loops, so that the first, all arithmetic, runs in vectors; the second reads four neighbours without a test of
+/// bounds, because places were held to the border of background.
+void Augmenter::sample_row(const Affine& affine, int64_t y, float* out) {
+  const double middle_x = static_cast<double>(width_ - 1) / 2, middle_y = static_cast<double>(height_ - 1) / 2;
+  const double v = static_cast<double>(y) - middle_y;
+  // Counted in the padded plane, at result column 0.
+  const auto first_x = static_cast<float>(affine.xy * v + affine.x0 - affine.xx * middle_x + middle_x + kBorder);
+  const auto first_y = static_cast<float>(affine.yy * v + affine.y0 - affine.yx * middle_x + middle_y + kBorder);
+  const auto step_x = static_cast<float>(affine.xx), step_y = static_cast<float>(affine.yx);
+  const float low = kBorder - 1, high_x = static_cast<float>(width_ + kBorder),
+              high_y = static_cast<float>(height_ + kBorder);
+  const auto stride = static_cast<int32_t>(stride_), width = static_cast<int32_t>(width_);
+  int32_t* place = place_.data();
+  float *right = right_.data(), *down = down_.data();
+  for (int32_t x = 0; x < width; ++x) {
+    const auto column = static_cast<float>(x);
+    const float at_x = std::min(std::max(first_x + step_x * column, low), high_x);
+    const float at_y = std::min(std::max(first_y + step_y * column, low), high_y);
+    const auto whole_x = static_cast<int32_t>(at_x), whole_y = static_cast<int32_t>(at_y);
+    place[x] = whole_y * stride + whole_x;
+    right[x] = at_x - static_cast<float>(whole_x);
+    down[x] = at_y - static_cast<float>(whole_y);
+  }
+  const float* source = padded_.data();
+  for (int32_t x = 0; x < width; ++x) {
+    const float* corner = source + place[x];
+    const float upper = corner[0] + right[x] * (corner[1] - corner[0]);
+    const float lower = corner[stride] + right[x] * (corner[stride + 1] - corner[stride]);
+    out[x] = upper + down[x] * (lower - upper);
+  }
+}
+
+void Augmenter::blur(double sigma, float* out) {
+  const double side = std::exp(-0.5 / (sigma * sigma));
+  const auto middle = static_cast<float>(1 / (1 + 2 * side)), outer = static_cast<float>(side / (1 + 2 * side));
+  const float background = static_cast<float>(options_.background) * scale_ + offset_;
+  const auto pass = [&](float* first, int64_t count, int64_t step) {
+    float before = background, here = first[0];
+    for (int64_t i = 0; i < count; ++i) {
+      const float after = i + 1 < count ? first[(i + 1) * step] : background;
+      first[i * step] = outer * (before + after) + middle * here;
+      before = here;
+      here = after;
+    }
+  };
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    float* plane = out + channel * height_ * width_;
+    for (int64_t y = 0; y < height_; ++y) pass(plane + y * width_, width_, 1);
+    for (int64_t x = 0; x < width_; ++x) pass(plane + x, height_, width_);
+  }
+}
+
+void Augmenter::add_noise(CounterRng& rng, float* out) const {
+  const auto deviation = static_cast<float>(options_.noise / options_.deviation);
+  for (int64_t i = 0; i < channels_ * height_ * width_; ++i) out[i] += deviation * noise_of(rng.next());
+}
+
+}  // namespace tandem::data

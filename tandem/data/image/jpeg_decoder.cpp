@@ -1,0 +1,142 @@
+#include <csetjmp>
+#include <cstdio>  // before jpeglib.h, which wants it
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/data/image/image_codecs.h"
+
+namespace tandem::data {
+namespace {
+
+/// A few bytes of progressive JPEG can otherwise ask for hours of work.
+constexpr int kMostScans = 500;
+
+/// Gets libjpeg's messages. An error leaves libjpeg by longjmp, and so does a warning of pixels that are lost.
+struct Listener {
+  jpeg_error_mgr faults;  // first: libjpeg hands back a pointer to it
+  jpeg_progress_mgr progress;
+  std::jmp_buf out;
+  std::array<char, JMSG_LENGTH_MAX> fault{}, oddity{};  // empty: none
+};
+
+Listener& listener_of(j_common_ptr codec) { return *reinterpret_cast<Listener*>(codec->err); }
+
+/// Warnings of files whose pixels are all there.
+bool is_harmless(int message) {
+  switch (message) {
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_ICC:
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_NOT_SEQUENTIAL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+[[noreturn]] void on_error(j_common_ptr codec) {
+  auto& listener = listener_of(codec);
+  listener.faults.format_message(codec, listener.fault.data());
+  std::longjmp(listener.out, 1);
+}
+
+/// `level`: -1 for a warning, 0 and above for remarks.
+void on_message(j_common_ptr codec, int level) {
+  auto& listener = listener_of(codec);
+  if (level >= 0) return;
+  if (!is_harmless(listener.faults.msg_code)) on_error(codec);
+  if (listener.oddity[0] == '\0') listener.faults.format_message(codec, listener.oddity.data());
+}
+
+void on_progress(j_common_ptr codec) {
+  if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= kMostScans) return;
+  auto& listener = listener_of(codec);
+  std::snprintf(listener.fault.data(), listener.fault.size(), "more than %d scans", kMostScans);
+  std::longjmp(listener.out, 1);
+}
+
+class Reader {
+ public:
+  Reader() {
+    codec_.err = jpeg_std_error(&listener_.faults);
+    listener_.faults.error_exit = on_error;
+    listener_.faults.emit_message = on_message;
+    listener_.progress.progress_monitor = on_progress;
+  }
+  ~Reader() { jpeg_destroy_decompress(&codec_); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// Reads the header; pixels will come at the smallest of 1, 1/2, 1/4, 1/8 that leaves both sides `at_least` long.
+  Image begin(std::span<const std::byte> file, int64_t at_least) {
+    guarded([&] {
+      jpeg_create_decompress(&codec_);
+      codec_.progress = &listener_.progress;
+      jpeg_mem_src(&codec_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+      jpeg_read_header(&codec_, TRUE);
+      const int64_t side = std::min(codec_.image_width, codec_.image_height);
+      codec_.scale_num = codec_.scale_denom = 1;
+      while (codec_.scale_denom < 8 && side / (codec_.scale_denom * 2) >= at_least) codec_.scale_denom *= 2;
+      codec_.out_color_space = JCS_RGB;
+      jpeg_calc_output_dimensions(&codec_);
+    });
+    return blank_image(codec_.output_width, codec_.output_height);
+  }
+
+  void read(Image& image) {
+    auto* const pixels = image.pixels.data();
+    const auto row_bytes = static_cast<size_t>(image.width) * 3;
+    guarded([&] {
+      jpeg_start_decompress(&codec_);
+      while (codec_.output_scanline < codec_.output_height) {
+        auto* row = pixels + codec_.output_scanline * row_bytes;
+        jpeg_read_scanlines(&codec_, &row, 1);
+      }
+    });
+    check_scans();
+    guarded([&] { jpeg_finish_decompress(&codec_); });
+    image.oddity = listener_.oddity.data();
+  }
+
+ private:
+  /// Runs libjpeg's calls. `step` may hold nothing that has a destructor: longjmp passes it over.
+  template <class Step>
+  void guarded(Step step) {
+    if (setjmp(listener_.out) != 0) fail_to_decode("JPEG", listener_.fault.data());
+    step();
+  }
+
+  /// A file may end after any of its scans, and libjpeg takes what did not come for 0.
+  void check_scans() {
+    for (int i = 0; i < codec_.num_components; ++i) {
+      if (codec_.comp_info[i].quant_table == nullptr) fail_to_decode("JPEG", "a channel has no scan");
+      if (codec_.coef_bits == nullptr) continue;
+      const auto& bits = codec_.coef_bits[i];  // of each coefficient: how many low bits did not come; -1: all
+      if (bits[0] < 0) fail_to_decode("JPEG", "a channel has no scan");
+      const bool is_rough = std::any_of(bits, bits + DCTSIZE2, [](int missing) { return missing != 0; });
+      if (is_rough && listener_.oddity[0] == '\0') {
+        std::snprintf(listener_.oddity.data(), listener_.oddity.size(), "Progressive JPEG ends before its last scan");
+      }
+    }
+  }
+
+  Listener listener_{};
+  jpeg_decompress_struct codec_{};
+};
+
+}  // namespace
+
+Image decode_jpeg(std::span<const std::byte> file, int64_t at_least) {
+  Reader reader;
+  auto image = reader.begin(file, at_least);
+  reader.read(image);
+  return image;
+}
+
+}  // namespace tandem::data

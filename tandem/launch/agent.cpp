@@ -1,0 +1,212 @@
+#include "tandem/launch/agent.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/launch/guardian.h"
+#include "tandem/launch/stop_rule.h"
+
+namespace tandem::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string name_of(int signal) { return std::to_string(signal) + " (" + strsignal(signal) + ")"; }
+
+constexpr int kPreempted = static_cast<int>(ExitCode::preempted);
+constexpr int kCommunication = static_cast<int>(ExitCode::communication);
+
+/// By SIGSTOP, a terminal or a debugger; /proc/PID/stat is "PID (NAME) STATE ...".
+bool is_suspended(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto name_end = text.rfind(") ");
+  return name_end != text.npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+}
+
+struct Failure {
+  int rank, status;
+};
+
+class Agent {
+ public:
+  Agent(const AgentOptions& options, SignalInbox& inbox) : options_(options), inbox_(inbox) {}
+  ~Agent();
+
+  int run();
+
+ private:
+  void start(int rank);
+  void reap();
+  void on_end(int rank, int status);
+  void on_failure(Failure failure);
+  void tell_failure();
+  bool is_asked_for(int status) const;
+  std::optional<int> find_suspended() const;
+  std::string name_of_rank(int rank) const;
+  void on_signal(int signal);
+  void kill_all();
+  void send_all(int signal) const;
+  bool any_runs() const;
+  std::optional<std::chrono::milliseconds> time_left() const;
+
+  const AgentOptions& options_;
+  SignalInbox& inbox_;
+  Guardian guardian_;
+  std::vector<pid_t> children_;  // by rank; 0 when it has ended
+  int status_ = 0;
+  StopRule stop_rule_;
+  std::set<int> sent_;              // signals with which the ranks were asked to end, SIGKILL too
+  std::optional<Failure> failure_;  // the one to tell
+  bool is_told_ = false, is_ended_by_user_ = false;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+Agent::~Agent() {
+  for (const pid_t child : children_) {
+    if (child == 0) continue;
+    kill(-child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    guardian_.remove(child);
+  }
+}
+
+int Agent::run() {
+  for (int rank = 0; rank < options_.ranks; ++rank) start(rank);
+  while (any_runs()) {
+    const auto signal = inbox_.wait(time_left());
+    if (signal && *signal != SIGCHLD) on_signal(*signal);
+    reap();  // after each message: several children may stand behind one SIGCHLD
+    if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
+  }
+  if (failure_ && !is_told_) tell_failure();
+  return status_;
+}
+
+void Agent::start(int rank) {
+  ChildOptions child{options_.path, options_.arguments, options_.environment};
+  const auto text = std::to_string(rank), size = std::to_string(options_.ranks);
+  for (const auto& [name, value] : Variables{{"RANK", text},
+                                             {"LOCAL_RANK", text},
+                                             {"WORLD_SIZE", size},
+                                             {"LOCAL_WORLD_SIZE", size},
+                                             {"GROUP_RANK", "0"}}) {
+    child.environment.emplace_back(name, value);
+  }
+  // A rank is in a background process group: reading the terminal would stop it.
+  child.keeps_stdin = rank == 0 && !isatty(STDIN_FILENO);
+  child.mask = inbox_.mask_before();
+  if (options_.hears_stop_signals) {
+    for (const int signal : kStopSignals) sigaddset(&child.mask, signal);
+  }
+  child.guardian = &guardian_;
+  children_.push_back(start_child(child));
+}
+
+void Agent::reap() {
+  for (size_t rank = 0; rank < children_.size(); ++rank) {
+    if (children_[rank] == 0) continue;
+    const auto status = reap_child(children_[rank]);
+    if (!status) continue;
+    guardian_.remove(children_[rank]);
+    children_[rank] = 0;
+    on_end(static_cast<int>(rank), *status);
+  }
+}
+
+/// Of a rank that ends as it was told.
+bool Agent::is_asked_for(int status) const { return status == kPreempted || sent_.contains(status - 128); }
+
+void Agent::on_end(int rank, int status) {
+  if (status == 0 || is_ended_by_user_) return;
+  if (failure_ || !is_asked_for(status)) return on_failure({rank, status});
+  if (status_ == 0) status_ = status;
+  if (sent_.empty()) {
+    sent_.insert(SIGTERM);
+    send_all(SIGTERM);
+  }
+}
+
+void Agent::on_failure(Failure failure) {
+  const bool is_first = !failure_;
+  const bool is_cause = failure.status != kCommunication && !is_asked_for(failure.status);
+  if (is_first || (!is_told_ && is_cause)) {
+    failure_ = failure;
+    status_ = failure.status;
+  }
+  if (!is_told_ && (is_cause || find_suspended())) tell_failure();
+  if (!is_first) return;
+  sent_.insert(SIGTERM);
+  send_all(SIGTERM);
+  kill_at_ = Clock::now() + options_.grace;
+}
+
+void Agent::tell_failure() {
+  is_told_ = true;
+  const auto [rank, status] = *failure_;
+  const auto what = name_of_rank(rank) + (status > 128 ? " was killed by signal " + name_of(status - 128)
+                                                       : " exited with code " + std::to_string(status));
+  const auto suspended = status == kCommunication ? find_suspended() : std::nullopt;
+  log::info("error: " + (suspended ? name_of_rank(*suspended) + " is suspended, wanted running: " : "") + what);
+}
+
+std::optional<int> Agent::find_suspended() const {
+  for (size_t rank = 0; rank < children_.size(); ++rank) {
+    if (children_[rank] != 0 && is_suspended(children_[rank])) return static_cast<int>(rank);
+  }
+  return std::nullopt;
+}
+
+std::string Agent::name_of_rank(int rank) const {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(options_.ranks);
+}
+
+void Agent::on_signal(int signal) {
+  if (signal == SIGUSR2) return send_all(signal);
+  if (stop_rule_.ends_at_once(signal)) {
+    if (status_ == 0) status_ = 128 + signal;
+    is_ended_by_user_ = true;
+    return kill_all();
+  }
+  if (sent_.empty()) {
+    log::info("signal " + name_of(signal) + ": the ranks save and end" +
+              (signal == SIGINT ? "; a second one kills them" : ""));
+  }
+  sent_.insert(signal);
+  send_all(signal);
+}
+
+void Agent::kill_all() {
+  sent_.insert(SIGKILL);
+  send_all(SIGKILL);
+  kill_at_.reset();
+}
+
+void Agent::send_all(int signal) const {
+  for (const pid_t child : children_) {
+    if (child != 0) kill(-child, signal);
+  }
+}
+
+bool Agent::any_runs() const {
+  return std::ranges::any_of(children_, [](pid_t child) { return child != 0; });
+}
+
+std::optional<std::chrono::milliseconds> Agent::time_left() const {
+  if (!kill_at_) return std::nullopt;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+}  // namespace
+
+int run_agent(const AgentOptions& options, SignalInbox& inbox) { return Agent(options, inbox).run(); }
+
+}  // namespace tandem::launch

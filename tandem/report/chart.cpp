@@ -1,0 +1,271 @@
+#include "tandem/report/chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "tandem/report/svg.h"
+
+namespace tandem::report {
+namespace {
+
+using Anchor = Svg::Anchor;
+using Points = std::vector<std::pair<double, double>>;
+
+constexpr size_t kMaxPoints = 400;  // a point for every other pixel is all that can be seen
+
+/// The part of the picture that data covers, and what its edges mean.
+struct Plot {
+  double left, top, width, height;
+  double x_low, x_high, y_low, y_high;
+
+  double x(double value) const { return left + width * (value - x_low) / (x_high - x_low); }
+  double y(double value) const { return top + height * (1 - (value - y_low) / (y_high - y_low)); }
+};
+
+/// "c3": the style's class of one category, curve or dot.
+std::string class_of(char kind, size_t number) { return {kind, static_cast<char>('0' + number)}; }
+
+struct Extent {
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+
+  void cover(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+/// Lowest and highest point of each of kMaxPoints / 2 stretches.
+Points thinned(const Points& points) {
+  if (points.size() <= kMaxPoints) return points;
+  Points kept;
+  const size_t stretches = kMaxPoints / 2;
+  const auto lower = [](const auto& a, const auto& b) { return a.second < b.second; };
+  for (size_t i = 0; i < stretches; ++i) {
+    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(i * points.size() / stretches);
+    const auto end = points.begin() + static_cast<std::ptrdiff_t>((i + 1) * points.size() / stretches);
+    auto [low, high] = std::minmax_element(begin, end, lower);
+    if (high < low) std::swap(low, high);
+    kept.push_back(*low);
+    if (high != low) kept.push_back(*high);
+  }
+  if (kept.back() != points.back()) kept.push_back(points.back());
+  return kept;
+}
+
+/// Runs of finite points.
+std::vector<Points> pieces_of(const Points& points) {
+  std::vector<Points> pieces(1);
+  for (const auto& point : points) {
+    if (std::isfinite(point.first) && std::isfinite(point.second))
+      pieces.back().push_back(point);
+    else if (!pieces.back().empty())
+      pieces.emplace_back();
+  }
+  if (pieces.back().empty()) pieces.pop_back();
+  return pieces;
+}
+
+void draw_series(Svg& svg, const Plot& plot, const Series& series, size_t number) {
+  constexpr size_t kFew = 24;
+  for (const auto& piece : pieces_of(series.points)) {
+    Points places;
+    for (const auto& [x, y] : thinned(piece)) places.emplace_back(plot.x(x), plot.y(y));
+    if (places.size() > 1) svg.polyline(places, std::string("curve ").append(class_of('s', number)));
+    if (piece.size() > kFew) continue;
+    for (const auto& [x, y] : piece) {
+      svg.dot(plot.x(x), plot.y(y), class_of('d', number),
+              series.name + " " + short_number(y) + " at " + short_number(x));
+    }
+  }
+}
+
+void draw_x_axis(Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::string& label) {
+  const double bottom = plot.top + plot.height;
+  const auto labels = tick_labels(ticks);
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    if (ticks[i] < plot.x_low - 1e-9 || ticks[i] > plot.x_high * (1 + 1e-9)) continue;
+    svg.line(plot.x(ticks[i]), bottom, plot.x(ticks[i]), bottom + 4, "axis");
+    svg.text(plot.x(ticks[i]), bottom + 17, labels[i], "small", Anchor::middle);
+  }
+  svg.line(plot.left, bottom, plot.left + plot.width, bottom, "axis");
+  svg.text(plot.left + plot.width / 2, bottom + 33, label, "small", Anchor::middle);
+}
+
+void draw_y_axis(Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::vector<std::string>& labels) {
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    svg.line(plot.left, plot.y(ticks[i]), plot.left + plot.width, plot.y(ticks[i]), "grid");
+    svg.text(plot.left - 8, plot.y(ticks[i]) + 4, labels[i], "small", Anchor::end);
+  }
+}
+
+/// About the width of 12 pixel text in a common font; a little too wide rather than too narrow.
+double text_width(std::string_view text) {
+  double width = 0;
+  for (const char letter : text) {
+    const bool narrow = std::string_view("ijlftr.,:;'|!()[] ").find(letter) != std::string_view::npos;
+    const bool wide = std::string_view("mwMW%@").find(letter) != std::string_view::npos;
+    const bool inside_utf8 = (static_cast<unsigned char>(letter) & 0xC0) == 0x80;
+    width += inside_utf8 ? 2.5 : narrow ? 4.6 : wide ? 11.0 : letter >= 'A' && letter <= 'Z' ? 8.6 : 7.4;
+  }
+  return width;
+}
+
+double peak_of(const std::array<int64_t, 7>& rank) {
+  double sum = 0;
+  for (const auto bytes : rank) sum += static_cast<double>(bytes);
+  return sum;
+}
+
+struct LegendEntry {
+  std::string_view name;
+  double x, y;
+};
+
+/// The categories' names and, last, that of the prediction's mark, in lines that end before `right`.
+std::vector<LegendEntry> legend_of(double left, double y, double right, bool with_prediction) {
+  constexpr double kMark = 16, kGap = 16, kLine = 19;
+  std::vector<std::string_view> names(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
+  if (with_prediction) names.emplace_back("predicted");
+  std::vector<LegendEntry> entries;
+  double x = left;
+  for (const auto name : names) {
+    const double width = kMark + text_width(name);
+    if (x > left && x + width > right) {
+      x = left;
+      y += kLine;
+    }
+    entries.push_back({name, x, y});
+    x += width + kGap;
+  }
+  return entries;
+}
+
+void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto& [name, x, y] = entries[i];
+    if (i < memory::kCategoryNames.size()) {
+      svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
+      svg.text(x + 16, y, name, "");
+    } else {
+      svg.line(x, y - 4, x + 18, y - 4, "predicted");
+      svg.text(x + 23, y, name, "");
+    }
+  }
+}
+
+/// One form's bars between two places on the x axis.
+void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
+  const double slot = plot.width / static_cast<double>(std::max<size_t>(bars.ranks.size(), 1));
+  const double width = std::min(56.0, slot * 0.68);
+  const auto every = static_cast<size_t>(std::ceil(22 / slot));
+  for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
+    const double middle = plot.left + slot * (static_cast<double>(rank) + 0.5);
+    double below = 0;
+    for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
+      const auto bytes = static_cast<double>(bars.ranks[rank][i]);
+      if (bytes <= 0) continue;
+      const std::string hint =
+          "rank " + std::to_string(rank) + ", " + std::string(memory::kCategoryNames[i]) + ": " + byte_label(bytes);
+      svg.rectangle(middle - width / 2, plot.y(below + bytes), width, plot.y(below) - plot.y(below + bytes),
+                    class_of('c', i), hint);
+      below += bytes;
+    }
+    double label_y = plot.y(below);
+    if (rank < bars.predicted.size()) {
+      const double y = plot.y(static_cast<double>(bars.predicted[rank]));
+      svg.line(middle - width / 2 - 5, y, middle + width / 2 + 5, y, "predicted");
+      label_y = std::min(label_y, y);
+    }
+    if (slot >= 58)
+      svg.text(middle, label_y - 6, byte_label(peak_of(bars.ranks[rank])), "small strong", Anchor::middle);
+    if (rank % every == 0) svg.text(middle, plot.top + plot.height + 17, std::to_string(rank), "small", Anchor::middle);
+  }
+}
+
+}  // namespace
+
+std::string line_chart_svg(const LineChart& chart) {
+  Extent x, y;
+  for (const auto& series : chart.series) {
+    for (const auto& piece : pieces_of(series.points)) {
+      for (const auto& [at, value] : piece) {
+        x.cover(at);
+        y.cover(value);
+      }
+    }
+  }
+  Svg svg(456, 250, chart.title);
+  svg.text(8, 18, chart.title, "title");
+  const auto x_ticks = nice_ticks(x.low, x.high, 5), y_ticks = nice_ticks(y.low, y.high, 5);
+  const auto y_labels = tick_labels(y_ticks);
+  double left = 30;
+  for (const auto& label : y_labels) left = std::max(left, 18 + text_width(label));
+  const bool has_width = x.high > x.low;
+  const Plot plot{left,
+                  36,
+                  440 - left,
+                  170,
+                  has_width ? x.low : x_ticks.front(),
+                  has_width ? x.high : x_ticks.back(),
+                  y_ticks.front(),
+                  y_ticks.back()};
+  draw_y_axis(svg, plot, y_ticks, y_labels);
+  draw_x_axis(svg, plot, x_ticks, chart.x_label);
+  if (x.low > x.high) svg.text(plot.left + plot.width / 2, 120, "no data", "", Anchor::middle);
+  double right = 440;
+  for (size_t i = 0; i < chart.series.size(); ++i) {
+    draw_series(svg, plot, chart.series[i], i % 7);
+  }
+  for (size_t i = chart.series.size(); i-- > 0 && chart.series.size() > 1;) {  // names, from the right edge
+    right -= text_width(chart.series[i].name) + 4;
+    svg.text(right, 18, chart.series[i].name, "small");
+    svg.line(right - 18, 14, right - 5, 14, std::string("curve ").append(class_of('s', i % 7)));
+    right -= 28;
+  }
+  return svg.str(false);
+}
+
+double highest_peak(std::span<const MemoryBars> forms) {
+  double highest = 0;
+  for (const auto& form : forms) {
+    for (const auto& rank : form.ranks) highest = std::max(highest, peak_of(rank));
+    for (const auto bytes : form.predicted) highest = std::max(highest, static_cast<double>(bytes));
+  }
+  return highest;
+}
+
+std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure) {
+  constexpr double kBottom = 52, kGap = 28;
+  const bool has_prediction = std::ranges::any_of(forms, [](const auto& form) { return !form.predicted.empty(); });
+  const auto legend = legend_of(16, 52, figure.width - 16, has_prediction);
+  const double top = legend.back().y + 44, height = top + 304;
+  Svg svg(figure.width, height, "Peak memory per rank by category");
+  svg.text(16, 26, "Peak memory per rank", "title");
+  draw_legend(svg, legend);
+  // A little more than the highest bar, so that its number has room.
+  const auto ticks = byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
+  std::vector<std::string> labels;
+  for (const double tick : ticks) labels.push_back(byte_label(tick));
+  double left = 40;
+  for (const auto& label : labels) left = std::max(left, 20 + text_width(label));
+  Plot plot{left, top, figure.width - left - 16, height - top - kBottom, 0, 1, 0, ticks.back()};
+  draw_y_axis(svg, plot, ticks, labels);
+  size_t ranks = 0;
+  for (const auto& form : forms) ranks += std::max<size_t>(form.ranks.size(), 1);
+  const double room = plot.width - kGap * static_cast<double>(forms.size());
+  double x = left + kGap / 2;
+  for (const auto& form : forms) {
+    plot.left = x;
+    plot.width = room * static_cast<double>(std::max<size_t>(form.ranks.size(), 1)) / static_cast<double>(ranks);
+    svg.text(plot.left + plot.width / 2, top - 16, form.form, "strong", Anchor::middle);
+    draw_bars(svg, plot, form);
+    svg.line(plot.left, height - kBottom, plot.left + plot.width, height - kBottom, "axis");
+    svg.text(plot.left + plot.width / 2, height - 16, "rank", "small", Anchor::middle);
+    x += plot.width + kGap;
+  }
+  return svg.str(figure.stand_alone);
+}
+
+}  // namespace tandem::report

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/memory/category.h"
+
+namespace tandem::report {
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // x rises; a y that is not finite leaves a gap
+};
+
+/// Curves over one axis, such as the loss over the steps.
+struct LineChart {
+  std::string title, x_label;
+  std::vector<Series> series;
+};
+
+/// Bytes of each rank at its peak, in the order of memory::kCategoryNames.
+struct MemoryBars {
+  std::string form;  // "sharded, measured"
+  std::vector<memory::CategoryBytes> ranks;
+  std::vector<int64_t> predicted;  // peak of each rank; may be empty
+};
+
+/// An <svg> element for a page that holds chart_style(). Long series keep their extremes, not all their points.
+std::string line_chart_svg(const LineChart& chart);
+
+struct MemoryFigure {
+  bool stand_alone = true;  // a file of its own
+  double width = 920;       // a legend that is wider goes on in a further line
+  double reach = 0;         // bytes that the axis shows at least
+};
+
+/// A bar a rank, stacked by category; the forms side by side over one axis of bytes.
+std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure = {});
+
+/// The most bytes of any rank, predictions included.
+double highest_peak(std::span<const MemoryBars> forms);
+
+}  // namespace tandem::report

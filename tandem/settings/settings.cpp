@@ -1,0 +1,112 @@
+#include "tandem/settings/settings.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/quote.h"
+#include "tandem/base/suggest.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::settings {
+namespace {
+
+std::string shown_default(const Setting& setting) {
+  const auto text = format_value(setting.default_value);
+  return text.empty() ? "(empty)" : text;
+}
+
+}  // namespace
+
+Settings::Settings(Schema schema) : schema_(schema) {
+  for (const auto& setting : schema) entries_.push_back({setting.default_value});
+}
+
+void Settings::set(std::string_view key, std::string_view text) {
+  const auto& setting = require(key);
+  put(setting, read_value(setting, text));
+}
+
+void Settings::apply(std::span<const std::string> words) {
+  for (const auto& word : words) {
+    const auto equals = word.find('=');
+    if (equals == 0 || equals == word.npos) {
+      const auto similar = similar_keys(schema_, word);
+      throw UsageError("argument " + quote(word) + " is neither a flag nor key=value, wanted key=value",
+                       similar.empty() ? "" : "did you mean " + similar.front() + "=...?");
+    }
+    set(std::string_view(word).substr(0, equals), std::string_view(word).substr(equals + 1));
+  }
+}
+
+const Setting& Settings::require(std::string_view key) const {
+  if (const auto* setting = find_setting(schema_, key)) return *setting;
+  const auto remedy = did_you_mean(similar_keys(schema_, key));
+  throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings",
+                      remedy.empty() ? "`tandem help settings` lists them" : remedy);
+}
+
+void Settings::put(const Setting& setting, Value value) {
+  entries_[&setting - schema_.data()] = {std::move(value), true};
+}
+
+size_t Settings::index_of(std::string_view key) const {
+  const auto* setting = find_setting(schema_, key);
+  TORCH_INTERNAL_ASSERT(setting != nullptr, "no setting '", key, "'");
+  return setting - schema_.data();
+}
+
+template <class T>
+const T& Settings::get_as(std::string_view key) const {
+  const auto* value = std::get_if<T>(&get(key));
+  TORCH_INTERNAL_ASSERT(value != nullptr, "setting '", key, "' is of another type");
+  return *value;
+}
+
+const Value& Settings::get(std::string_view key) const { return entries_[index_of(key)].value; }
+int64_t Settings::get_int(std::string_view key) const { return get_as<int64_t>(key); }
+double Settings::get_float(std::string_view key) const { return get_as<double>(key); }
+bool Settings::get_bool(std::string_view key) const { return get_as<bool>(key); }
+const std::string& Settings::get_string(std::string_view key) const { return get_as<std::string>(key); }
+const std::vector<std::string>& Settings::get_list(std::string_view key) const {
+  return get_as<std::vector<std::string>>(key);
+}
+const std::vector<double>& Settings::get_numbers(std::string_view key) const {
+  return get_as<std::vector<double>>(key);
+}
+
+bool Settings::given(std::string_view key) const { return entries_[index_of(key)].given; }
+
+bool Settings::is_default(std::string_view key) const {
+  const auto index = index_of(key);
+  return entries_[index].value == schema_[index].default_value;
+}
+
+std::string describe(Schema schema) {
+  size_t key_width = 0, default_width = 0;
+  for (const auto& setting : schema) {
+    key_width = std::max(key_width, setting.key.size());
+    default_width = std::max(default_width, shown_default(setting).size());
+  }
+  std::string text;
+  for (const auto& setting : schema) {
+    std::string line = std::string(setting.key);
+    line.resize(key_width + 2, ' ');
+    line += shown_default(setting);
+    line.resize(key_width + default_width + 4, ' ');
+    text += line + std::string(setting.doc) + " (" + wanted(setting) + ")\n";
+  }
+  return text;
+}
+
+std::string describe_markdown(Schema schema) {
+  std::string text;
+  for (const auto& setting : schema) {
+    text += "| `" + std::string(setting.key) + "` | " + shown_default(setting) + " | " + wanted(setting) + " | " +
+            std::string(setting.doc) + " |\n";
+  }
+  return text;
+}
+
+}  // namespace tandem::settings

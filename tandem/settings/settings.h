@@ -1,0 +1,70 @@
+#pragma once
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/settings/schema.h"
+
+namespace tandem::settings {
+
+/// A job's settings: defaults, then a TOML file, then `key=value` words; later layers win, and in one layer the last.
+///
+/// In a file, sections make dotted keys: `[train] lr = 0.1` is train.lr. A key that is a section as well (`data`,
+/// `head`) is the section's entry `name`: `[head] name = "cosface"`; on the command line plain `head=cosface`.
+/// All texts of errors are one line; those of a file begin with its name, line and column.
+class Settings {
+ public:
+  explicit Settings(Schema schema);
+
+  /// Throws IoError (cannot be read), SettingsError (not TOML, unknown key, wrong value).
+  void load_file(const std::filesystem::path& path);
+  void load_toml(std::string_view text, const std::string& name);
+
+  /// Throws SettingsError: unknown key, wrong value.
+  void set(std::string_view key, std::string_view text);
+
+  /// Words `key=value`. Throws UsageError for a word of another form, SettingsError as set().
+  void apply(std::span<const std::string> words);
+
+  // The value of a setting of that type; a wrong key or type is a fault of the program.
+  int64_t get_int(std::string_view key) const;
+  double get_float(std::string_view key) const;
+  bool get_bool(std::string_view key) const;
+  const std::string& get_string(std::string_view key) const;
+  const std::vector<std::string>& get_list(std::string_view key) const;
+  const std::vector<double>& get_numbers(std::string_view key) const;
+  const Value& get(std::string_view key) const;
+
+  bool given(std::string_view key) const;       // a file or a word set it
+  bool is_default(std::string_view key) const;  // it holds the default, given or not
+
+  /// All settings with their values as a file that load_file() takes.
+  std::string to_toml() const;
+
+  Schema schema() const { return schema_; }
+
+ private:
+  struct Entry {
+    Value value;
+    bool given = false;
+  };
+
+  size_t index_of(std::string_view key) const;
+  const Setting& require(std::string_view key) const;
+  void put(const Setting& setting, Value value);
+  template <class T>
+  const T& get_as(std::string_view key) const;
+
+  Schema schema_;
+  std::vector<Entry> entries_;
+};
+
+/// All settings of a schema, for a terminal: key, default, what it is and takes.
+std::string describe(Schema schema);
+
+/// The same as the rows of a Markdown table: `| `key` | default | values | meaning |`.
+std::string describe_markdown(Schema schema);
+
+}  // namespace tandem::settings

@@ -1,0 +1,251 @@
+#include "tandem/launch/agent.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "tests/cli/run_command.h"
+
+namespace tandem::launch {
+namespace {
+
+using test::run_here;
+using test::run_tandem;
+using test::Running;
+using test::tandem_command;
+
+std::vector<std::string> launch(int ranks, const std::string& script, std::vector<std::string> flags = {}) {
+  std::vector<std::string> words = {"launch", "-n", std::to_string(ranks)};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), {"--", "bash", "-c", script});
+  return words;
+}
+
+/// A rank that never ends by itself; the last shell in its place, so that its signals are the rank's.
+const std::string kForEver = "exec sleep 1000";
+
+TEST(Launch, EachRankKnowsItsPlace) {
+  const auto ended = run_tandem(launch(3,
+                                       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+                                       "$TORCHELASTIC_USE_AGENT_STORE"),
+                                {{"RANK", "7"}, {"WORLD_SIZE", "9"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  for (const auto line : {"0 3 0 3 0 127.0.0.1 True\n", "1 3 1 3 0 127.0.0.1 True\n", "2 3 2 3 0 127.0.0.1 True\n"}) {
+    EXPECT_NE(ended.out.find(line), std::string::npos) << ended.out;
+  }
+}
+
+TEST(Launch, TheStoreIsServed) {
+  const auto ended = run_tandem(launch(2, "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo met"));
+  EXPECT_EQ(ended.out, "met\nmet\n") << ended.err;
+}
+
+TEST(Launch, RankZeroKeepsStdinAndOthersReadNothing) {
+  Running running(tandem_command({"launch", "-n", "2", "bash", "-c", "readlink /proc/self/fd/0"}));
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(ended.out.find("/dev/null\n"), std::string::npos) << ended.out;
+}
+
+TEST(Launch, ASubcommandMeansThisProgram) {
+  const auto ended = run_tandem({"launch", "-n", "2", "info", "--json", "-"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out.find("{\n"), 0u) << ended.out;
+}
+
+TEST(Launch, TheFirstFailureIsNamedAndEndsTheOthers) {
+  const auto ended = run_tandem(launch(3, "[ $RANK = 1 ] && exit 3; " + kForEver));
+  EXPECT_EQ(ended.status, 3);
+  EXPECT_EQ(ended.err, "error: rank 1 of 3 exited with code 3\n");
+}
+
+TEST(Launch, ADeathBySignalIsNamed) {
+  const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && kill -KILL $$; " + kForEver));
+  EXPECT_EQ(ended.status, 128 + SIGKILL);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 was killed by signal 9 (Killed)\n");
+}
+
+TEST(Launch, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto deaf = "trap '' TERM; echo deaf > " + pipe + "; " + kForEver;
+  // Rank 1 fails only when rank 0 is deaf: it reads the line that rank 0 writes.
+  const auto ended =
+      run_tandem(launch(2, "[ $RANK = 0 ] && { " + deaf + "; }; read line < " + pipe + "; exit 4", {"--grace", "0.2"}));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 4);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 exited with code 4\n");
+}
+
+/// Rank 0 tells when its trap is set; the script's ranks then wait.
+std::string saving_with(const std::string& signal, const std::string& status) {
+  return "trap 'exit " + status + "' " + signal + "; echo ready; while :; do sleep 0.05; done";
+}
+
+TEST(Launch, SignalsArePassedOnAndPreemptedRanksGive75) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Running running(tandem_command(launch(2, saving_with(signal == SIGINT ? "INT" : "TERM", "75"))));
+    EXPECT_EQ(running.read_line(), "ready");
+    EXPECT_EQ(running.read_line(), "ready");
+    running.signal(signal);
+    const auto ended = running.wait();
+    EXPECT_EQ(ended.status, 75);
+    EXPECT_EQ(ended.err.find("error"), std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find("signal " + std::to_string(signal)), 0u) << ended.err;
+  }
+}
+
+TEST(Launch, OneRankThatIsPreemptedEndsAllWithoutHaste) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // Rank 0 ends when rank 1 is ready, which then needs longer than the grace of 0 to save.
+  const auto slow =
+      "trap 'sleep 0.2; echo saved; exit 75' TERM; echo ready > " + pipe + "; while :; do sleep 0.05; done";
+  const auto ended = run_tandem(launch(
+      2, "exec 2>/dev/null; [ $RANK = 0 ] && { read line < " + pipe + "; exit 75; }; " + slow, {"--grace", "0"}));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_EQ(ended.out, "saved\n");
+  EXPECT_EQ(ended.err, "");
+}
+
+TEST(Launch, RequestsToSaveKillNobodyHoweverManyCome) {
+  const std::string patient =
+      "exec 2>/dev/null; n=0; trap 'n=$((n+1)); echo heard' TERM HUP QUIT USR1; echo ready; while [ $n -lt 5 ]; do "
+      "sleep 0.05; done; "
+      "exit 75";
+  Running running(tandem_command(launch(2, patient)));
+  EXPECT_EQ(running.read_line(), "ready");
+  EXPECT_EQ(running.read_line(), "ready");
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1}) {
+    running.signal(signal);
+    EXPECT_EQ(running.read_line(), "heard");
+    EXPECT_EQ(running.read_line(), "heard");
+  }
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_EQ(ended.err, "signal 15 (Terminated): the ranks save and end\n");
+}
+
+TEST(Launch, ASecondInterruptKills) {
+  Running running(tandem_command(launch(2, "trap 'echo heard' INT; echo ready; while :; do sleep 0.05; done")));
+  EXPECT_EQ(running.read_line(), "ready");
+  EXPECT_EQ(running.read_line(), "ready");
+  running.signal(SIGINT);
+  EXPECT_EQ(running.read_line(), "heard");
+  EXPECT_EQ(running.read_line(), "heard");
+  // One that comes within half a second of the first is heard once more; the first that comes later kills.
+  std::atomic<bool> has_ended{false};
+  std::thread impatient([&, launch = running.pid()] {
+    while (!has_ended) {
+      kill(launch, SIGINT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  const auto ended = running.wait();
+  has_ended = true;
+  impatient.join();
+  EXPECT_EQ(ended.status, 128 + SIGINT);
+  EXPECT_EQ(ended.err, "signal 2 (Interrupt): the ranks save and end; a second one kills them\n");
+}
+
+TEST(Launch, ARankThatOnlyWaitedIsNotBlamed) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // Rank 1 ends when launch has seen the end of rank 0: the failed communication comes first, its cause after it.
+  const auto waits = "trap '' TERM; read other < " + pipe + "; while [ -e /proc/$other ]; do sleep 0.01; done; exit 65";
+  const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && { " + waits + "; }; echo $$ > " + pipe + "; exit 76"));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 exited with code 65\n");
+}
+
+TEST(Launch, ASuspendedRankIsNamed) {
+  const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto suspended = "echo $$ > " + pipe + "; kill -STOP $$";
+  const auto waits = "read other < " + pipe + "; until grep -q ' T ' /proc/$other/stat; do sleep 0.01; done; exit 76";
+  const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && { " + suspended + "; }; " + waits, {"--grace", "0.2"}));
+  std::remove(pipe.c_str());
+  EXPECT_EQ(ended.status, 76);
+  EXPECT_EQ(ended.err, "error: rank 1 of 2 is suspended, wanted running: rank 0 of 2 exited with code 76\n");
+}
+
+TEST(Launch, RanksThatDieOfThePassedSignalAreNoFault) {
+  Running running(tandem_command(launch(2, "echo ready; " + kForEver)));
+  EXPECT_EQ(running.read_line(), "ready");
+  EXPECT_EQ(running.read_line(), "ready");
+  running.signal(SIGTERM);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 128 + SIGTERM);
+  EXPECT_EQ(ended.err.find("error"), std::string::npos) << ended.err;
+}
+
+TEST(Launch, UserSignalsReachTheRanksAndChangeNothing) {
+  Running running(
+      tandem_command(launch(1, "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.05; done")));
+  EXPECT_EQ(running.read_line(), "ready");
+  running.signal(SIGUSR1);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.out, "warned\n");
+  EXPECT_EQ(ended.status, 0);
+}
+
+TEST(Launch, NothingOutlivesAKilledLaunch) {
+  Running running(tandem_command(launch(1, "sleep 1000 & echo $$; echo $!; wait")));
+  const auto rank = std::stoi(running.read_line()), grandchild = std::stoi(running.read_line());
+  running.signal(SIGKILL);
+  EXPECT_EQ(running.wait().status, 128 + SIGKILL);
+  EXPECT_TRUE(test::is_gone_soon(rank));
+  EXPECT_TRUE(test::is_gone_soon(grandchild));
+}
+
+TEST(Launch, NothingOutlivesARank) {
+  Running running(tandem_command(launch(1, "sleep 1000 & echo $!")));
+  const auto left_behind = std::stoi(running.read_line());
+  EXPECT_EQ(running.wait().status, 0);
+  EXPECT_TRUE(test::is_gone_soon(left_behind));
+}
+
+TEST(Launch, ASettingThatIsWrongEverywhereIsToldOnce) {
+  const auto ended = run_tandem({"launch", "-n", "2", "info", "x"});
+  EXPECT_EQ(ended.status, 64);
+  EXPECT_EQ(ended.err, "error: info has the argument 'x', wanted none\nerror: rank 0 of 2 exited with code 64\n");
+}
+
+TEST(Launch, WrongWords) {
+  const auto fault = [](const std::vector<std::string>& words) {
+    const bool starts_a_process = words.back().starts_with("/");
+    const auto ended = starts_a_process ? run_tandem(words) : run_here(words);
+    EXPECT_EQ(ended.status, 64);
+    EXPECT_EQ(ended.out, "");
+    return ended.err;
+  };
+  EXPECT_EQ(fault({"launch", "info"}),
+            "error: launch has no -n, wanted the number of ranks: tandem launch -n 2 COMMAND...\n");
+  EXPECT_EQ(fault({"launch", "-n", "0", "info"}), "error: -n is 0, wanted 1..1024\n");
+  EXPECT_EQ(fault({"launch", "-n", "two", "info"}), "error: -n is 'two', wanted 1..1024\n");
+  EXPECT_EQ(fault({"launch", "-n", "2000", "info"}), "error: -n is 2000, wanted 1..1024\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "--grace", "soon", "info"}),
+            "error: --grace is 'soon', wanted seconds, 0..86400\n");
+  EXPECT_EQ(fault({"launch", "-n", "2"}),
+            "error: launch has no command, wanted a program or a subcommand: "
+            "tandem launch -n 2 train data=glyphs\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "inof"}),
+            "error: command 'inof' is not found, wanted a program on PATH or a "
+            "subcommand: did you mean info?\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "/no/such"}),
+            "error: command '/no/such' cannot be run, wanted a program: No such file or directory\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "/etc/passwd"}),
+            "error: command '/etc/passwd' cannot be run, wanted a program: Permission denied\n");
+}
+
+}  // namespace
+}  // namespace tandem::launch
