@@ -15,7 +15,7 @@ void run() {
     auto backbone = models::make({.name = "resnet_glyph", .embedding = 128});
     classifier::ClassShardedHead head({.classes = kClasses, .dim = 128, .scoring = classifier::cosface(24, 0.2)},
                                       group);
-    parallel::DataParallel replicas(*backbone, group);
+    parallel::DistributedDataParallel replicas(*backbone, group);
     auto parameters = train::parameters_of(*backbone);
     parameters.push_back(head.parameter());  // says which rows this rank holds: clipping and checkpoints go by that
     train::Optimizer optimizer(parameters, {.momentum = 0.9});

@@ -27,7 +27,7 @@
 #include "tandem/memory/table.h"
 #include "tandem/models/backbone.h"
 #include "tandem/models/model.h"
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/parallel/parameter.h"
 #include "tandem/storage/safetensors.h"
 #include "tandem/train/checkpoint.h"

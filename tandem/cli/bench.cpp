@@ -2,8 +2,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/base/table.h"

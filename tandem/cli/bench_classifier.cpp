@@ -16,6 +16,7 @@
 #include "tandem/base/rng.h"
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/peer_process.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
@@ -64,13 +65,12 @@ class OwnRank {
     if (is_fused_) head_.set_row_update(optimizer_.step_rows(0, 0.1));
     head_.loss(features_, targets_, sizes_).backward();
     optimizer_.step(0.1);
-    const auto slowest = at::full({1}, seconds_since(start), at::kDouble);
-    comm::all_reduce_(slowest, group_, comm::Reduce::max);
-    auto extra = at::full({1}, memory::account(group_.rank()).peak_bytes() - before, at::kLong);
-    comm::all_reduce_(extra, group_);
+    const auto slowest = comm::reduce_number(seconds_since(start), comm::Reduce::max, group_);
+    const int64_t own = memory::account(group_.rank()).peak_bytes() - before;
+    const auto extra = comm::reduce_number(own, comm::Reduce::sum, group_);
     optimizer_.zero_grad();
     features_.mutable_grad().reset();
-    return {slowest.item<double>(), extra.item<int64_t>()};
+    return {slowest, extra};
   }
 
   /// The GEMMs of a step and nothing else, block by block.
@@ -92,9 +92,7 @@ class OwnRank {
       at::mm_out(g, p, x);
       sum.addmm_(p.t(), rows, 0.0);
     }
-    const auto slowest = at::full({1}, seconds_since(start), at::kDouble);
-    comm::all_reduce_(slowest, group_, comm::Reduce::max);
-    return slowest.item<double>();
+    return comm::reduce_number(seconds_since(start), comm::Reduce::max, group_);
   }
 
  private:
@@ -187,11 +185,7 @@ class Measurement {
   }
 
   /// Rank 0's word.
-  bool agree(bool word) {
-    const auto said = at::full({1}, word ? 1 : 0, at::kInt);
-    comm::broadcast_(said, 0, group_);
-    return said.item<int>() == 1;
-  }
+  bool agree(bool word) { return comm::broadcast_number(word ? 1 : 0, 0, group_) == 1; }
 
   const ClassifierBench& bench_;
   comm::ProcessGroup& group_;

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/base/median.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/world.h"
@@ -166,9 +167,7 @@ class CallMeasurement {
     const auto start = Clock::now();
     for (int64_t i = 0; i < calls; ++i) body();
     const std::chrono::duration<double> took = Clock::now() - start;
-    const auto slowest = at::full({1}, took.count() / static_cast<double>(calls), at::kDouble);
-    comm::all_reduce_(slowest, local_, comm::Reduce::max);
-    return slowest.item<double>();
+    return comm::reduce_number(took.count() / static_cast<double>(calls), comm::Reduce::max, local_);
   }
 
   /// As many as fill a part of the case's time; equal on all ranks.

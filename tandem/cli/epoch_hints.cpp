@@ -1,6 +1,6 @@
 #include "tandem/cli/epoch_hints.h"
 
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 
 namespace tandem::cli {
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
@@ -12,8 +12,8 @@
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/retrieval_scores.h"
 #include "tandem/cli/run_facts.h"
-#include "tandem/cli/search_scores.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/rendezvous.h"
 #include "tandem/memory/meter.h"
@@ -49,17 +49,16 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
 }
 
 std::string scores_text(const train::Scores& scores, double rate) {
-  char line[200];
-  std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  loss %.4f  (%s images)      %s images/s\n",
-                100 * scores.top1, 100 * scores.top5, scores.loss, format_count(scores.samples).c_str(),
-                format_count(static_cast<int64_t>(rate)).c_str());
-  return line;
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "%.4f", scores.loss);
+  return "top-1 " + format_percent(scores.top1) + "  top-5 " + format_percent(scores.top5) + "  loss " + loss + "  (" +
+         format_count(scores.samples) + " images)      " + format_count(std::llround(rate)) + " images/s\n";
 }
 
 void evaluate_rank(const Arguments& arguments, const settings::Settings& settings, const data::Split& data,
                    comm::ProcessGroup& group) {
   const bool has_test = data.test && data.test->size() > 0;
-  if (!has_test && !data.search && settings.get_list("eval.pairs").empty())
+  if (!has_test && !data.retrieval && settings.get_list("eval.pairs").empty())
     throw DataError("the test set is empty, wanted at least one image",
                     "glyphs take data.test_fonts, folders a test folder or data.hold_out; or give eval.pairs");
   const auto task = make_task(settings, *data.train, head_form(settings), group);
@@ -81,7 +80,7 @@ void evaluate_rank(const Arguments& arguments, const settings::Settings& setting
     scores = train::evaluate(*task, *loader, num_classes(settings, *data.train), group);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const auto search = data.search ? search_scores(settings, *task, *data.search, group) : nlohmann::json();
+  const auto retrieval = data.retrieval ? retrieval_scores(settings, *task, *data.retrieval, group) : nlohmann::json();
   const auto pairs = pair_scores(settings, *task, group);
   RankFacts own;
   own.at_peak = memory::account(group.rank()).at_peak;
@@ -90,8 +89,8 @@ void evaluate_rank(const Arguments& arguments, const settings::Settings& setting
   }
   own.wire = group.meter().counts();
   const auto facts = gather_facts(own, group);
-  const auto* query = data.search ? data.search->query.images.get() : nullptr;
-  const auto* gallery = data.search ? data.search->gallery.images.get() : nullptr;
+  const auto* query = data.retrieval ? data.retrieval->query.images.get() : nullptr;
+  const auto* gallery = data.retrieval ? data.retrieval->gallery.images.get() : nullptr;
   if (const auto line = odd_images({data.test.get(), query, gallery}, group)) log::warn(*line);
   if (group.rank() != 0) return;
   const double rate = static_cast<double>(scores.samples) / seconds;
@@ -100,10 +99,10 @@ void evaluate_rank(const Arguments& arguments, const settings::Settings& setting
                                  {"images_per_second", rate}, {"seconds", seconds},
                                  {"steps", restored->step},   {"classes", num_classes(settings, *data.train)},
                                  {"ranks", group.size()},     {"memory", memory_json(facts)},
-                                 {"search", search},          {"pairs", pairs},
+                                 {"retrieval", retrieval},    {"pairs", pairs},
                                  {"wire", wire_json(facts)},  {"checkpoint", store.path(restored->step).string()}};
   std::string text = has_test ? scores_text(scores, rate) : "";
-  text += search_text(search) + pairs_text(pairs) + memory_text(facts) + wire_text(facts);
+  text += retrieval_text(retrieval) + pairs_text(pairs) + memory_text(facts) + wire_text(facts);
   write_result(arguments, text, result);
 }
 
@@ -117,7 +116,7 @@ int run_eval(const Arguments& arguments) {
   check_pairs(settings);
   const auto data = open_data(settings);
   if (prints_for_the_job()) log::info(data.summary);
-  if (prints_for_the_job() && data.search) log::info("search   " + data.search->what);
+  if (prints_for_the_job() && data.retrieval) log::info("retrieval " + data.retrieval->what);
   on_ranks(settings, [&](comm::ProcessGroup& group) { evaluate_rank(arguments, settings, data, group); });
   return 0;
 }

@@ -1,7 +1,7 @@
 #include "tandem/cli/head_settings.h"
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 
 namespace tandem::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <thread>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/quote.h"
 #include "tandem/cli/program.h"
 #include "tandem/cli/result.h"

@@ -157,7 +157,7 @@ data::Split open_glyphs(settings::Settings& settings) {
   }
   auto split = data::glyphs(options);
   const int64_t unseen = settings.get_int("data.unseen");
-  if (unseen > 0) split.search = data::unseen_glyphs(options, split.train->num_classes(), unseen);
+  if (unseen > 0) split.retrieval = data::unseen_glyphs(options, split.train->num_classes(), unseen);
   return split;
 }
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <thread>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/cli/head_settings.h"
 #include "tandem/cli/job.h"
 #include "tandem/comm/split.h"

@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 
 namespace tandem::cli {
@@ -12,9 +13,7 @@ namespace {
 Tensor marks_of(const std::vector<const data::Dataset*>& sets, comm::ProcessGroup& group) {
   int64_t size = 0, own = 0;
   for (const auto* set : sets) size += set->size(), own += set->odd_samples().count();
-  auto most = at::full({1}, own, at::kLong);
-  comm::all_reduce_(most, group, comm::Reduce::max);
-  if (most.item<int64_t>() == 0) return {};
+  if (comm::reduce_number(own, comm::Reduce::max, group) == 0) return {};
   auto marks = at::zeros({size}, at::kByte);
   auto* first = marks.mutable_data_ptr<uint8_t>();
   for (const auto* set : sets) {

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/head_settings.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/job_schema.h"

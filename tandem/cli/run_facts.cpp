@@ -5,9 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 #include "tandem/base/table.h"
-#include "tandem/comm/collectives.h"
+#include "tandem/comm/agree.h"
 #include "tandem/memory/table.h"
 
 namespace tandem::cli {
@@ -62,18 +62,8 @@ RankFacts unpack(const std::string& text) {
 }  // namespace
 
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group) {
-  auto text = pack(own);
-  const auto bytes = at::from_blob(text.data(), {static_cast<int64_t>(text.size())}, at::kChar);
-  const auto length = at::full({1}, bytes.numel(), at::kLong);
-  const auto lengths = comm::all_gather(length, group, 0, std::vector<int64_t>(group.size(), 1));
-  const auto* length_of = lengths.const_data_ptr<int64_t>();
-  const auto all = comm::all_gather(bytes, group, 0, {length_of, static_cast<size_t>(group.size())});
-  const auto* next = reinterpret_cast<const char*>(all.const_data_ptr<int8_t>());
   std::vector<RankFacts> ranks;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    ranks.push_back(unpack({next, static_cast<size_t>(length_of[rank])}));
-    next += length_of[rank];
-  }
+  for (const auto& text : comm::gather_texts(pack(own), group)) ranks.push_back(unpack(text));
   return ranks;
 }
 
@@ -101,11 +91,11 @@ nlohmann::json wire_json(const std::vector<RankFacts>& ranks) {
 std::string memory_text(const std::vector<RankFacts>& ranks) {
   std::vector<memory::CategoryBytes> peaks;
   for (const auto& facts : ranks) peaks.push_back(facts.at_peak);
-  return memory::memory_table(peaks);
+  return "memory   what each rank held at its peak\n" + memory::memory_table(peaks);
 }
 
 std::string wire_text(const std::vector<RankFacts>& ranks) {
-  std::vector<std::string> head = {"sent by rank 0", "calls", "bytes"};
+  std::vector<std::string> head = {"operation", "calls", "bytes"};
   for (const auto phase : comm::kPhaseNames) head.emplace_back(phase);
   Table table(head);
   for (const auto& [operation, count] : ranks.at(0).wire) {
@@ -113,7 +103,7 @@ std::string wire_text(const std::vector<RankFacts>& ranks) {
     for (const auto& phase : count.phases) row.push_back(format_bytes(phase.bytes));
     table.add_row(row);
   }
-  return ranks[0].wire.empty() ? "" : table.str();
+  return ranks[0].wire.empty() ? "" : "wire     payload that rank 0 sent, over all steps and tests\n" + table.str();
 }
 
 }  // namespace tandem::cli

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/storage/file_io.h"
 
@@ -14,12 +15,6 @@ namespace {
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
-
-std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * part);
   return text;
 }
 
@@ -112,7 +107,8 @@ void RunObserver::on_evaluation(int64_t done, int64_t total) {
 void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
   if (evaluation_) evaluation_->finish();
   evaluation_.reset();
-  log::info("step " + std::to_string(step) + ": top-1 " + percent(scores.top1) + "  top-5 " + percent(scores.top5));
+  log::info("step " + std::to_string(step) + ": top-1 " + format_percent(scores.top1) + "  top-5 " +
+            format_percent(scores.top5));
   write({{"event", std::string("test")},
          {"ts", now_seconds()},
          {"step", step},

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/report/report.h"
@@ -21,12 +21,6 @@ report::MemoryBars bars_of(std::string title, const std::vector<RankFacts>& rank
   return bars;
 }
 
-std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * part);
-  return text;
-}
-
 /// With one decimal below 10, so that a short run has not taken 0 seconds.
 std::string rounded(double number) {
   char text[32];
@@ -37,8 +31,8 @@ std::string rounded(double number) {
 std::vector<std::pair<std::string, std::string>> summary_of(const nlohmann::json& result) {
   std::vector<std::pair<std::string, std::string>> summary;
   if (result["test_images"].get<int64_t>() > 0) {
-    summary.emplace_back("top-1", percent(result["top1"]));
-    summary.emplace_back("top-5", percent(result["top5"]));
+    summary.emplace_back("top-1", format_percent(result["top1"]));
+    summary.emplace_back("top-5", format_percent(result["top5"]));
   }
   summary.emplace_back("images/s", rounded(result["images_per_second"]));
   summary.emplace_back("training seconds", rounded(result["total_seconds"]));

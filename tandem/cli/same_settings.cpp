@@ -2,7 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
-#include "tandem/comm/text.h"
+#include "tandem/comm/agree.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::cli {

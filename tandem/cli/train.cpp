@@ -3,8 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/epoch_hints.h"
@@ -15,15 +15,15 @@
 #include "tandem/cli/memory_probe.h"
 #include "tandem/cli/odd_images.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/retrieval_scores.h"
 #include "tandem/cli/run_facts.h"
 #include "tandem/cli/run_folder.h"
 #include "tandem/cli/run_observer.h"
 #include "tandem/cli/run_report.h"
-#include "tandem/cli/search_scores.h"
 #include "tandem/cli/stop_signals.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/comm/text.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/weights_hash.h"
 
@@ -100,8 +100,8 @@ class TrainRun {
     if (observer) observer->finish();
     const auto facts = gather_facts(own_facts(*task, trainer), group_);
     weights_hash_ = train::weights_hash(task->weights(), group_);
-    const bool searches = data_.search || !settings_.get_list("eval.pairs").empty();
-    if (searches && outcome.images > 0 && !outcome.stopped) {
+    const bool retrieves = data_.retrieval || !settings_.get_list("eval.pairs").empty();
+    if (retrieves && outcome.images > 0 && !outcome.stopped) {
       write_own("result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
       score_unseen(*task);
     }
@@ -133,20 +133,20 @@ class TrainRun {
   }
 
   void score_unseen(train::Task& task) {
-    if (data_.search) search_ = search_scores(settings_, task, *data_.search, group_);
+    if (data_.retrieval) retrieval_ = retrieval_scores(settings_, task, *data_.retrieval, group_);
     pairs_ = pair_scores(settings_, task, group_);
   }
 
   void tell_odd_images() const {
-    const auto* query = data_.search ? data_.search->query.images.get() : nullptr;
-    const auto* gallery = data_.search ? data_.search->gallery.images.get() : nullptr;
+    const auto* query = data_.retrieval ? data_.retrieval->query.images.get() : nullptr;
+    const auto* gallery = data_.retrieval ? data_.retrieval->gallery.images.get() : nullptr;
     if (const auto line = odd_images({data_.train.get(), data_.test.get(), query, gallery}, group_)) log::warn(*line);
   }
 
   void tell_plan() const {
     if (!leads_) return;
     log::info(data_.summary);
-    if (data_.search) log::info("search   " + data_.search->what);
+    if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     const bool naive = head_form(settings_) == HeadForm::naive;
     const JobShape shape = {num_classes(settings_, *data_.train), data_.train->image_shape()};
     const auto counts = settings_.get_list("memory.limit").empty()
@@ -225,7 +225,7 @@ class TrainRun {
                              {"checkpoint", outcome.checkpoint.string()},
                              {"weights_hash", weights_hash_},
                              {"run", folder_.string()},
-                             {"search", search_},
+                             {"retrieval", retrieval_},
                              {"pairs", pairs_},
                              {"stopped", outcome.stopped}};
     for (const auto& probe : probes_) {
@@ -255,11 +255,12 @@ class TrainRun {
 
   std::string result_text(const train::Outcome& outcome, double rate, const std::vector<RankFacts>& facts,
                           const fs::path& report) const {
-    char line[160];
-    std::snprintf(line, sizeof line, "top-1 %.2f %%  top-5 %.2f %%  (held-out test set)      %s images/s\n",
-                  100 * outcome.scores.top1, 100 * outcome.scores.top5, format_count(std::llround(rate)).c_str());
-    std::string text = outcome.scores.samples > 0 ? line : "";
-    text += search_text(search_) + pairs_text(pairs_) + memory_text(facts) + wire_text(facts);
+    std::string text;
+    if (outcome.scores.samples > 0) {
+      text = "top-1 " + format_percent(outcome.scores.top1) + "  top-5 " + format_percent(outcome.scores.top5) +
+             "  (held-out test set)      " + format_count(std::llround(rate)) + " images/s\n";
+    }
+    text += retrieval_text(retrieval_) + pairs_text(pairs_) + memory_text(facts) + wire_text(facts);
     if (!report.empty()) text += "report   " + report.string() + "\n";
     return text;
   }
@@ -271,7 +272,7 @@ class TrainRun {
   bool leads_;
   std::unique_ptr<data::Loader> training_, evaluation_;
   std::vector<FormMemory> probes_;
-  nlohmann::json search_, pairs_ = nlohmann::json::array();
+  nlohmann::json retrieval_, pairs_ = nlohmann::json::array();
   fs::path folder_, earlier_log_;
   std::string weights_hash_;
   std::optional<FolderLock> lock_;

@@ -53,7 +53,7 @@ struct Batch {
   int64_t global_size = 0;  // samples in the whole global batch, over all ranks
 };
 
-/// Images to search with, or in.
+/// Images that are queries, or a gallery.
 struct RetrievalSet {
   std::unique_ptr<Dataset> images;  // the labels are the identities
   std::vector<int64_t> identity,
@@ -61,16 +61,16 @@ struct RetrievalSet {
 };
 
 /// A task of finding each query's identity in a gallery.
-struct Search {
+struct Retrieval {
   RetrievalSet query, gallery;
   std::string what;  // one line for the top of a run
 };
 
 /// A task: what to learn from and what to be judged by.
 struct Split {
-  std::unique_ptr<Dataset> train, test;  // of the same classes; test: null when nothing is held out
-  std::string summary;                   // one line for the top of a run
-  std::optional<Search> search = {};     // identities that are not learned
+  std::unique_ptr<Dataset> train, test;     // of the same classes; test: null when nothing is held out
+  std::string summary;                      // one line for the top of a run
+  std::optional<Retrieval> retrieval = {};  // identities that are not learned
 };
 
 }  // namespace tandem::data

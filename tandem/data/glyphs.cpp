@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/data/glyph/character_set.h"
 #include "tandem/data/glyph/font_table.h"
 #include "tandem/data/glyph/glyph_sheet.h"
@@ -282,7 +282,7 @@ RetrievalSet retrieval_set(std::unique_ptr<GlyphDataset> images, int64_t first_c
 
 }  // namespace
 
-Search unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count) {
+Retrieval unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count) {
   auto fonts = choose_fonts(options);
   const std::vector<Font> query_font = {fonts.test.front()};
   auto others = fonts.train;
@@ -308,15 +308,16 @@ Search unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count
                     "lower it, or learn fewer");
   }
   unseen->resize(static_cast<size_t>(count));
-  Search search;
-  search.query = retrieval_set(std::make_unique<GlyphDataset>(unseen, std::move(query_sheets), options.size, 1), 0,
-                               "unseen characters, " + query_font[0].name);
-  search.gallery =
+  Retrieval retrieval;
+  retrieval.query = retrieval_set(std::make_unique<GlyphDataset>(unseen, std::move(query_sheets), options.size, 1), 0,
+                                  "unseen characters, " + query_font[0].name);
+  retrieval.gallery =
       retrieval_set(std::make_unique<GlyphDataset>(unseen, std::move(gallery_sheets), options.size, others.size()), 1,
                     "unseen characters, the other fonts");
-  search.what = "unseen characters: " + format_count(count) + ", query " + query_font[0].name + ", gallery " +
-                format_count(search.gallery.images->size()) + " images of " + std::to_string(others.size()) + " fonts";
-  return search;
+  retrieval.what = "unseen characters: " + format_count(count) + ", query " + query_font[0].name + ", gallery " +
+                   format_count(retrieval.gallery.images->size()) + " images of " + std::to_string(others.size()) +
+                   " fonts";
+  return retrieval;
 }
 
 }  // namespace tandem::data

@@ -37,6 +37,6 @@ Split glyphs(const GlyphOptions& options = {});
 /// are drawn by the query's font and another. Queries are as the first of test_fonts draws them, the gallery as all
 /// other fonts do; the camera is the font's number. Labels count from 0. Memory and errors as glyphs(); DataError when
 /// there are fewer.
-Search unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count);
+Retrieval unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t count);
 
 }  // namespace tandem::data

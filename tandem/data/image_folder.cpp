@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/data/image/folder_layout.h"
 #include "tandem/data/image/hold_out.h"
 #include "tandem/data/image_files.h"

@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/data/image/hold_out.h"
 #include "tandem/data/image_files.h"
 
@@ -137,10 +137,10 @@ Split market1501(const Market1501Options& options) {
 
   Split task;
   add_training_sets(task, train, options);
-  task.search = Search{retrieval_set(query, largest + 1, options, "query"),
-                       retrieval_set(gallery, largest + 1, options, "gallery"), ""};
-  task.search->what = "people, query: " + format_count(task.search->query.images->size()) +
-                      " · gallery: " + format_count(task.search->gallery.images->size());
+  task.retrieval = Retrieval{retrieval_set(query, largest + 1, options, "query"),
+                             retrieval_set(gallery, largest + 1, options, "gallery"), ""};
+  task.retrieval->what = "people, query: " + format_count(task.retrieval->query.images->size()) +
+                         " · gallery: " + format_count(task.retrieval->gallery.images->size());
   task.summary = task.train->describe();
   return task;
 }

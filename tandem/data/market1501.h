@@ -30,7 +30,7 @@ struct Market1501Options {
 };
 
 /// A person re-identification task. Training classes are the pids, sorted, as labels 0..n-1; class_name() is the pid.
-/// Search: the labels are the pids; pid 0 is a distractor, right for no query; cameras as the names tell them.
+/// Retrieval: the labels are the pids; pid 0 is a distractor, right for no query; cameras as the names tell them.
 /// Images (.jpg, .jpeg, .png) are sorted by name. Junk (pid -1) is dropped; hidden and other files are passed over.
 /// Opens every image once to check its header. Memory: the paths.
 /// Throws SettingsError (sides, hold_out), DataError (a folder is missing or has no image, an image's name cannot be

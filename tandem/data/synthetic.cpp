@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/rng.h"
 
 namespace tandem::data {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/data/image/image_decoder.h"
 #include "tandem/data/image/resize.h"
 #include "tandem/data/image_files.h"

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 
 namespace tandem::memory {
@@ -13,5 +14,10 @@ inline constexpr std::array<std::string_view, kNumCategories> kCategoryNames = {
     "parameters", "gradients", "optimizer", "activations", "buffers", "communication", "other"};
 
 using CategoryBytes = std::array<int64_t, kNumCategories>;
+
+/// Of all categories together.
+constexpr int64_t total_of(const CategoryBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
 
 }  // namespace tandem::memory

@@ -129,8 +129,8 @@ MeteredAllocator* installed = nullptr;
 
 }  // namespace
 
-int64_t Account::live_bytes() const { return std::accumulate(live.begin(), live.end(), int64_t{0}); }
-int64_t Account::peak_bytes() const { return std::accumulate(at_peak.begin(), at_peak.end(), int64_t{0}); }
+int64_t Account::live_bytes() const { return total_of(live); }
+int64_t Account::peak_bytes() const { return total_of(at_peak); }
 
 void install_meter() {
   static std::once_flag once;

@@ -1,13 +1,9 @@
 #include "tandem/memory/table.h"
 
-#include <numeric>
-
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 #include "tandem/base/table.h"
 
 namespace tandem::memory {
-
-int64_t total_of(const CategoryBytes& bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
 
 std::string memory_table(std::span<const CategoryBytes> ranks) {
   std::vector<std::string> header = {"rank"};

@@ -6,9 +6,6 @@
 
 namespace tandem::memory {
 
-/// Of all categories together.
-int64_t total_of(const CategoryBytes& bytes);
-
 /// One line a rank: bytes per category at its peak, and the peak.
 std::string memory_table(std::span<const CategoryBytes> ranks);
 

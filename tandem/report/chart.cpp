@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "tandem/base/format.h"
 #include "tandem/report/svg.h"
 
 namespace tandem::report {
@@ -112,11 +113,7 @@ double text_width(std::string_view text) {
   return width;
 }
 
-double peak_of(const std::array<int64_t, 7>& rank) {
-  double sum = 0;
-  for (const auto bytes : rank) sum += static_cast<double>(bytes);
-  return sum;
-}
+double peak_of(const memory::CategoryBytes& rank) { return static_cast<double>(memory::total_of(rank)); }
 
 struct LegendEntry {
   std::string_view name;
@@ -166,8 +163,8 @@ void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
     for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
       const auto bytes = static_cast<double>(bars.ranks[rank][i]);
       if (bytes <= 0) continue;
-      const std::string hint =
-          "rank " + std::to_string(rank) + ", " + std::string(memory::kCategoryNames[i]) + ": " + byte_label(bytes);
+      const std::string hint = "rank " + std::to_string(rank) + ", " + std::string(memory::kCategoryNames[i]) + ": " +
+                               format_bytes_short(bytes);
       svg.rectangle(middle - width / 2, plot.y(below + bytes), width, plot.y(below) - plot.y(below + bytes),
                     class_of('c', i), hint);
       below += bytes;
@@ -179,7 +176,7 @@ void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
       label_y = std::min(label_y, y);
     }
     if (slot >= 58)
-      svg.text(middle, label_y - 6, byte_label(peak_of(bars.ranks[rank])), "small strong", Anchor::middle);
+      svg.text(middle, label_y - 6, format_bytes_short(peak_of(bars.ranks[rank])), "small strong", Anchor::middle);
     if (rank % every == 0) svg.text(middle, plot.top + plot.height + 17, std::to_string(rank), "small", Anchor::middle);
   }
 }
@@ -247,7 +244,7 @@ std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFig
   // A little more than the highest bar, so that its number has room.
   const auto ticks = byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
   std::vector<std::string> labels;
-  for (const double tick : ticks) labels.push_back(byte_label(tick));
+  for (const double tick : ticks) labels.push_back(format_bytes_short(tick));
   double left = 40;
   for (const auto& label : labels) left = std::max(left, 20 + text_width(label));
   Plot plot{left, top, figure.width - left - 16, height - top - kBottom, 0, 1, 0, ticks.back()};

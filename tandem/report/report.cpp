@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 #include "tandem/report/svg.h"
 
 namespace tandem::report {
@@ -103,12 +103,8 @@ std::string memory_table(const MemoryBars& bars) {
   std::vector<Cells> rows;
   for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
     auto& cells = rows.emplace_back(1, std::to_string(rank));
-    int64_t peak = 0;
-    for (const auto bytes : bars.ranks[rank]) {
-      cells.push_back(format_bytes(bytes));
-      peak += bytes;
-    }
-    cells.push_back(format_bytes(peak));
+    for (const auto bytes : bars.ranks[rank]) cells.push_back(format_bytes(bytes));
+    cells.push_back(format_bytes(memory::total_of(bars.ranks[rank])));
     if (rank < bars.predicted.size())
       cells.push_back(format_bytes(bars.predicted[rank]));
     else if (!bars.predicted.empty())

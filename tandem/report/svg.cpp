@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 #include "tandem/base/quote.h"
 
 namespace tandem::report {
@@ -143,14 +143,6 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
     }
   }
   return labels;
-}
-
-std::string byte_label(double bytes) {
-  constexpr std::array<const char*, 6> kUnits = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
-  const bool whole = bytes == std::floor(bytes) || bytes >= 100;
-  return printed(whole ? "%.0f" : "%.1f", bytes) + kUnits[unit];
 }
 
 std::string short_number(double value) {

@@ -18,9 +18,6 @@ std::vector<double> byte_ticks(double high, int count);
 /// One label a tick, all with the same decimals: {"0", "0.5", "1"} -> {"0.0", "0.5", "1.0"}.
 std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
-/// "0 B", "512 KiB", "1.5 GiB": at most one decimal.
-std::string byte_label(double bytes);
-
 /// A number for a reader: 4 digits, thousands separated.
 std::string short_number(double value);
 

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "tandem/base/bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 

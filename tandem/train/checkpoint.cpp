@@ -7,9 +7,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
-#include "tandem/comm/text.h"
 
 namespace tandem::train {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/collectives.h"
+#include "tandem/comm/agree.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::train {
@@ -180,8 +180,7 @@ double square_of(const Tensor& gradient) {
 
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  double replicated = 0;
-  auto split = at::zeros({1}, at::kDouble);
+  double replicated = 0, split = 0;
   bool any_split = false;
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
@@ -193,8 +192,8 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
     if (parameter.rows) split += square;
     if (!parameter.rows) replicated += square;
   }
-  if (any_split) comm::all_reduce_(split, group);
-  const double norm = std::sqrt(replicated + split.item<double>());
+  if (any_split) split = comm::reduce_number(split, comm::Reduce::sum, group);
+  const double norm = std::sqrt(replicated + split);
   if (norm > largest) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;
 }

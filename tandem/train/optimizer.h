@@ -18,11 +18,11 @@ struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adamw
 };
 
-/// Updates parameters from their .grad with libtorch's fused kernels; the same numbers as torch.optim's SGD and AdamW.
+/// SGD and AdamW on libtorch's fused kernels. The numbers equal torch.optim's.
 ///
-/// State is made at construction: sgd one tensor a parameter (none without momentum), adamw two and a step count.
-/// A parameter whose .grad is undefined is left alone; of one whose .grad is sparse, the rows that it has not are left
-/// alone, or move as if their gradient were zero, see move_all_rows(). With sparse gradients AdamW counts all steps.
+/// The constructor allocates the state: for SGD one tensor per parameter (none without momentum), for AdamW two and a
+/// step count. A parameter without a gradient is not updated. If .grad is sparse, rows without a gradient are not
+/// updated, unless move_all_rows() was called for that parameter; AdamW's step count rises all the same.
 class Optimizer {
  public:
   /// Throws SettingsError: a number out of its range, Nesterov without momentum.
@@ -31,28 +31,28 @@ class Optimizer {
 
   void step(double learning_rate);
 
-  /// The step of one parameter whose gradient comes in blocks of rows: call the result with each block once. The same
-  /// numbers as step() gives. Several threads may call it at a time, with different rows. It must not be called after
-  /// the next step of that parameter has begun.
+  /// Returns a function that updates one parameter block by block: call it once for each block of rows, with the
+  /// block's gradient. The result equals that of step(). Threads may call it at the same time for different rows. It
+  /// must not be called after the parameter's next step has begun.
   RowUpdate step_rows(size_t parameter, double learning_rate);
 
-  /// From now on rows of this parameter that a step leaves out move as a dense SGD with no gradient there moves them,
-  /// by momentum and weight decay, but only when they are wanted: prepare_rows() those that a step reads, before it.
-  /// Costs 4 bytes a row. Throws SettingsError for adamw.
+  /// From now on, rows of this parameter that a step skips get the momentum and weight decay that dense SGD would give
+  /// them, but late: when they are next read. Call prepare_rows() with the rows that a step reads, before the step.
+  /// Memory: 4 bytes per row. Throws SettingsError for AdamW.
   void move_all_rows(size_t parameter);
-  void check_late_moves() const;  // throws as move_all_rows() would
+  void check_late_moves() const;  // throws where move_all_rows() would throw
   void prepare_rows(const Rows& rows);
 
-  /// The step for which rows were prepared is left out: no step() follows.
+  /// Skips the step for which rows were prepared: no step() follows.
   void drop_step();
 
-  /// All rows are what they would be without putting anything off: before reading a parameter as a whole.
+  /// Applies all late updates. Call it before a parameter is read as a whole.
   void settle();
 
-  void zero_grad();  // to undefined, which frees or reuses the memory
+  void zero_grad();  // sets each .grad to undefined, which frees its memory or returns it to its bucket
 
-  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the real
-  /// ones.
+  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the
+  /// optimizer's own, not copies.
   std::vector<Parameter> state() const;
 
  private:
@@ -69,8 +69,8 @@ class Optimizer {
   std::optional<LazyDecay> lazy_;
 };
 
-/// The norm of all gradients together, over all ranks; when it is above `largest`, scales them down to it. Returns the
-/// norm before. Collective (one message of 8 bytes when a parameter is split).
+/// Scales all gradients down so that their total norm over all ranks is at most `largest`. Returns the norm before
+/// scaling. Collective: one message of 8 bytes if a parameter is split, none otherwise.
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group);
 
 }  // namespace tandem::train

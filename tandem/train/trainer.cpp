@@ -8,9 +8,9 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/median.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/comm/text.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/row_hooks.h"
 

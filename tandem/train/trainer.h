@@ -7,7 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/divergence.h"
 #include "tandem/train/evaluate.h"
@@ -114,7 +114,7 @@ class Trainer {
   comm::ProcessGroup& group_;
   std::vector<Parameter> parameters_;
   Optimizer optimizer_;
-  parallel::DataParallel replicas_;
+  parallel::DistributedDataParallel replicas_;
   std::vector<double> step_seconds_;
   double seconds_before_ = 0;                // of the steps before a resume
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none

@@ -253,12 +253,16 @@ TEST_F(Run, AFolderTakesOneRunAtATime) {
 }
 
 TEST_F(Run, RanksThatDoNotComeAreNamed) {
-  const auto ended =
-      run_tandem(job({"comm.init_timeout=1", out("run")}),
-                 {{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
-  EXPECT_EQ(ended.status, 78);
-  EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
-            "error: environment variable MASTER_PORT is 0, wanted 1..65535\n");
+  const auto end_at = [&](const std::string& port) {
+    const auto ended =
+        run_tandem(job({"comm.init_timeout=1", out("run")}),
+                   {{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+    return std::pair(ended.status, ended.err.substr(ended.err.find("error: ")));
+  };
+  const auto port = std::to_string(test::free_port());
+  EXPECT_EQ(end_at(port), std::pair(76, "error: of 3 ranks that should meet at 127.0.0.1:" + port +
+                                            ", rank 1, rank 2 did not come within 1 s (rank 0 of 3)\n"));
+  EXPECT_EQ(end_at("0"), std::pair(78, std::string("error: environment variable MASTER_PORT is 0, wanted 1..65535\n")));
 }
 
 TEST_F(Run, ARankThatDoesNotComeIsNamedInTime) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include "tandem/base/rng.h"
 #include "tandem/cli/job.h"
 #include "tandem/cli/job_schema.h"
+#include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/memory/meter.h"
 
@@ -273,18 +275,35 @@ TEST(Training, ALossThatIsNotFiniteEndsTheRunOnAllRanks) {
   EXPECT_NE(text.find("wanted a finite number (rank "), std::string::npos) << text;
 }
 
-TEST(Training, TheHeadIsBalancedAndTheNaiveFormIsNot) {
+/// Peak bytes of each of four ranks in one step with 2,002 classes: 501, 501, 500 and 500 of them.
+std::array<int64_t, 4> peaks_of_a_step(HeadForm form) {
   memory::install_meter();
-  const auto settings = settings_of({"model=mlp", "train.batch=40"});
-  Patterns patterns;
+  const auto settings = settings_of({"model=mlp", "train.batch=40", "head.classes=2002"});
+  const Patterns patterns;
+  std::array<int64_t, 4> peaks{};
   comm::run_ranks(4, [&](comm::ProcessGroup& group) {
     const memory::RankScope scope(group.rank());
-    const auto task = make_task(settings, patterns, HeadForm::sharded, group);
-    const auto head = task->parameters().back();
-    EXPECT_EQ(head.name, kHeadWeight);
-    EXPECT_EQ(head.rows->total, kClasses);
-    EXPECT_LE(std::abs(head.tensor.size(0) - kClasses / 4.0), 1.0);
+    const auto loader = training_loader(settings, patterns, group);
+    const auto task = make_task(settings, patterns, form, group);
+    EXPECT_EQ(task->parameters().back().name, kHeadWeight);
+    EXPECT_EQ(task->parameters().back().rows->count, group.rank() < 2 ? 501 : 500);
+    loader->start(0);
+    data::Batch batch;
+    ASSERT_TRUE(loader->next(batch));
+    memory::reset_peak(group.rank());
+    task->loss(batch, comm::split_sizes(batch.global_size, group.size())).backward();
+    peaks.at(group.rank()) = memory::account(group.rank()).peak_bytes();
   });
+  return peaks;
+}
+
+TEST(Training, TheHeadIsBalancedAndTheNaiveFormIsNot) {
+  constexpr int64_t kScoresOfOthers = 40 * (2002 - 501) * 4;  // which the naive form gathers on rank 0
+  const auto sharded = peaks_of_a_step(HeadForm::sharded), naive = peaks_of_a_step(HeadForm::naive);
+  const auto [least, most] = std::ranges::minmax(sharded);
+  EXPECT_LE(most - least, 2000) << "one class more: a row of weight and gradient, a column of scores";
+  EXPECT_GE(naive[0] - *std::max_element(naive.begin() + 1, naive.end()), kScoresOfOthers);
+  EXPECT_GE(naive[0] - sharded[0], kScoresOfOthers);
 }
 
 }  // namespace

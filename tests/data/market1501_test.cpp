@@ -60,7 +60,7 @@ TEST_F(Market1501Test, TrainingClassesAreThePidsSorted) {
   EXPECT_EQ(task.train->class_name(1), "7");
   EXPECT_EQ(task.train->image_shape(), (std::array<int64_t, 3>{3, 16, 8}));
   EXPECT_EQ(task.test, nullptr);
-  EXPECT_EQ(task.search->what, "people, query: 1 · gallery: 1");
+  EXPECT_EQ(task.retrieval->what, "people, query: 1 · gallery: 1");
   EXPECT_EQ(task.summary, "people   3 classes · 4 images from " + folder_.path().string());
 }
 
@@ -71,16 +71,16 @@ TEST_F(Market1501Test, JunkIsDroppedAndDistractorsStay) {
   add("bounding_box_test/-1_c4s1_000101_02.png", 99);
   add("bounding_box_test/0020_c6s1_000151_03.png", 40);
   const auto task = open();
-  EXPECT_EQ(contents(*task.search->query.images), (Contents{{1, 50}, {20, 20}}));
-  EXPECT_EQ(task.search->query.identity, (Numbers{1, 20}));
-  EXPECT_EQ(task.search->query.camera, (Numbers{1, 3}));
-  EXPECT_EQ(contents(*task.search->gallery.images), (Contents{{0, 30}, {1, 50}, {20, 40}}));
-  EXPECT_EQ(task.search->gallery.identity, (Numbers{0, 1, 20}));
-  EXPECT_EQ(task.search->gallery.camera, (Numbers{5, 2, 6}));
-  EXPECT_EQ(task.search->query.images->num_classes(), 21);
-  EXPECT_EQ(task.search->gallery.images->num_classes(), 21);
-  EXPECT_EQ(task.search->gallery.images->class_name(20), "20");
-  EXPECT_EQ(task.search->gallery.images->describe(), "people   gallery · 3 images from " + folder_.path().string());
+  EXPECT_EQ(contents(*task.retrieval->query.images), (Contents{{1, 50}, {20, 20}}));
+  EXPECT_EQ(task.retrieval->query.identity, (Numbers{1, 20}));
+  EXPECT_EQ(task.retrieval->query.camera, (Numbers{1, 3}));
+  EXPECT_EQ(contents(*task.retrieval->gallery.images), (Contents{{0, 30}, {1, 50}, {20, 40}}));
+  EXPECT_EQ(task.retrieval->gallery.identity, (Numbers{0, 1, 20}));
+  EXPECT_EQ(task.retrieval->gallery.camera, (Numbers{5, 2, 6}));
+  EXPECT_EQ(task.retrieval->query.images->num_classes(), 21);
+  EXPECT_EQ(task.retrieval->gallery.images->num_classes(), 21);
+  EXPECT_EQ(task.retrieval->gallery.images->class_name(20), "20");
+  EXPECT_EQ(task.retrieval->gallery.images->describe(), "people   gallery · 3 images from " + folder_.path().string());
 }
 
 TEST_F(Market1501Test, OtherFilesArePassedOver) {
@@ -89,7 +89,7 @@ TEST_F(Market1501Test, OtherFilesArePassedOver) {
                                  "query/folder.jpg/0001_c1s1_001051_00.jpg"}) {
     test::spill(folder_ / name, "x");
   }
-  EXPECT_EQ(open().search->query.images->size(), 1);
+  EXPECT_EQ(open().retrieval->query.images->size(), 1);
 }
 
 TEST_F(Market1501Test, EveryThirdOfAPersonIsHeldOutWhereAsked) {

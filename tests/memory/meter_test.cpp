@@ -156,9 +156,9 @@ TEST_F(Meter, TooMuchIsOutOfMemory) { EXPECT_THROW(at::empty({int64_t{1} << 60},
 TEST(MemoryTable, OneLineARank) {
   const std::array<CategoryBytes, 2> ranks = {{{1024, 0, 0, 2048, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 512}}};
   EXPECT_EQ(memory_table(ranks),
-            "rank  parameters  gradients  optimizer  activations  buffers  communication  other   peak\n"
-            "0          1.0 K        0 B        0 B        2.0 K      0 B            0 B    0 B  3.0 K\n"
-            "1            0 B        0 B        0 B          0 B      0 B            0 B  512 B  512 B\n");
+            "rank  parameters  gradients  optimizer  activations  buffers  communication  other     peak\n"
+            "0        1.0 KiB        0 B        0 B      2.0 KiB      0 B            0 B    0 B  3.0 KiB\n"
+            "1            0 B        0 B        0 B          0 B      0 B            0 B  512 B    512 B\n");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "tandem/comm/world.h"
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 #include "tests/support/text_of.h"
 
 // A parameter that gets no gradient ends the step it happens in, on every rank, with its name.
@@ -15,7 +15,8 @@ namespace {
 using test::text_of;
 
 constexpr const char* kRemedy =
-    ": use it in the loss of every step, or freeze it with requires_grad_(false) before DataParallel is made";
+    ": use it in the loss of every step, or freeze it with requires_grad_(false) before DistributedDataParallel is "
+    "made";
 
 /// Three parameters, each in a bucket of its own.
 struct Three {
@@ -24,7 +25,7 @@ struct Three {
     for (int i = 0; i < 3; ++i) weights.push_back(at::full({4}, i + 1.0, at::kDouble).requires_grad_());
   }
   static std::vector<std::string> names() { return {"first.weight", "fc.weight", "last.bias"}; }
-  static DataParallelOptions one_bucket_each() { return {.bucket_bytes = 8, .first_bucket_bytes = 8}; }
+  static DistributedDataParallelOptions one_bucket_each() { return {.bucket_bytes = 8, .first_bucket_bytes = 8}; }
   Tensor loss(const std::vector<int>& used) const {
     auto sum = at::zeros({}, at::kDouble);
     for (const int i : used) sum = sum + (weights[i] * weights[i]).sum();
@@ -39,7 +40,8 @@ std::vector<std::string> texts(int world, bool gloo, int step, const Used& used)
   comm::run_ranks(world,
                   [&](comm::ProcessGroup& group) {
                     Three model;
-                    DataParallel replicas(model.weights, {}, Three::names(), group, Three::one_bucket_each());
+                    DistributedDataParallel replicas(model.weights, {}, Three::names(), group,
+                                                     Three::one_bucket_each());
                     const auto take_step = [&](const std::vector<int>& used_now) {
                       for (auto& weight : model.weights) weight.mutable_grad().reset();
                       const auto loss = model.loss(used_now);
@@ -122,7 +124,7 @@ TEST(MissingGradient, OfManyTheFirstAreNamed) {
       weights.push_back(at::ones({2}).requires_grad_());
       names.push_back("layer" + std::to_string(i));
     }
-    DataParallel replicas(weights, {}, names, group);
+    DistributedDataParallel replicas(weights, {}, names, group);
     const auto loss = weights[4].sum();
     replicas.prepare_backward(loss);
     EXPECT_EQ(text_of<c10::ValueError>([&] { loss.backward(); }),
@@ -135,13 +137,13 @@ TEST(MissingGradient, OfManyTheFirstAreNamed) {
 TEST(MissingGradient, ReplicasAreOfNoUseAfterwards) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     Three model;
-    DataParallel replicas(model.weights, {}, Three::names(), group);
+    DistributedDataParallel replicas(model.weights, {}, Three::names(), group);
     const auto loss = model.loss({0}), whole = model.loss({0, 1, 2});
     replicas.prepare_backward(loss);
     EXPECT_THROW(loss.backward(), c10::ValueError);
     EXPECT_EQ(text_of([&] { replicas.prepare_backward(whole); }),
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
-              "DataParallel anew");
+              "DistributedDataParallel anew");
   });
 }
 
@@ -150,7 +152,7 @@ TEST(MissingGradient, AGradientThatIsNotANumberIsNone) {
   for (const int world : {1, 2, 3}) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
       Three model;
-      DataParallel replicas(model.weights, {}, Three::names(), group, Three::one_bucket_each());
+      DistributedDataParallel replicas(model.weights, {}, Three::names(), group, Three::one_bucket_each());
       for (int step = 0; step < 2; ++step) {
         for (auto& weight : model.weights) weight.mutable_grad().reset();
         const auto loss = model.loss({0, 1, 2}) * (group.rank() == 0 ? kNan : 1.0);
@@ -166,7 +168,7 @@ TEST(MissingGradient, FrozenParametersNeedNone) {
   for (const int world : {1, 2}) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
       auto frozen = at::full({3}, group.rank() + 1.0), trained = at::ones({3}).requires_grad_();
-      DataParallel replicas({frozen, trained}, {}, {"frozen", "trained"}, group);
+      DistributedDataParallel replicas({frozen, trained}, {}, {"frozen", "trained"}, group);
       EXPECT_TRUE(frozen.equal(at::ones({3})));  // rank 0's, all the same
       const auto loss = (frozen * trained).sum();
       replicas.prepare_backward(loss);

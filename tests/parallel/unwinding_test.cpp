@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tandem/comm/world.h"
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 
 namespace tandem::parallel {
 namespace {
@@ -38,10 +38,10 @@ TEST(Unwinding, ASumThatEndsAfterItsReplicasIsNoted) {
   comm::run_ranks(2,
                   [&](comm::ProcessGroup& group) {
                     auto first = at::ones({4}).requires_grad_(), last = at::ones({4}).requires_grad_();
-                    std::optional<DataParallel> replicas(
+                    std::optional<DistributedDataParallel> replicas(
                         std::in_place, std::vector{first, last}, std::vector<Tensor>{},
                         std::vector<std::string>{"first", "last"}, group,
-                        DataParallelOptions{.bucket_bytes = 8, .first_bucket_bytes = 8});
+                        DistributedDataParallelOptions{.bucket_bytes = 8, .first_bucket_bytes = 8});
                     const auto loss = (Broken::apply(first) * last).sum();
                     if (group.rank() == 1) rank_zero_is_gone.wait();
                     replicas->prepare_backward(loss);

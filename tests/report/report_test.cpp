@@ -71,10 +71,10 @@ TEST(Report, TablesHoldTheBytes) {
                       "<td data-label=\"communication\">6 B</td><td data-label=\"other\">8 B</td>"
                       "<td data-label=\"peak\">479 B</td><td data-label=\"predicted\">479 B</td></tr>"),
             std::string::npos);
-  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 K in 3</td><td data-label=\"all_reduce\">–</td>"
-                      "<td data-label=\"bytes\">3.0 K</td></tr>"),
+  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 KiB in 3</td><td data-label=\"all_reduce\">–</td>"
+                      "<td data-label=\"bytes\">3.0 KiB</td></tr>"),
             std::string::npos);
-  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 K in 3</td><td data-label=\"all_reduce\">1.0 M in 1</td>"),
+  EXPECT_NE(page.find("<td data-label=\"all_gather\">3.0 KiB in 3</td><td data-label=\"all_reduce\">1.0 MiB in 1</td>"),
             std::string::npos);
 }
 

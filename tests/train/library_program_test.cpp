@@ -10,7 +10,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/models/backbone.h"
 #include "tandem/models/model.h"
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/optimizer.h"
 #include "tests/support/files.h"
@@ -67,7 +67,7 @@ struct Program {
   comm::ProcessGroup& group;
   std::shared_ptr<models::Backbone> backbone;
   classifier::ClassShardedHead head;
-  parallel::DataParallel replicas;
+  parallel::DistributedDataParallel replicas;
   std::vector<Parameter> parameters;
   Optimizer optimizer;
 };

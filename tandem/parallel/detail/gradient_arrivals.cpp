@@ -72,7 +72,7 @@ void GradientArrivals::check(comm::ProcessGroup& group) const {
   }
   TORCH_CHECK_VALUE(names.empty(), subject_of(names), " no gradient after backward", place_of(ranks, group.size()),
                     ", wanted one: use it in the loss of every step, or freeze it with requires_grad_(false) before "
-                    "DataParallel is made");
+                    "DistributedDataParallel is made");
 }
 
 }  // namespace tandem::parallel::detail

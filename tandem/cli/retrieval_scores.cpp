@@ -1,4 +1,4 @@
-#include "tandem/cli/search_scores.h"
+#include "tandem/cli/retrieval_scores.h"
 
 #include <ATen/ATen.h>
 
@@ -72,12 +72,6 @@ Tensor features_of_pairs(const settings::Settings& settings, train::Task& task, 
   return whole;
 }
 
-std::string percent(const nlohmann::json& part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * part.get<double>());
-  return text;
-}
-
 data::VerificationPairs open_pairs(const settings::Settings& settings, const std::string& file) {
   return data::verification_pairs({.file = file, .size = settings.get_int("data.size")});
 }
@@ -106,16 +100,16 @@ void check_pairs(const settings::Settings& settings) {
   }
 }
 
-nlohmann::json search_scores(const settings::Settings& settings, train::Task& task, const data::Search& search,
-                             comm::ProcessGroup& group) {
+nlohmann::json retrieval_scores(const settings::Settings& settings, train::Task& task, const data::Retrieval& retrieval,
+                                comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::activations);
   task.set_training(false);
-  const auto query = samples_of(settings, task, search.query, group);
-  const auto gallery = samples_of(settings, task, search.gallery, group);
+  const auto query = samples_of(settings, task, retrieval.query, group);
+  const auto gallery = samples_of(settings, task, retrieval.gallery, group);
   task.set_training(true);
   const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, group);
-  if (scores.num_valid == 0 && group.rank() == 0) log::warn("search: no query has a match in the gallery");
+  if (scores.num_valid == 0 && group.rank() == 0) log::warn("retrieval: no query has a match in the gallery");
   return {{"map", scores.mean_ap},         {"map_trapezoid", scores.mean_ap_trapezoid},
           {"minp", scores.mean_inp},       {"cmc", scores.cmc},
           {"queries", scores.num_queries}, {"valid", scores.num_valid}};
@@ -143,19 +137,19 @@ nlohmann::json pair_scores(const settings::Settings& settings, train::Task& task
   return all;
 }
 
-std::string search_text(const nlohmann::json& search) {
-  if (search.is_null()) return "";
-  return "search   mAP " + percent(search["map"]) + "  rank-1 " + percent(search["cmc"][0]) + "  rank-5 " +
-         percent(search["cmc"][4]) + "  mINP " + percent(search["minp"]) + "  (" + search["valid"].dump() + " of " +
-         search["queries"].dump() + " queries)\n";
+std::string retrieval_text(const nlohmann::json& retrieval) {
+  if (retrieval.is_null()) return "";
+  return "retrieval mAP " + format_percent(retrieval["map"]) + "  rank-1 " + format_percent(retrieval["cmc"][0]) +
+         "  rank-5 " + format_percent(retrieval["cmc"][4]) + "  mINP " + format_percent(retrieval["minp"]) + "  (" +
+         retrieval["valid"].dump() + " of " + retrieval["queries"].dump() + " queries)\n";
 }
 
 std::string pairs_text(const nlohmann::json& pairs) {
   std::string text;
   for (const auto& one : pairs) {
-    text += "pairs    " + one["file"].get<std::string>() + ": accuracy " + percent(one["accuracy"]) + " ± " +
-            percent(one["accuracy_deviation"]) + "  VAL " + percent(one["val"]) + " at FAR " + percent(one["far"]) +
-            "\n";
+    text += "pairs    " + one["file"].get<std::string>() + ": accuracy " + format_percent(one["accuracy"]) + " ± " +
+            format_percent(one["accuracy_deviation"]) + "  VAL " + format_percent(one["val"]) + " at FAR " +
+            format_percent(one["far"]) + "\n";
   }
   return text;
 }

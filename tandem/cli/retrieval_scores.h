@@ -11,8 +11,8 @@ namespace tandem::cli {
 
 /// How well the task's features find identities that were not learned: {"map", "map_trapezoid", "minp", "cmc": [..],
 /// "queries", "valid"}. Collective.
-nlohmann::json search_scores(const settings::Settings& settings, train::Task& task, const data::Search& search,
-                             comm::ProcessGroup& group);
+nlohmann::json retrieval_scores(const settings::Settings& settings, train::Task& task, const data::Retrieval& retrieval,
+                                comm::ProcessGroup& group);
 
 /// Each file of eval.pairs by LFW's protocol, the features of an image and of its mirror image added: [{"file",
 /// "pairs", "accuracy", "accuracy_deviation", "val", "val_deviation", "far"}]. Collective.
@@ -23,7 +23,7 @@ nlohmann::json pair_scores(const settings::Settings& settings, train::Task& task
 void check_pairs(const settings::Settings& settings);
 
 /// Lines for a terminal; none for null.
-std::string search_text(const nlohmann::json& search);
+std::string retrieval_text(const nlohmann::json& retrieval);
 std::string pairs_text(const nlohmann::json& pairs);
 
 }  // namespace tandem::cli

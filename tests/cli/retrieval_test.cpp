@@ -13,7 +13,7 @@ namespace {
 using test::run_tandem;
 using Words = std::vector<std::string>;
 
-class SearchRun : public testing::Test {
+class RetrievalRun : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
@@ -27,7 +27,7 @@ class SearchRun : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(SearchRun, PeopleInMarketsFolders) {
+TEST_F(RetrievalRun, PeopleInMarketsFolders) {
   test::write_market_folder(path("market"), 60, 15);
   const Words job = {"data=market1501:" + path("market"),
                      "data.size=32",
@@ -45,29 +45,29 @@ TEST_F(SearchRun, PeopleInMarketsFolders) {
   const auto trained = result(words);
   EXPECT_EQ(trained["classes"], 30'000);
   EXPECT_EQ(trained["test_images"], 0);
-  const auto& search = trained["search"];
-  EXPECT_EQ(search["queries"], 15);
-  EXPECT_EQ(search["valid"], 15);
-  EXPECT_GT(search["map"].get<double>(), 0.1);  // by chance: about 15 of 200 images
-  EXPECT_GE(search["cmc"][9].get<double>(), search["cmc"][0].get<double>());
+  const auto& retrieval = trained["retrieval"];
+  EXPECT_EQ(retrieval["queries"], 15);
+  EXPECT_EQ(retrieval["valid"], 15);
+  EXPECT_GT(retrieval["map"].get<double>(), 0.1);  // by chance: about 15 of 200 images
+  EXPECT_GE(retrieval["cmc"][9].get<double>(), retrieval["cmc"][0].get<double>());
   const auto evaluated = result({"resume=" + path("run"), "ranks=1"}, "eval");
-  EXPECT_NEAR(evaluated["search"]["map"], search["map"], 1e-6);
+  EXPECT_NEAR(evaluated["retrieval"]["map"], retrieval["map"], 1e-6);
 }
 
-TEST_F(SearchRun, UnseenCharactersOnAnyNumberOfRanks) {
+TEST_F(RetrievalRun, UnseenCharactersOnAnyNumberOfRanks) {
   const Words job = {"data.classes=30", "data.unseen=20", "model=mlp", "train.batch=30", "train.steps=5"};
   auto words = job;
   words.insert(words.end(), {"ranks=2", "out=" + path("run")});
-  const auto search = result(words)["search"];
-  EXPECT_EQ(search["queries"], 20);
+  const auto retrieval = result(words)["retrieval"];
+  EXPECT_EQ(retrieval["queries"], 20);
   for (const char* ranks : {"ranks=1", "ranks=3"}) {
-    const auto again = result({"resume=" + path("run"), ranks}, "eval")["search"];
-    EXPECT_NEAR(again["map"], search["map"], 1e-6);
-    EXPECT_NEAR(again["minp"], search["minp"], 1e-6);
+    const auto again = result({"resume=" + path("run"), ranks}, "eval")["retrieval"];
+    EXPECT_NEAR(again["map"], retrieval["map"], 1e-6);
+    EXPECT_NEAR(again["minp"], retrieval["minp"], 1e-6);
   }
 }
 
-TEST_F(SearchRun, BadPairsAreToldBeforeTheTraining) {
+TEST_F(RetrievalRun, BadPairsAreToldBeforeTheTraining) {
   test::spill(path("bad.bin"), "no pickle");
   const auto ended = run_tandem({"train", "data.classes=30", "model=mlp", "train.steps=2",
                                  "eval.pairs=" + path("bad.bin"), "out=" + path("run")});
@@ -76,7 +76,7 @@ TEST_F(SearchRun, BadPairsAreToldBeforeTheTraining) {
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-TEST_F(SearchRun, AClassCountBelowTheDatasIsNamed) {
+TEST_F(RetrievalRun, AClassCountBelowTheDatasIsNamed) {
   const auto ended = run_tandem({"train", "data.classes=30", "head.classes=20", "model=mlp", "out=" + path("run")});
   EXPECT_EQ(ended.status, 78);
   EXPECT_NE(ended.err.find("error: head.classes is 20, wanted at least 30 as the data has"), std::string::npos)

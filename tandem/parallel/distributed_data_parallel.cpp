@@ -1,4 +1,4 @@
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
@@ -72,7 +72,7 @@ void broadcast_all(const std::vector<Tensor>& tensors, int64_t bytes, comm::Proc
 
 }  // namespace
 
-struct DataParallel::Impl {
+struct DistributedDataParallel::Impl {
   std::vector<Tensor> buffers;
   comm::ProcessGroup& group;
   detail::GradientArrivals arrivals;
@@ -81,7 +81,7 @@ struct DataParallel::Impl {
   bool is_prepared = false, is_running = false;
 
   void make_reducer(const std::vector<Tensor>& trained, const std::vector<std::string>& names,
-                    const DataParallelOptions& options);
+                    const DistributedDataParallelOptions& options);
 
   /// The last thing that a backward does. A rank whose Reducer would wait for ever for a gradient sends its unfinished
   /// buckets spoilt, so that no rank waits for them; then all ranks know and tell each other what is missing. A step
@@ -103,8 +103,9 @@ struct DataParallel::Impl {
   }
 };
 
-void DataParallel::Impl::make_reducer(const std::vector<Tensor>& trained, const std::vector<std::string>& names,
-                                      const DataParallelOptions& options) {
+void DistributedDataParallel::Impl::make_reducer(const std::vector<Tensor>& trained,
+                                                 const std::vector<std::string>& names,
+                                                 const DistributedDataParallelOptions& options) {
   const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
                                       static_cast<size_t>(options.bucket_bytes)};
   // The last layers' gradients come first, so the buckets run from the back.
@@ -123,8 +124,9 @@ void DataParallel::Impl::make_reducer(const std::vector<Tensor>& trained, const 
   reducer->register_comm_hook(std::make_unique<SumHook>(sums));
 }
 
-DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
-                           comm::ProcessGroup& group, const DataParallelOptions& options) {
+DistributedDataParallel::DistributedDataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers,
+                                                 std::vector<std::string> names, comm::ProcessGroup& group,
+                                                 const DistributedDataParallelOptions& options) {
   TORCH_CHECK_VALUE(names.size() == parameters.size(), "data parallel: names has ", names.size(),
                     " entries, wanted one a parameter, ", parameters.size());
   std::vector<Tensor> trained;
@@ -142,16 +144,17 @@ DataParallel::DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> b
   if (!trained.empty()) impl_->make_reducer(trained, trained_names, options);
 }
 
-DataParallel::DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
-                           const DataParallelOptions& options)
-    : DataParallel(module.parameters(), module.buffers(), module.named_parameters().keys(), group, options) {}
+DistributedDataParallel::DistributedDataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
+                                                 const DistributedDataParallelOptions& options)
+    : DistributedDataParallel(module.parameters(), module.buffers(), module.named_parameters().keys(), group, options) {
+}
 
-DataParallel::~DataParallel() = default;
+DistributedDataParallel::~DistributedDataParallel() = default;
 
-void DataParallel::prepare_backward(const Tensor& output, comm::Where where) {
+void DistributedDataParallel::prepare_backward(const Tensor& output, comm::Where where) {
   TORCH_CHECK(!impl_->is_running || !impl_->reducer,
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
-              "DataParallel anew");
+              "DistributedDataParallel anew");
   impl_->arrivals.reset();
   impl_->sums->reset(where);
   impl_->is_prepared = true;
@@ -175,9 +178,9 @@ void DataParallel::prepare_backward(const Tensor& output, comm::Where where) {
   });
 }
 
-void DataParallel::sync_buffers() {
+void DistributedDataParallel::sync_buffers() {
   if (impl_->group.size() > 1 && !impl_->buffers.empty()) {
-    broadcast_all(impl_->buffers, DataParallelOptions().first_bucket_bytes, impl_->group);
+    broadcast_all(impl_->buffers, DistributedDataParallelOptions().first_bucket_bytes, impl_->group);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "tandem/base/bytes.h"
+#include "tandem/base/format.h"
 
 #include <array>
 #include <cctype>
@@ -8,19 +8,38 @@
 
 namespace tandem {
 
-std::string format_bytes(int64_t bytes) {
-  static constexpr std::array kUnits = {"B", "K", "M", "G", "T", "P"};
-  double value = static_cast<double>(bytes);
+namespace {
+
+constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+
+/// Divides by 1024 as often as it goes; returns the unit's place.
+size_t scale_down(double& bytes) {
   size_t unit = 0;
-  while (std::abs(value) >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  const int digits = unit == 0 ? 0 : (unit >= 3 ? 2 : 1);
-  std::snprintf(text, sizeof text, "%.*f %s", digits, value, kUnits[unit]);
+  for (; std::abs(bytes) >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  return unit;
+}
+
+std::string with_unit(double value, int digits, const char* unit) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
   return text;
 }
+
+}  // namespace
+
+std::string format_bytes(int64_t bytes) {
+  auto value = static_cast<double>(bytes);
+  const auto unit = scale_down(value);
+  return with_unit(value, unit == 0 ? 0 : unit >= 3 ? 2 : 1, kUnits[unit]);
+}
+
+std::string format_bytes_short(double bytes) {
+  const auto unit = scale_down(bytes);
+  const bool is_whole = bytes == std::floor(bytes) || std::abs(bytes) >= 100;
+  return with_unit(bytes, is_whole ? 0 : 1, kUnits[unit]);
+}
+
+std::string format_percent(double part) { return with_unit(100 * part, 2, "%"); }
 
 std::optional<int64_t> parse_bytes(std::string_view text) {
   double value = 0;

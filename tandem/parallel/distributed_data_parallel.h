@@ -12,7 +12,7 @@ class Module;
 
 namespace tandem::parallel {
 
-struct DataParallelOptions {
+struct DistributedDataParallelOptions {
   int64_t bucket_bytes = 25 << 20;       // gradients travel in buckets of about this size
   int64_t first_bucket_bytes = 1 << 20;  // the first is small, so that sending starts early
 };
@@ -31,14 +31,15 @@ struct DataParallelOptions {
 ///
 /// Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes; with one rank none. The group
 /// must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
-class DataParallel {
+class DistributedDataParallel {
  public:
   /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.
-  DataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
-               comm::ProcessGroup& group, const DataParallelOptions& options = {});
+  DistributedDataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
+                          comm::ProcessGroup& group, const DistributedDataParallelOptions& options = {});
   /// The same for all parameters and buffers of a module.
-  DataParallel(const torch::nn::Module& module, comm::ProcessGroup& group, const DataParallelOptions& options = {});
-  ~DataParallel();
+  DistributedDataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
+                          const DistributedDataParallelOptions& options = {});
+  ~DistributedDataParallel();
 
   /// Between forward and backward of a step. `output`: the scalar that backward starts from; `where`: the caller's
   /// place, for messages about the sums; leave it out. Throws c10::Error after a

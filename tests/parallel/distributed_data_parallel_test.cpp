@@ -1,4 +1,4 @@
-#include "tandem/parallel/data_parallel.h"
+#include "tandem/parallel/distributed_data_parallel.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct TwoLayers {
   }
 };
 
-TEST(DataParallel, GradientsEqualOneDevice) {
+TEST(DistributedDataParallel, GradientsEqualOneDevice) {
   const auto x = filled({7, 6}, 3);  // 7 rows: uneven from 2 ranks up
   TwoLayers whole;
   whole.loss(x, 7).backward();
@@ -38,8 +38,8 @@ TEST(DataParallel, GradientsEqualOneDevice) {
           world,
           [&](comm::ProcessGroup& group) {
             TwoLayers model;
-            DataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group,
-                                  {.first_bucket_bytes = 64});
+            DistributedDataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group,
+                                             {.first_bucket_bytes = 64});
             const auto [begin, end] = comm::split_range(7, world, group.rank());
             for (int step = 0; step < 3; ++step) {  // the buckets are rebuilt after the first
               model.first.mutable_grad() = Tensor();
@@ -56,12 +56,12 @@ TEST(DataParallel, GradientsEqualOneDevice) {
   }
 }
 
-TEST(DataParallel, EveryRankStartsFromRankZero) {
+TEST(DistributedDataParallel, EveryRankStartsFromRankZero) {
   comm::run_ranks(3, [](comm::ProcessGroup& group) {
     auto weight = at::full({5}, group.rank() + 1.0).requires_grad_();
     auto mean = at::full({2}, group.rank() + 1.0);
     auto count = at::full({}, group.rank() + 1, at::kLong);
-    DataParallel replicas({weight}, {mean, count}, {"weight"}, group);
+    DistributedDataParallel replicas({weight}, {mean, count}, {"weight"}, group);
     EXPECT_TRUE(weight.equal(at::ones({5})));
     EXPECT_TRUE(mean.equal(at::ones({2})));
     EXPECT_EQ(count.item<int64_t>(), 1);
@@ -83,33 +83,33 @@ struct Sender : torch::autograd::Function<Sender> {
   }
 };
 
-TEST(DataParallel, OneRankTakesGradientsWithoutACopy) {
+TEST(DistributedDataParallel, OneRankTakesGradientsWithoutACopy) {
   const auto group = comm::make_single_group();
   auto weight = at::ones({1000}).requires_grad_();
-  DataParallel replicas({weight}, {}, {"weight"}, *group);
+  DistributedDataParallel replicas({weight}, {}, {"weight"}, *group);
   const auto loss = Sender::apply(weight);
   replicas.prepare_backward(loss);
   loss.backward();
   EXPECT_EQ(weight.grad().const_data_ptr(), Sender::sent);
 }
 
-TEST(DataParallel, TheSumsAreToldWithTheCallersLine) {
+TEST(DistributedDataParallel, TheSumsAreToldWithTheCallersLine) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     auto weight = at::ones({3}).requires_grad_();
-    DataParallel replicas({weight}, {}, {"weight"}, group);
+    DistributedDataParallel replicas({weight}, {}, {"weight"}, group);
     const auto loss = weight.sum();
     const auto line = std::to_string(__LINE__ + 1);
     replicas.prepare_backward(loss);
     loss.backward();
     const auto record = group.recorder().to_json("");
-    EXPECT_NE(record.find("data_parallel_test.cpp:" + line), std::string::npos) << record;
+    EXPECT_NE(record.find("distributed_data_parallel_test.cpp:" + line), std::string::npos) << record;
   });
 }
 
-TEST(DataParallel, WireBytesAreTwoPartsOfTheGradients) {
+TEST(DistributedDataParallel, WireBytesAreTwoPartsOfTheGradients) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     auto weight = at::ones({1000}, at::kFloat).requires_grad_();
-    DataParallel replicas({weight}, {}, {"weight"}, group);
+    DistributedDataParallel replicas({weight}, {}, {"weight"}, group);
     group.meter().reset();
     const auto loss = weight.sum();
     replicas.prepare_backward(loss);
