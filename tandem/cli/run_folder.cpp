@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -111,13 +110,7 @@ FolderLock::FolderLock(const fs::path& folder)
                       "wait for that run to end, or name another folder");
 }
 
-bool FolderLock::is_in_place() const {
-  struct stat own {
-  }, there{};
-  if (file_ < 0 || fstat(file_, &own) != 0) return true;
-  if (stat((folder_ / ".lock").c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
-  return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
-}
+bool FolderLock::is_in_place() const { return file_ < 0 || storage::is_in_place(file_, folder_ / ".lock"); }
 
 void FolderLock::keep() {
   if (is_in_place()) return;

@@ -206,6 +206,14 @@ void refuse_link(const std::filesystem::path& path) {
   if (is_link(path)) fail_for_link(path);
 }
 
+bool is_in_place(int descriptor, const std::filesystem::path& path) {
+  struct stat own {
+  }, there{};
+  if (fstat(descriptor, &own) != 0) return true;
+  if (stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 void remove_tree(const std::filesystem::path& path) {
   announce("remove", path);
   std::error_code error;

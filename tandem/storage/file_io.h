@@ -78,6 +78,10 @@ void make_own_folder(const std::filesystem::path& folder);
 /// Throws IoError when `path` is a link.
 void refuse_link(const std::filesystem::path& path);
 
+/// False when somebody has removed the open file, or a folder above it, or has put another file in its place. An error
+/// that does not say clearly that the file is gone counts as true: a network drive may fail for a moment.
+bool is_in_place(int descriptor, const std::filesystem::path& path);
+
 void remove_tree(const std::filesystem::path& path);  // no error when it is not there
 void sync_folder(const std::filesystem::path& folder);
 

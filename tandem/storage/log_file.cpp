@@ -1,7 +1,6 @@
 #include "tandem/storage/log_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,14 +42,7 @@ void LogFile::append(std::string_view record) {
   log::warn(lost_ + ": cannot write " + quote(path_.string()) + ": " + reason);
 }
 
-bool LogFile::is_in_place() const {
-  struct stat own {
-  }, there{};
-  if (fstat(descriptor_, &own) != 0) return true;
-  // Only what says clearly that the file is gone counts: a network drive may fail for a moment.
-  if (stat(path_.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
-  return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
-}
+bool LogFile::is_in_place() const { return storage::is_in_place(descriptor_, path_); }
 
 void LogFile::put_back() {
   make_folders(path_.parent_path());
