@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include "tandem/base/quote.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
 #include "tandem/storage/checksum.h"
@@ -33,16 +35,11 @@ std::string title_of(const parallel::Parameter& parameter) {
 }
 
 std::vector<int64_t> counts_of_ranks(const parallel::RowRange& rows, comm::ProcessGroup& group) {
-  const auto all = comm::all_gather(at::tensor({rows.first, rows.count}, at::kLong), group);
-  std::vector<int64_t> counts;
-  int64_t next = 0;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const auto* range = all.const_data_ptr<int64_t>() + 2 * rank;
-    TORCH_INTERNAL_ASSERT(range[0] == next, "rows of rank ", rank, " begin at ", range[0], ", wanted ", next);
-    counts.push_back(range[1]);
-    next += range[1];
-  }
-  TORCH_INTERNAL_ASSERT(next == rows.total, "all ranks hold ", next, " rows, wanted ", rows.total);
+  const auto counts = comm::gather_numbers(rows.count, group);
+  const auto first = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
+  const auto total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  TORCH_INTERNAL_ASSERT(rows.first == first, "this rank's rows begin at ", rows.first, ", wanted ", first);
+  TORCH_INTERNAL_ASSERT(rows.total == total, "all ranks hold ", total, " rows, wanted ", rows.total);
   return counts;
 }
 
