@@ -53,7 +53,7 @@ class TrainRun {
     if (leads_) lock_.emplace(folder_);
     check_folder_is_new();
     group_.recorder().set_folder(folder_ / kFlightFolder);
-    write_own("settings.toml", settings_.to_toml());
+    if (leads_) write_run_file(folder_ / "settings.toml", settings_.to_toml());
     return train_and_report();
   }
 
@@ -102,7 +102,7 @@ class TrainRun {
     weights_hash_ = train::weights_hash(task->weights(), group_);
     const bool retrieves = data_.retrieval || !settings_.get_list("eval.pairs").empty();
     if (retrieves && outcome.images > 0 && !outcome.stopped) {
-      write_own("result.json", result_of(outcome, facts).dump(2) + "\n");  // should it fail
+      if (leads_) write_result_file(result_of(outcome, facts));  // should it fail
       score_unseen(*task);
     }
     tell_odd_images();
@@ -117,19 +117,16 @@ class TrainRun {
     return outcome.stopped ? ExitCode::preempted : ExitCode::done;
   }
 
-  void write_own(const char* name, const std::string& text) const {
-    if (leads_) write_run_file(folder_ / name, text);
-  }
-
-  /// False, with a warning, when another run has taken the folder.
-  bool owns_folder() {
+  /// False, with a warning, when another run has taken the folder: nothing is written there then.
+  bool write_result_file(const nlohmann::json& result) {
     try {
       lock_->keep();
-      return true;
     } catch (const IoError& error) {
       log::warn("result is not written: " + message_of(error));
       return false;
     }
+    write_run_file(folder_ / "result.json", result.dump(2) + "\n");
+    return true;
   }
 
   void score_unseen(train::Task& task) {
@@ -244,10 +241,8 @@ class TrainRun {
       return write_result(arguments_, "", result);
     }
     fs::path report;
-    if (owns_folder()) {
-      write_own("result.json", result.dump(2) + "\n");
+    if (write_result_file(result))
       report = write_run_report(folder_, settings_, result, probes_, facts, observer.curves());
-    }
     write_result(arguments_, result_text(outcome, result["images_per_second"], facts, report), result);
     if (outcome.stopped && outcome.saved)
       log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
