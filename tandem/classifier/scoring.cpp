@@ -55,6 +55,10 @@ MarginValue apply_margin(const Margin& margin, double cosine) {
 
 Scoring plain_softmax() { return {}; }
 
+bool is_plain_softmax(const Scoring& scoring) {
+  return !scoring.normalise_features && !scoring.normalise_weight && scoring.scale == 1.0 && scoring.margin.is_none();
+}
+
 Scoring normalised_softmax(double scale) {
   return {.normalise_features = true, .normalise_weight = true, .scale = scale};
 }

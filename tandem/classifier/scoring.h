@@ -57,6 +57,9 @@ Scoring sphereface(double factor, double softening);
 /// Liu et al. 2016 (arXiv:1612.02295): nothing normalised.
 Scoring large_margin_softmax(double factor, double softening);
 
+/// True for a softmax over inner products: the loss of a model that knows nothing is ln(classes).
+bool is_plain_softmax(const Scoring& scoring);
+
 /// Throws c10::ValueError for a scoring that has no meaning: a scale that is not positive, smoothing out of [0, 1), a
 /// filter without normalised features and weight, `linear` with a factor that is not 1, and their like.
 void check_scoring(const Scoring& scoring);

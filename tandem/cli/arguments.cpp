@@ -2,7 +2,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/job_schema.h"
+#include "tandem/job/job.h"
 #include "tandem/settings/settings.h"
 
 namespace tandem::cli {
@@ -72,7 +72,7 @@ Arguments read_arguments(const Command& command, std::span<const std::string> wo
 }
 
 settings::Settings read_settings(const Arguments& arguments) {
-  settings::Settings settings(job_schema());
+  settings::Settings settings(job::schema());
   if (const auto path = arguments.flag("--config")) settings.load_file(*path);
   settings.apply(arguments.words);
   return settings;

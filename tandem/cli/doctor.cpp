@@ -3,7 +3,7 @@
 #include "tandem/base/error.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
-#include "tandem/cli/run_folder.h"
+#include "tandem/cli/run/folder.h"
 #include "tandem/comm/flight_analysis.h"
 
 namespace tandem::cli {

@@ -6,12 +6,11 @@
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/head_settings.h"
-#include "tandem/cli/job.h"
-#include "tandem/cli/memory_plan.h"
 #include "tandem/cli/result.h"
-#include "tandem/cli/run_facts.h"
+#include "tandem/cli/run/ranks.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/memory_plan.h"
+#include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/report/chart.h"
@@ -23,17 +22,18 @@ namespace {
 using memory::CategoryBytes;
 
 struct Planned {
-  JobShape shape;
+  job::DataShape shape;
   std::vector<int64_t> counts, most;  // most: empty without a limit
   std::vector<CategoryBytes> ranks;
-  std::vector<MemoryPlan::Form> forms;
+  std::vector<job::MemoryPlan::Form> forms;
   std::string fault;  // why it does not fit; empty: it does
 };
 
-Planned plan_of(const settings::Settings& settings, int ranks) {
+Planned plan_of(const job::Job& job) {
+  const int ranks = job.parallel.ranks;
   Planned planned;
-  planned.shape = shape_of(settings);
-  const MemoryPlan plan(settings, ranks, planned.shape);
+  planned.shape = shape_of(job);
+  const job::MemoryPlan plan(job, planned.shape);
   planned.forms = plan.forms();
   for (int rank = 0; rank < ranks && plan.limit(rank); ++rank) planned.most.push_back(plan.most_classes(rank).value());
   try {
@@ -47,8 +47,8 @@ Planned plan_of(const settings::Settings& settings, int ranks) {
   return planned;
 }
 
-nlohmann::json result_of(const settings::Settings& settings, const Planned& planned) {
-  const int64_t row = settings.get_int("embedding") * (settings.get_string("train.precision") == "float64" ? 8 : 4);
+nlohmann::json result_of(const job::Job& job, const Planned& planned) {
+  const auto row = job.model.embedding * static_cast<int64_t>(c10::elementSize(job.training.precision.type));
   nlohmann::json result = {{"classes", planned.shape.classes}, {"weight_bytes", planned.shape.classes * row},
                            {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
                            {"ranks", nlohmann::json::array()}, {"forms", nlohmann::json::object()}};
@@ -72,7 +72,7 @@ nlohmann::json result_of(const settings::Settings& settings, const Planned& plan
 std::string text_of(const Planned& planned, const nlohmann::json& result) {
   std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
                      format_bytes(result["weight_bytes"]) + ", split";
-  text += " " + counts_text(planned.counts);
+  text += " " + job::counts_text(planned.counts);
   text += "\n" + memory::memory_table(planned.ranks) + "\n";
   Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
   for (const auto& form : planned.forms) {
@@ -86,7 +86,7 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   text += forms.str();
   if (!planned.most.empty()) {
     text += "\nmemory.limit  room for " + format_count(result["largest_classes"]) + " classes:";
-    text += " " + counts_text(planned.most);
+    text += " " + job::counts_text(planned.most);
     text += planned.fault.empty() ? "\n" : "\ndoes not fit  " + planned.fault + "\n";
   }
   return text;
@@ -103,13 +103,12 @@ void draw(const std::string& path, const Planned& planned) {
 
 int run_plan(const Arguments& arguments) {
   memory::install_meter();
-  if (!prints_for_the_job()) return 0;  // one process of a job tells
-  const auto settings = read_settings(arguments);
-  const int ranks = world_size(settings);
-  check_job(settings, ranks);
+  if (!job::prints_for_the_job()) return 0;  // one process of a job tells
+  const auto job = job::read_job(read_settings(arguments));
+  check_training(job);
   check_result_file(arguments);
-  const auto planned = plan_of(settings, ranks);
-  const auto result = result_of(settings, planned);
+  const auto planned = plan_of(job);
+  const auto result = result_of(job, planned);
   if (const auto figure = arguments.flag("--figure")) draw(*figure, planned);
   write_result(arguments, text_of(planned, result), result);
   return 0;

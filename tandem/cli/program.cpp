@@ -6,10 +6,10 @@
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
-#include "tandem/cli/job_schema.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/run_main.h"
+#include "tandem/job/job.h"
 #include "tandem/settings/settings.h"
 
 namespace tandem::cli {
@@ -32,7 +32,7 @@ const Command& require_command(const std::string& name) {
 
 int help(std::span<const std::string> words) {
   if (words.empty()) return print(help_text());
-  if (words[0] == "settings") return print(settings::describe(job_schema()));
+  if (words[0] == "settings") return print(settings::describe(job::schema()));
   return print(help_text(require_command(words[0])));
 }
 
@@ -96,7 +96,7 @@ std::string help_text(const Command& command) {
   for (const auto& flag : command.flags) text += help_line(flag);
   text += help_line({"--help", "", "this text"});
   const bool on_settings = std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.name == "--config"; });
-  const auto schema = on_settings ? job_schema() : command.settings;
+  const auto schema = on_settings ? job::schema() : command.settings;
   if (!schema.empty()) text += "\nSettings (key, default, meaning):\n" + settings::describe(schema);
   return text;
 }

@@ -7,12 +7,12 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/job.h"
-#include "tandem/cli/job_schema.h"
 #include "tandem/cli/result.h"
-#include "tandem/cli/run_folder.h"
+#include "tandem/cli/run/folder.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/job.h"
+#include "tandem/job/ranks.h"
 #include "tandem/settings/settings.h"
 #include "tandem/settings/value.h"
 #include "tandem/train/checkpoint.h"
@@ -32,73 +32,75 @@ const std::vector<settings::Setting>& reshard_settings() {
   return settings;
 }
 
-struct ReshardJob {
+struct Request {
   fs::path source;
   int ranks = 1;
   std::vector<double> shares;
   fs::path out, merged;
 };
 
-ReshardJob read_job(const Arguments& arguments) {
+Request read_request(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0].find('=') != std::string::npos) {
     throw UsageError("reshard: the checkpoint is missing, wanted 'tandem reshard RUN [key=value...]'");
   }
   settings::Settings settings{settings::Schema(reshard_settings())};
   settings.apply(std::span(arguments.words).subspan(1));
-  ReshardJob job;
-  job.source = arguments.words[0];
-  job.shares = settings.get_numbers("shares");
-  job.ranks = static_cast<int>(settings.get_int("ranks"));
-  if (!job.shares.empty() && settings.given("ranks") && job.shares.size() != static_cast<size_t>(job.ranks)) {
-    throw SettingsError("shares has " + std::to_string(job.shares.size()) + " numbers with ranks " +
-                            std::to_string(job.ranks) + ", wanted one a rank",
+  Request request;
+  request.source = arguments.words[0];
+  request.shares = settings.get_numbers("shares");
+  request.ranks = static_cast<int>(settings.get_int("ranks"));
+  if (!request.shares.empty() && settings.given("ranks") &&
+      request.shares.size() != static_cast<size_t>(request.ranks)) {
+    throw SettingsError("shares has " + std::to_string(request.shares.size()) + " numbers with ranks " +
+                            std::to_string(request.ranks) + ", wanted one a rank",
                         "leave ranks out");
   }
-  const double sum = std::accumulate(job.shares.begin(), job.shares.end(), 0.0);
-  if (!job.shares.empty() && (!std::isfinite(sum) || sum <= 0)) {
-    throw SettingsError("shares are " + settings::format_value(job.shares) +
+  const double sum = std::accumulate(request.shares.begin(), request.shares.end(), 0.0);
+  if (!request.shares.empty() && (!std::isfinite(sum) || sum <= 0)) {
+    throw SettingsError("shares are " + settings::format_value(request.shares) +
                         ", wanted numbers that are not all 0 and have a sum");
   }
-  if (job.shares.empty()) job.shares.assign(job.ranks, 1.0);
-  job.ranks = static_cast<int>(job.shares.size());
-  job.out = settings.get_string("out");
-  job.merged = settings.get_string("merge");
-  if (job.out.empty() && job.merged.empty()) {
+  if (request.shares.empty()) request.shares.assign(request.ranks, 1.0);
+  request.ranks = static_cast<int>(request.shares.size());
+  request.out = settings.get_string("out");
+  request.merged = settings.get_string("merge");
+  if (request.out.empty() && request.merged.empty()) {
     throw SettingsError("out and merge are empty, wanted a place for the result",
                         "add out=FOLDER for a checkpoint, or merge=FILE for a file of all weights");
   }
   std::error_code ignored;
-  if (!job.merged.empty() && fs::exists(job.merged, ignored)) {
-    throw SettingsError("merge is '" + job.merged.string() + "', which exists, wanted a new file");
+  if (!request.merged.empty() && fs::exists(request.merged, ignored)) {
+    throw SettingsError("merge is '" + request.merged.string() + "', which exists, wanted a new file");
   }
-  return job;
+  return request;
 }
 
 /// The one that is named, or a run's newest whole one.
-std::pair<train::CheckpointStore, int64_t> find_checkpoint(const ReshardJob& job) {
-  const auto place = train::locate_checkpoints(job.source);
+std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& request) {
+  const auto place = train::locate_checkpoints(request.source);
   train::CheckpointStore store(place.folder);
   if (place.newest) {
     if (const auto fault = store.verify(*place.newest)) {
-      throw DataError("checkpoint '" + job.source.string() + "' " + *fault, "name another one, or the run's folder");
+      throw DataError("checkpoint '" + request.source.string() + "' " + *fault,
+                      "name another one, or the run's folder");
     }
     return {std::move(store), *place.newest};
   }
   const auto alone = comm::make_single_group();
   const auto found = train::find_checkpoint(
       store, {}, {}, [](const train::CheckpointReader& checkpoint) { checkpoint.verify(); }, *alone);
-  if (!found) throw DataError("'" + job.source.string() + "' holds no whole checkpoint");
+  if (!found) throw DataError("'" + request.source.string() + "' holds no whole checkpoint");
   return {std::move(store), found->step};
 }
 
 /// So that train and eval find what the run was.
-void copy_settings(const fs::path& checkpoints, const ReshardJob& job) {
+void copy_settings(const fs::path& checkpoints, const Request& request) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
   if (!fs::exists(saved)) return;
-  settings::Settings run(job_schema());
+  settings::Settings run(job::schema());
   run.load_file(saved);
-  run.set("ranks", std::to_string(job.ranks));
-  write_run_file(job.out / "settings.toml", run.to_toml());
+  run.set("ranks", std::to_string(request.ranks));
+  write_run_file(request.out / "settings.toml", run.to_toml());
 }
 
 /// The file appears when it is whole.
@@ -115,13 +117,14 @@ void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
   }
 }
 
-void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const ReshardJob& job) {
-  train::CheckpointStore store(job.out / "checkpoints");
+void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const Request& request) {
+  train::CheckpointStore store(request.out / "checkpoints");
   if (!store.list().empty()) {
-    throw SettingsError("out is '" + job.out.string() + "', which holds checkpoints, wanted a new folder");
+    throw SettingsError("out is '" + request.out.string() + "', which holds checkpoints, wanted a new folder");
   }
-  train::reshard(reader, store, job.ranks, [&](int64_t rows) { return comm::split_by_weight(rows, job.shares); });
-  copy_settings(checkpoints, job);
+  train::reshard(reader, store, request.ranks,
+                 [&](int64_t rows) { return comm::split_by_weight(rows, request.shares); });
+  copy_settings(checkpoints, request);
 }
 
 }  // namespace
@@ -129,10 +132,10 @@ void write_checkpoint(const train::CheckpointReader& reader, const fs::path& che
 settings::Schema reshard_schema() { return reshard_settings(); }
 
 int run_reshard(const Arguments& arguments) {
-  if (!prints_for_the_job()) return 0;  // one process of a job does it
+  if (!job::prints_for_the_job()) return 0;  // one process of a job does it
   check_result_file(arguments);
-  const auto job = read_job(arguments);
-  const auto [store, step] = find_checkpoint(job);
+  const auto request = read_request(arguments);
+  const auto [store, step] = find_checkpoint(request);
   const train::CheckpointReader reader(store, step);
   const auto source = store.path(step);
   std::string text = "read     " + source.string() + " of " + std::to_string(reader.manifest().world) +
@@ -140,25 +143,25 @@ int run_reshard(const Arguments& arguments) {
   nlohmann::json result = {{"source", source.string()},
                            {"source_ranks", reader.manifest().world},
                            {"step", step},
-                           {"ranks", job.ranks},
+                           {"ranks", request.ranks},
                            {"checkpoint", nullptr},
                            {"merged", nullptr},
                            {"rows", nlohmann::json::object()}};
   for (const auto& name : reader.names()) {
-    if (const auto rows = reader.split_rows(name)) result["rows"][name] = comm::split_by_weight(*rows, job.shares);
+    if (const auto rows = reader.split_rows(name)) result["rows"][name] = comm::split_by_weight(*rows, request.shares);
   }
-  if (!job.out.empty()) {
-    write_checkpoint(reader, source.parent_path(), job);
-    const auto written = train::CheckpointStore(job.out / "checkpoints").path(step);
+  if (!request.out.empty()) {
+    write_checkpoint(reader, source.parent_path(), request);
+    const auto written = train::CheckpointStore(request.out / "checkpoints").path(step);
     result["checkpoint"] = written.string();
-    text += "written  " + written.string() + " for " + std::to_string(job.ranks) +
-            (job.ranks == 1 ? " rank\n" : " ranks\n");
+    text += "written  " + written.string() + " for " + std::to_string(request.ranks) +
+            (request.ranks == 1 ? " rank\n" : " ranks\n");
   }
-  if (!job.merged.empty()) {
-    write_merged(reader, job.merged);
-    result["merged"] = job.merged.string();
-    text +=
-        "merged   " + job.merged.string() + ", " + format_bytes(static_cast<int64_t>(fs::file_size(job.merged))) + "\n";
+  if (!request.merged.empty()) {
+    write_merged(reader, request.merged);
+    result["merged"] = request.merged.string();
+    text += "merged   " + request.merged.string() + ", " +
+            format_bytes(static_cast<int64_t>(fs::file_size(request.merged))) + "\n";
   }
   write_result(arguments, text, result);
   return 0;

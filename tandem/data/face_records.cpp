@@ -137,6 +137,12 @@ std::optional<FaceProperty> face_property(const fs::path& folder) {
   return parse_face_property(MappedFile(path).bytes(), path.string());
 }
 
+std::optional<int64_t> face_side(const fs::path& folder) {
+  const auto property = face_property(folder);
+  const bool fits = property && property->height == property->width && is_image_side(property->height);
+  return fits ? std::optional(property->height) : std::nullopt;
+}
+
 Split face_records(const FaceRecordOptions& options) {
   check(options);
   const auto records = std::make_shared<Records>(options.folder / "train.rec");

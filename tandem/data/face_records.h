@@ -25,6 +25,10 @@ struct FaceRecordOptions {
 /// What DIR/property says, where there is one. Throws DataError (it says something else), IoError.
 std::optional<FaceProperty> face_property(const std::filesystem::path& folder);
 
+/// The side of the images as DIR/property says it; nothing where they are not square, or none that images can be scaled
+/// to. Throws as face_property().
+std::optional<int64_t> face_side(const std::filesystem::path& folder);
+
 /// Maps the records, and looks at each once for its label and its image's header: the first opening reads a page or two
 /// of the file for each image. Pixels are decoded when read. Memory: 16 bytes an image, twice that while opening.
 /// Throws SettingsError (size, hold_out), DataError (no train.rec, a damaged record, index or property, a label that is

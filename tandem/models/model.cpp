@@ -14,6 +14,7 @@ namespace {
 struct Entry {
   std::string_view name;
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
+  bool is_identity = false;
 };
 
 constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
@@ -29,12 +30,12 @@ std::shared_ptr<Backbone> as_backbone(const ModelOptions& options) {
   return build(options);
 }
 
-constexpr std::array<Entry, 6> kModels = {{{"none", make_flat},
-                                           {"mlp", make_mlp},
-                                           {"resnet_glyph", as_backbone<resnet_glyph>},
+constexpr std::array<Entry, 6> kModels = {{{"resnet_glyph", as_backbone<resnet_glyph>},
                                            {"resnet18", as_backbone<resnet18>},
                                            {"resnet34", as_backbone<resnet34>},
-                                           {"resnet50", as_backbone<resnet50>}}};
+                                           {"resnet50", as_backbone<resnet50>},
+                                           {"mlp", make_mlp},
+                                           {"none", make_flat, true}}};
 
 constexpr std::array<std::string_view, 3> kNorms = {"batch", "group", "none"};
 
@@ -49,6 +50,12 @@ std::string joined(const std::array<std::string_view, count>& names) {
   std::string text;
   for (const auto name : names) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;
+}
+
+const Entry& entry_of(std::string_view name) {
+  const auto model = std::ranges::find(kModels, name, &Entry::name);
+  if (model != kModels.end()) return *model;
+  throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(kNames));
 }
 
 void check_range(const char* setting, int64_t value, int64_t low, int64_t high) {
@@ -69,16 +76,15 @@ Norm norm_of(std::string_view name) {
   return static_cast<Norm>(at - kNorms.begin());
 }
 
+bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
+
 std::shared_ptr<Backbone> make(const ModelOptions& options) {
-  const auto model = std::ranges::find(kModels, options.name, &Entry::name);
-  if (model == kModels.end()) {
-    throw SettingsError("model is '" + options.name + "', wanted one of " + joined(kNames));
-  }
+  const auto& model = entry_of(options.name);
   check_range("the images' channels", options.channels, 1, 4096);
   check_range("data.size", options.size, 1, 4096);
   check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
-  return model->make(options);
+  return model.make(options);
 }
 
 void Backbone::check_images(const Tensor& images) const {

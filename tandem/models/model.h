@@ -27,7 +27,10 @@ struct ModelOptions {
   uint64_t seed = 1;
 };
 
-/// none, mlp, resnet_glyph, resnet18, resnet34, resnet50.
+/// True for a model that passes the images' numbers on as they are. Throws SettingsError: unknown name.
+bool is_identity(std::string_view name);
+
+/// resnet_glyph, resnet18, resnet34, resnet50, mlp, none.
 std::span<const std::string_view> model_names();
 
 /// A float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: every rank that

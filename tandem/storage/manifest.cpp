@@ -109,7 +109,7 @@ std::vector<CheckpointFile> read_files(const Reader& manifest, int world, std::s
 Json describe(const Manifest& manifest) {
   Json json = {{"format", kFormat}, {"version", kVersion}, {"step", manifest.step}, {"world", manifest.world}};
   json["job"] = Json::object();
-  for (const auto& [key, value] : manifest.job) json["job"][key] = value;
+  for (const auto& [key, value] : manifest.identity) json["job"][key] = value;
   json["trainer"] = Json::object();
   for (const auto& [key, value] : manifest.trainer) json["trainer"][key] = to_json(value);
   json["files"] = Json::array();
@@ -125,7 +125,7 @@ void check_text(const std::string& what, const std::string& text) {
 
 void check_names(const Manifest& manifest) {
   std::set<std::string> job, trainer;
-  for (const auto& [key, value] : manifest.job) {
+  for (const auto& [key, value] : manifest.identity) {
     check_text("the job's key", key);
     check_text("the job's " + key, value);
     TORCH_CHECK_VALUE(job.insert(key).second, "the job's key ", quote(key), " is given twice, wanted it once");
@@ -164,7 +164,7 @@ Manifest parse_manifest(std::string_view text, std::string_view file) {
   manifest.step = reader.whole("step", INT64_MAX);
   manifest.world = static_cast<int>(reader.whole("world", kMaxWorld));
   const auto job = reader.object("job"), trainer = reader.object("trainer");
-  for (const auto& [key, value] : job.json().items()) manifest.job.emplace_back(key, job.text(key));
+  for (const auto& [key, value] : job.json().items()) manifest.identity.emplace_back(key, job.text(key));
   for (const auto& [key, value] : trainer.json().items()) manifest.trainer.emplace_back(key, trainer.value(key));
   manifest.files = read_files(reader, manifest.world, file);
   // One way only to write a manifest: whatever differs from it was changed.

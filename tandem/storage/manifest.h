@@ -25,7 +25,7 @@ struct CheckpointFile {
 struct Manifest {
   int64_t step = 0;
   int world = 1;
-  Identity job;
+  Identity identity;                  // of the job that wrote it
   Fields trainer;                     // epoch, samples seen, best score and the like; numbers come back bit for bit
   std::vector<CheckpointFile> files;  // one a rank in order, then the index; CheckpointStore::commit fills it
 

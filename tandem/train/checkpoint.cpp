@@ -134,7 +134,8 @@ bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& 
   }
   if (failure.empty()) {
     failure = failure_of_leader(group, [&] {
-      store.commit({.step = step, .world = group.size(), .job = state.job, .trainer = state.trainer, .files = {}});
+      store.commit(
+          {.step = step, .world = group.size(), .identity = state.identity, .trainer = state.trainer, .files = {}});
     });
   }
   if (failure.empty()) return true;
@@ -155,7 +156,8 @@ std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, c
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group) {
   const auto found = find_checkpoint(
-      store, state.job, newest, [&](const CheckpointReader& checkpoint) { fill(state, checkpoint, group); }, group);
+      store, state.identity, newest, [&](const CheckpointReader& checkpoint) { fill(state, checkpoint, group); },
+      group);
   if (!found) return std::nullopt;
   return Restored{found->step, found->trainer};
 }

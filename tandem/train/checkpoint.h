@@ -16,7 +16,7 @@ namespace tandem::train {
 /// `<name>.rank_0003`, with a note of which rows they are.
 struct TrainingState {
   std::vector<Parameter> tensors;  // parameters, buffers, optimizer state: read when saving, filled when loading
-  storage::Identity job;
+  storage::Identity identity;      // of the job
   storage::Fields trainer;
 };
 

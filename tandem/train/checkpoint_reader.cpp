@@ -11,7 +11,7 @@
 namespace tandem::train {
 
 std::string name_of_part(const std::string& name, int rank) {
-  char suffix[16];
+  char suffix[24];
   std::snprintf(suffix, sizeof suffix, ".rank_%04d", rank);
   return name + suffix;
 }

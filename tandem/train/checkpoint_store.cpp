@@ -190,7 +190,7 @@ void CheckpointStore::prune(const storage::Manifest& committed) const {
     bool whole = false;
     try {
       const auto found = manifest(step);
-      if (found.job != committed.job) continue;
+      if (found.identity != committed.identity) continue;
       whole = !size_fault(path(step), found);
     } catch (const Error&) {  // damaged: worth less than any whole one
     }
@@ -223,7 +223,7 @@ std::optional<std::string> CheckpointStore::fault_of(int64_t step, const storage
   if (!fs::exists(path(step) / storage::kManifestName, error)) return "is unfinished: manifest.json is missing";
   try {
     found = manifest(step);
-    if (auto fault = job_fault(found.job, job)) return fault;
+    if (auto fault = job_fault(found.identity, job)) return fault;
     if (auto fault = size_fault(path(step), found)) return fault;
     return index_fault(path(step), found);
   } catch (const Error& fault) {

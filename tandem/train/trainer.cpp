@@ -244,7 +244,7 @@ TrainingState Trainer::state() const {
   TrainingState state;
   state.tensors = task_.weights();
   for (const auto& tensor : optimizer_.state()) state.tensors.push_back(tensor);
-  state.job = options_.job;
+  state.identity = options_.identity;
   state.trainer = {{"step", step_}, {"seconds", total_seconds()}};
   return state;
 }
@@ -263,7 +263,7 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
   auto wanted = state();
-  wanted.job = options_.shared;
+  wanted.identity = options_.shared_identity;
   const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
   // Checkpoints of earlier versions do not say.

@@ -38,8 +38,8 @@ struct TrainerOptions {
   int64_t log_every = 20;                // steps between reads of the loss
   int64_t evaluate_every = 0;            // steps; 0: at the end only
   int64_t checkpoint_every = 0;          // steps; 0: none but the last
-  storage::Identity job;                 // stands in the checkpoints
-  storage::Identity shared;              // the part of it that a checkpoint must share to be continued
+  storage::Identity identity;            // of the job; stands in the checkpoints
+  storage::Identity shared_identity;     // the part of it that a checkpoint must share to be continued
   std::function<bool()> stop_requested;  // looked at after each step; one rank's yes stops all
 };
 

@@ -2,11 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tandem/cli/epoch_hints.h"
-#include "tandem/cli/job.h"
-#include "tandem/cli/job_schema.h"
 #include "tandem/data/record/image_record.h"
 #include "tandem/data/record/record_io.h"
+#include "tandem/job/job.h"
 #include "tests/cli/run_command.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
@@ -141,11 +139,12 @@ TEST_F(DataRun, FacesKeepTheSizeThatTheirFolderSays) {
   }
   writer.close();
   const auto side = [&](const Words& words) {
-    settings::Settings settings(job_schema());
+    settings::Settings settings(job::schema());
     settings.apply(Words{"data=faces:" + path("faces")});
     settings.apply(words);
-    EXPECT_EQ(shape_of(settings).image[2], open_data(settings).train->image_shape()[2]);
-    return settings.get_int("data.size");
+    auto job = job::read_job(settings);
+    EXPECT_EQ(shape_of(job).image[2], open_data(job).train->image_shape()[2]);
+    return job.settings.get_int("data.size");
   };
   EXPECT_EQ(side({}), 32);
   test::spill(folder_ / "faces/property", "2,112,112\n");
@@ -176,20 +175,6 @@ TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {
   EXPECT_NE(large.err.find("error: train.batch is 128, wanted at most the number of images, 15: lower train.batch\n"),
             std::string::npos)
       << large.err;
-}
-
-TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
-  const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
-    settings::Settings settings(job_schema());
-    settings.apply(words);
-    return epoch_hints(settings, images, per_epoch).size();
-  };
-  EXPECT_EQ(hints({"train.epochs=20"}, 750, 5), 1U);  // 110 images
-  EXPECT_EQ(hints({}, 750, 5), 2U);                   // and 15 steps
-  EXPECT_EQ(hints({"train.steps=15"}, 750, 5), 1U);   // as they are asked for
-  EXPECT_EQ(hints({}, 42'856, 334), 0U);              // 104 images: 1 in 400
-  EXPECT_EQ(hints({"train.epochs=100", "train.batch=5"}, 5, 1), 0U);
-  EXPECT_EQ(hints({"train.epochs=99", "train.batch=5"}, 5, 1), 1U);
 }
 
 }  // namespace

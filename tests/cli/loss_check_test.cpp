@@ -1,4 +1,4 @@
-#include "tandem/cli/loss_check.h"
+#include "tandem/cli/run/loss_check.h"
 
 #include <gtest/gtest.h>
 

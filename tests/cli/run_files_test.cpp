@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.h"
-#include "tandem/cli/run_folder.h"
-#include "tandem/cli/run_observer.h"
+#include "tandem/cli/run/folder.h"
+#include "tandem/cli/run/observer.h"
 #include "tandem/train/checkpoint_store.h"
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"

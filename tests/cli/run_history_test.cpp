@@ -1,4 +1,4 @@
-#include "tandem/cli/run_history.h"
+#include "tandem/cli/run/history.h"
 
 #include <gtest/gtest.h>
 

@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "tandem/cli/job_schema.h"
-#include "tandem/cli/run_folder.h"
-#include "tandem/cli/run_observer.h"
-#include "tandem/cli/run_report.h"
+#include "tandem/cli/run/folder.h"
+#include "tandem/cli/run/observer.h"
+#include "tandem/cli/run/report.h"
+#include "tandem/job/job.h"
 #include "tests/cli/run_command.h"
 #include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
@@ -185,10 +185,13 @@ TEST_F(RunTells, TheBarOfEachEpochEndsWithItsOwnLoss) {
 
 TEST_F(RunTells, TheReportRoundsAndShortRunsHaveADecimal) {
   const auto summary = [&](double seconds, double rate) {
-    const nlohmann::json result = {
-        {"test_images", 0}, {"images_per_second", rate}, {"total_seconds", seconds}, {"steps", 7}, {"classes", 20},
-        {"ranks", 1}};
-    write_run_report(folder_.path(), settings::Settings(job_schema()), result, {}, {}, {});
+    Trained trained;
+    trained.outcome.total_seconds = seconds;
+    trained.outcome.seconds = 1000;
+    trained.outcome.images = std::llround(1000 * rate);
+    trained.ranks.resize(1);
+    trained.folder = folder_.path();
+    write_run_report(job::read_job(settings::Settings(job::schema())), trained, {});
     return slurp(folder_ / "report.html");
   };
   const auto card = [](const std::string& value, const std::string& name) {

@@ -79,7 +79,7 @@ TEST(Model, WeightsBeginAsTorchvisionsDo) {
 
 TEST(Model, UnknownNamesAreRefusedWithTheList) {
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "resnet19"}); }),
-            "model is 'resnet19', wanted one of none, mlp, resnet_glyph, resnet18, resnet34, resnet50");
+            "model is 'resnet19', wanted one of resnet_glyph, resnet18, resnet34, resnet50, mlp, none");
   EXPECT_EQ(text_of<SettingsError>([] { norm_of("layer"); }),
             "model.norm is 'layer', wanted one of batch, group, none");
   EXPECT_EQ(norm_of("group"), Norm::group);

@@ -20,7 +20,7 @@ Manifest sample() {
   Manifest manifest;
   manifest.step = 300;
   manifest.world = 2;
-  manifest.job = {{"model", "resnet18"}, {"data", "glyphs"}, {"data.classes", "3755"}};
+  manifest.identity = {{"model", "resnet18"}, {"data", "glyphs"}, {"data.classes", "3755"}};
   manifest.trainer = {{"epoch", int64_t{3}},
                       {"samples_seen", std::numeric_limits<int64_t>::max()},
                       {"best", 0.1},
@@ -119,9 +119,10 @@ TEST(Manifest, RefusesTextsThatJsonCannotHold) {
     }
     return std::string();
   };
-  EXPECT_EQ(fault([](Manifest& m) { m.job[0].second = "\xff"; }), "the job's model is '\\xff', wanted UTF-8");
+  EXPECT_EQ(fault([](Manifest& m) { m.identity[0].second = "\xff"; }), "the job's model is '\\xff', wanted UTF-8");
   EXPECT_EQ(fault([](Manifest& m) { m.trainer[0].second = "\xff"; }), "the trainer's epoch is '\\xff', wanted UTF-8");
-  EXPECT_EQ(fault([](Manifest& m) { m.job[1] = m.job[0]; }), "the job's key 'model' is given twice, wanted it once");
+  EXPECT_EQ(fault([](Manifest& m) { m.identity[1] = m.identity[0]; }),
+            "the job's key 'model' is given twice, wanted it once");
   EXPECT_EQ(fault([](Manifest& m) { m.trainer[1] = m.trainer[0]; }),
             "the trainer's key 'epoch' is given twice, wanted it once");
 }

@@ -42,7 +42,7 @@ Model model_of(int rank, int size, double value, int64_t columns = 3) {
   model.head = (at::arange(kRows * columns, at::kFloat).reshape({kRows, columns}) + value).slice(0, begin, end).clone();
   model.state.tensors = {Parameter::replicated("backbone", model.backbone),
                          Parameter::split("head", model.head, {begin, end - begin, kRows})};
-  model.state.job = {{"model", "tiny"}};
+  model.state.identity = {{"model", "tiny"}};
   model.state.trainer = {{"step", static_cast<int64_t>(value)}};
   return model;
 }

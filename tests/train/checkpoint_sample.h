@@ -24,7 +24,7 @@ inline storage::Manifest sample_manifest(int64_t step, int world = 2) {
   storage::Manifest manifest;
   manifest.step = step;
   manifest.world = world;
-  manifest.job = kSampleJob;
+  manifest.identity = kSampleJob;
   manifest.trainer = {{"epoch", step / 100}, {"best", 0.5}};
   return manifest;
 }

@@ -46,7 +46,7 @@ TEST_F(Checkpoints, WhatIsSavedIsFound) {
   EXPECT_EQ(notes_of_finding(100), Notes{});
   EXPECT_EQ(store_.verify(100), std::nullopt);
   const auto manifest = store_.manifest(100);
-  EXPECT_EQ(manifest.job, kSampleJob);
+  EXPECT_EQ(manifest.identity, kSampleJob);
   EXPECT_EQ(storage::whole_number(manifest.trainer, "epoch"), 1);
   const auto index = storage::parse_shard_index(slurp(store_.path(100) / storage::kIndexName), "i");
   EXPECT_EQ(index, (std::map<std::string, std::string>{{"head.weight.rank_0", "rank_0000.safetensors"},
@@ -83,7 +83,7 @@ TEST_F(Checkpoints, ADamagedOneIsNotCountedAsKept) {
 TEST_F(Checkpoints, PruningLeavesOtherJobsAndLaterStepsAlone) {
   save(store_, 900);
   auto other = sample_manifest(50);
-  other.job[0].second = "huge";
+  other.identity[0].second = "huge";
   write_ranks(store_, 50);
   store_.commit(other);
   CheckpointStore only(folder_ / "checkpoints", 1);

@@ -41,7 +41,7 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
   storage::Manifest manifest;
   manifest.step = kStep;
   manifest.world = static_cast<int>(counts.size());
-  manifest.job = {{"model", "tiny"}};
+  manifest.identity = {{"model", "tiny"}};
   manifest.trainer = {{"step", kStep}};
   store.commit(manifest);
 }
@@ -88,7 +88,7 @@ TEST(Reshard, ThereAndBackIsTheSameBitForBit) {
   reshard(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), second, 2, in_proportion({1, 3}));
   EXPECT_EQ(second.verify(kStep), std::nullopt);
   EXPECT_EQ(second.manifest(kStep).world, 2);
-  EXPECT_EQ(second.manifest(kStep).job, (storage::Identity{{"model", "tiny"}}));
+  EXPECT_EQ(second.manifest(kStep).identity, (storage::Identity{{"model", "tiny"}}));
   EXPECT_EQ(second.open_rank(kStep, 0).shape("head.weight.rank_0000"), (std::vector<int64_t>{3, 3}));
   const CheckpointReader halfway(second, kStep);
   EXPECT_TRUE(halfway.read("optimizer.momentum_buffer.head.weight").equal(whole("optimizer")));

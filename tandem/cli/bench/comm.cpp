@@ -1,0 +1,223 @@
+#include "tandem/cli/bench/comm.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "tandem/base/median.h"
+#include "tandem/comm/agree.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/connect.h"
+#include "tandem/comm/world.h"
+
+namespace tandem::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using c10d::Backend;
+using Tensors = std::vector<at::Tensor>;
+using Call = std::function<void(Backend&)>;
+
+/// One operation on tensors that are made once.
+struct Operation {
+  Call call;
+  int64_t moved = 0;  // half of what this rank reads and writes: a plain copy of so many bytes does as much
+};
+
+at::Tensor floats(int64_t bytes) { return at::ones({std::max<int64_t>(1, bytes / 4)}, at::kFloat); }
+
+Tensors parts_of(const at::Tensor& whole, int n) { return whole.chunk(n); }
+
+struct Ranks {
+  int rank, size;
+};
+
+// `bytes` is the size of the whole: what all ranks hold together of a thing that is split, else the tensor itself.
+Operation all_reduce(int64_t bytes, Ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.allreduce(x)->wait(); }, bytes};
+}
+
+Operation broadcast(int64_t bytes, Ranks ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.broadcast(x)->wait(); }, ranks.rank == 0 ? 0 : bytes};
+}
+
+Operation reduce_sum(int64_t bytes, Ranks ranks) {
+  Tensors x = {floats(bytes)};
+  return {[x](Backend& backend) mutable { backend.reduce(x)->wait(); }, (bytes + bytes / ranks.size) / 2};
+}
+
+Operation all_gather(int64_t bytes, Ranks ranks) {
+  auto whole = floats(bytes), part = floats(bytes / ranks.size);
+  return {[whole, part](Backend& backend) mutable { backend._allgather_base(whole, part)->wait(); }, bytes};
+}
+
+Operation reduce_scatter(int64_t bytes, Ranks ranks) {
+  auto whole = floats(bytes), part = floats(bytes / ranks.size);
+  return {[whole, part](Backend& backend) mutable { backend._reduce_scatter_base(part, whole)->wait(); },
+          (bytes + bytes / ranks.size) / 2};
+}
+
+Operation all_to_all(int64_t bytes, Ranks) {
+  auto in = floats(bytes), out = floats(bytes);
+  return {[in, out, none = std::vector<int64_t>()](Backend& backend) mutable {
+            backend.alltoall_base(out, in, none, none)->wait();
+          },
+          bytes};
+}
+
+Operation gather(int64_t bytes, Ranks ranks) {
+  const auto whole = floats(bytes);
+  std::vector<Tensors> out;
+  if (ranks.rank == 0) out.push_back(parts_of(whole, ranks.size));
+  Tensors in = {floats(bytes / ranks.size)};
+  return {[out, in](Backend& backend) mutable { backend.gather(out, in)->wait(); }, ranks.rank == 0 ? bytes : 0};
+}
+
+Operation scatter(int64_t bytes, Ranks ranks) {
+  const auto whole = floats(bytes);
+  std::vector<Tensors> in;
+  if (ranks.rank == 0) in.push_back(parts_of(whole, ranks.size));
+  Tensors out = {floats(bytes / ranks.size)};
+  return {[out, in](Backend& backend) mutable { backend.scatter(out, in)->wait(); }, bytes / ranks.size};
+}
+
+/// Each rank sends to the next and receives from the one before.
+Operation send_recv(int64_t bytes, Ranks ranks) {
+  Tensors out = {floats(bytes)}, in = {floats(bytes)};
+  return {[=](Backend& backend) mutable {
+            const auto sent = backend.send(out, (ranks.rank + 1) % ranks.size, 0);
+            backend.recv(in, (ranks.rank + ranks.size - 1) % ranks.size, 0)->wait();
+            sent->wait();
+          },
+          bytes};
+}
+
+Operation barrier(int64_t, Ranks) {
+  return {[](Backend& backend) { backend.barrier()->wait(); }, 0};
+}
+
+using Maker = Operation (*)(int64_t bytes, Ranks ranks);
+const std::vector<std::pair<std::string, Maker>>& makers() {
+  static const std::vector<std::pair<std::string, Maker>> all = {{"all_reduce", all_reduce},
+                                                                 {"broadcast", broadcast},
+                                                                 {"reduce_sum", reduce_sum},
+                                                                 {"all_gather", all_gather},
+                                                                 {"gather", gather},
+                                                                 {"scatter", scatter},
+                                                                 {"reduce_scatter", reduce_scatter},
+                                                                 {"all_to_all", all_to_all},
+                                                                 {"send_recv", send_recv},
+                                                                 {"barrier", barrier}};
+  return all;
+}
+
+/// One rank of the bench, with a group of each kind.
+class CallMeasurement {
+ public:
+  CallMeasurement(comm::ProcessGroup& local, comm::ProcessGroup& gloo, double seconds_a_case)
+      : local_(local), gloo_(gloo), budget_(seconds_a_case) {}
+
+  BenchCase measure(const std::string& name, Maker make, int64_t bytes) {
+    const auto operation = make(bytes, {local_.rank(), local_.size()});
+    const auto source = floats(operation.moved), target = floats(operation.moved);
+    const auto copy = [&] {
+      if (operation.moved > 0) std::memcpy(target.data_ptr(), source.const_data_ptr(), operation.moved);
+    };
+    const auto ours = [&] { operation.call(local_.backend()); };
+    const auto theirs = [&] { operation.call(gloo_.backend()); };
+    return compare(name, bytes, ours, theirs, copy);
+  }
+
+  /// tandem's reduce_scatter between processes, an exchange and a sum, against Gloo's own.
+  BenchCase measure_reduce_scatter_over_gloo(int64_t bytes) {
+    const auto whole = floats(bytes);
+    const auto gloos = reduce_scatter(bytes, {local_.rank(), local_.size()});
+    const auto ours = [&] { comm::reduce_scatter(whole, gloo_); };
+    const auto theirs = [&] { gloos.call(gloo_.backend()); };
+    return compare("reduce_scatter", bytes, ours, theirs, [] {});
+  }
+
+ private:
+  static constexpr int kRounds = 5;
+
+  template <class Ours, class Theirs, class Copy>
+  BenchCase compare(const std::string& name, int64_t bytes, const Ours& ours, const Theirs& theirs, const Copy& copy) {
+    const int64_t our_calls = calls_for(ours), their_calls = calls_for(theirs);
+    std::vector<double> our_seconds, their_seconds, copy_seconds;
+    for (int round = 0; round < kRounds; ++round) {  // in turn: a machine that slows down slows all
+      our_seconds.push_back(time(ours, our_calls));
+      their_seconds.push_back(time(theirs, their_calls));
+      copy_seconds.push_back(time(copy, our_calls));
+    }
+    return {name, local_.size(), bytes, median(our_seconds), median(their_seconds), median(copy_seconds)};
+  }
+
+  /// Seconds a call, of the slowest rank.
+  template <class Body>
+  double time(const Body& body, int64_t calls) {
+    comm::barrier(local_);
+    const auto start = Clock::now();
+    for (int64_t i = 0; i < calls; ++i) body();
+    const std::chrono::duration<double> took = Clock::now() - start;
+    return comm::reduce_number(took.count() / static_cast<double>(calls), comm::Reduce::max, local_);
+  }
+
+  /// As many as fill a part of the case's time; equal on all ranks.
+  template <class Body>
+  int64_t calls_for(const Body& body) {
+    body();  // connections, pages
+    const double once = time(body, 2);
+    return std::clamp<int64_t>(static_cast<int64_t>(budget_ / (2 * kRounds) / once), 1, 20'000);
+  }
+
+  comm::ProcessGroup &local_, &gloo_;
+  double budget_;
+};
+
+}  // namespace
+
+CommBenchResult bench_comm(const CommBench& bench) {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's record of calls is not made for several ranks in a process
+  const auto connect = comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
+  CommBenchResult result;
+  const auto is_asked = [&](const std::string& name) {
+    return bench.operations.empty() || std::ranges::find(bench.operations, name) != bench.operations.end();
+  };
+  comm::run_ranks(bench.ranks,
+                  [&](comm::ProcessGroup& local) {
+                    const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
+                    comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
+                    CallMeasurement measurement(local, gloo, bench.seconds_a_case);
+                    const auto keep = [&](std::vector<BenchCase>& cases, const BenchCase& one) {
+                      if (local.rank() == 0) cases.push_back(one);
+                    };
+                    for (const auto& [name, make] : makers()) {
+                      if (!is_asked(name)) continue;
+                      for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
+                        keep(result.cases, measurement.measure(name, make, bytes));
+                      }
+                    }
+                    if (!is_asked("reduce_scatter")) return;
+                    for (const auto bytes : bench.sizes) {
+                      keep(result.over_gloo, measurement.measure_reduce_scatter_over_gloo(bytes));
+                    }
+                  },
+                  {.threads = 1});
+  return result;
+}
+
+std::vector<std::string> bench_operations() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : makers()) names.push_back(name);
+  return names;
+}
+
+}  // namespace tandem::cli

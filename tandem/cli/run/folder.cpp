@@ -1,0 +1,149 @@
+#include "tandem/cli/run/folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <random>
+#include <utility>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/storage/file_io.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+/// a .. z, aa .. zz, ...
+std::string letters(int number) {
+  std::string text;
+  for (++number; number > 0; number = (number - 1) / 26)
+    text.insert(text.begin(), static_cast<char>('a' + (number - 1) % 26));
+  return text;
+}
+
+/// What a run opens or fills in its folder. The other files it replaces, links too.
+constexpr const char* kOpened[] = {".lock", "log.jsonl"};
+constexpr const char* kFilled[] = {"checkpoints", "events", "flight"};
+constexpr size_t kMarkDigits = 16;
+
+void check_folder_within(const fs::path& path) {
+  storage::refuse_link(path);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) return;
+  throw IoError("'" + path.string() + "' is a file, wanted a folder: the run fills it",
+                "remove it, or name another folder with out=");
+}
+
+std::string new_mark() {
+  std::random_device device;
+  char mark[kMarkDigits + 1];
+  std::snprintf(mark, sizeof mark, "%08x%08x", device(), device());
+  return mark;
+}
+
+int open_lock(const fs::path& path) { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644); }
+
+/// False when another process holds it.
+bool try_lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+/// A mark is a help, no promise: on a full disk there is none.
+void write_mark(int file, const std::string& mark) {
+  if (ftruncate(file, 0) == 0 && pwrite(file, mark.data(), mark.size(), 0) < 0) return;
+}
+
+std::string read_mark(int file) {
+  char mark[kMarkDigits];
+  const auto count = pread(file, mark, sizeof mark, 0);
+  return {mark, static_cast<size_t>(std::max<ssize_t>(count, 0))};
+}
+
+[[noreturn]] void fail(const fs::path& folder, const std::error_code& error) {
+  throw IoError("run's folder '" + folder.string() + "' cannot be made: " + error.message(), "name another with out=");
+}
+
+}  // namespace
+
+fs::path make_run_folder(const std::string& out) {
+  std::error_code error;
+  if (!out.empty()) {
+    fs::create_directories(out, error);
+    if (error) fail(out, error);
+    for (const char* name : kOpened) storage::refuse_link(fs::path(out) / name);
+    for (const char* name : kFilled) check_folder_within(fs::path(out) / name);
+    return out;
+  }
+  fs::create_directories("runs", error);
+  if (error) fail("runs", error);
+  for (int number = 0;; ++number) {
+    const fs::path folder = fs::path("runs") / (today() + "-" + letters(number));
+    if (fs::create_directory(folder, error)) return folder;
+    if (error) fail(folder, error);
+  }
+}
+
+FolderLock::FolderLock(const fs::path& folder)
+    : folder_(folder), mark_(new_mark()), file_(open_lock(folder / ".lock")) {
+  if (file_ < 0) {
+    storage::refuse_link(folder / ".lock");
+    return;
+  }
+  if (try_lock(file_)) {
+    write_mark(file_, mark_);
+    return;
+  }
+  close(file_);
+  throw SettingsError("out is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
+                      "wait for that run to end, or name another folder");
+}
+
+bool FolderLock::is_in_place() const { return file_ < 0 || storage::is_in_place(file_, folder_ / ".lock"); }
+
+void FolderLock::keep() {
+  if (is_in_place()) return;
+  storage::make_folders(folder_);
+  const int file = open_lock(folder_ / ".lock");
+  if (file < 0) throw IoError("cannot lock '" + folder_.string() + "': " + std::generic_category().message(errno));
+  const bool is_free = try_lock(file);
+  const auto mark = read_mark(file);
+  if (!is_free || !(mark.empty() || mark == mark_)) {
+    close(file);
+    throw IoError("'" + folder_.string() + "' was removed and is another run's now");
+  }
+  write_mark(file, mark_);
+  close(std::exchange(file_, file));
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
+}
+
+void set_flight_aside(const fs::path& folder) noexcept {
+  std::error_code error;
+  if (!fs::exists(folder / kFlightFolder, error)) return;
+  fs::remove_all(folder / kFlightBefore, error);
+  fs::rename(folder / kFlightFolder, folder / kFlightBefore, error);
+}
+
+void write_run_file(const fs::path& path, const std::string& text) {
+  try {
+    storage::write_text_file(path, text);
+  } catch (const IoError& error) {
+    log::warn(message_of(error));
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,50 @@
+#include "tandem/cli/run/ranks.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/format.h"
+#include "tandem/base/table.h"
+#include "tandem/memory/table.h"
+
+namespace tandem::cli {
+
+nlohmann::json memory_json(const memory::CategoryBytes& bytes) {
+  nlohmann::json categories;
+  for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = bytes[i];
+  return {{"peak_bytes", memory::total_of(bytes)}, {"categories", categories}};
+}
+
+nlohmann::json memory_json(const std::vector<job::RankFacts>& ranks) {
+  auto list = nlohmann::json::array();
+  for (const auto& facts : ranks) {
+    list.push_back(memory_json(facts.at_peak));
+    list.back()["head_bytes"] = facts.head_bytes;
+  }
+  return {{"ranks", list}};
+}
+
+nlohmann::json wire_json(const std::vector<job::RankFacts>& ranks) {
+  auto list = nlohmann::json::array();
+  for (const auto& facts : ranks) list.push_back(job::wire_json(facts.wire));
+  return {{"ranks", list}};
+}
+
+std::string memory_text(const std::vector<job::RankFacts>& ranks) {
+  std::vector<memory::CategoryBytes> peaks;
+  for (const auto& facts : ranks) peaks.push_back(facts.at_peak);
+  return "memory   what each rank held at its peak\n" + memory::memory_table(peaks);
+}
+
+std::string wire_text(const std::vector<job::RankFacts>& ranks) {
+  std::vector<std::string> head = {"operation", "calls", "bytes"};
+  for (const auto phase : comm::kPhaseNames) head.emplace_back(phase);
+  Table table(head);
+  for (const auto& [operation, count] : ranks.at(0).wire) {
+    std::vector<std::string> row = {operation, format_count(count.calls), format_bytes(count.bytes)};
+    for (const auto& phase : count.phases) row.push_back(format_bytes(phase.bytes));
+    table.add_row(row);
+  }
+  return ranks[0].wire.empty() ? "" : "wire     payload that rank 0 sent, over all steps and tests\n" + table.str();
+}
+
+}  // namespace tandem::cli

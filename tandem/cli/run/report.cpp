@@ -1,0 +1,102 @@
+#include "tandem/cli/run/report.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "tandem/base/error.h"
+#include "tandem/base/format.h"
+#include "tandem/base/log.h"
+#include "tandem/cli/run/folder.h"
+#include "tandem/report/report.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::cli {
+namespace {
+
+report::MemoryBars bars_of(std::string title, const std::vector<job::RankFacts>& ranks) {
+  report::MemoryBars bars;
+  bars.form = std::move(title);
+  for (const auto& facts : ranks) bars.ranks.push_back(facts.at_peak);
+  return bars;
+}
+
+/// With one decimal below 10, so that a short run has not taken 0 seconds.
+std::string rounded(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", number);
+  return number < 9.95 ? text : format_count(std::llround(number));
+}
+
+std::vector<std::pair<std::string, std::string>> summary_of(const train::Outcome& outcome) {
+  std::vector<std::pair<std::string, std::string>> summary;
+  if (outcome.scores.samples > 0) {
+    summary.emplace_back("top-1", format_percent(outcome.scores.top1));
+    summary.emplace_back("top-5", format_percent(outcome.scores.top5));
+  }
+  summary.emplace_back("images/s", rounded(images_per_second(outcome)));
+  summary.emplace_back("training seconds", rounded(outcome.total_seconds));
+  summary.emplace_back("steps", format_count(outcome.steps));
+  return summary;
+}
+
+std::vector<report::LineChart> charts_of(const RunCurves& curves) {
+  std::vector<report::LineChart> charts;
+  const auto add = [&](const char* title, const char* name, const Curve& points) {
+    if (points.empty()) return;
+    report::LineChart chart;
+    chart.title = title;
+    chart.x_label = "step";
+    chart.series = {{name, points}};
+    charts.push_back(chart);
+  };
+  add("Training loss", "loss", curves.losses);
+  add("Learning rate", "lr", curves.rates);
+  add("Top-1 on the held-out set", "top-1", curves.top1);
+  return charts;
+}
+
+/// The form of this run first; measured over two training steps each.
+std::vector<report::MemoryBars> memory_of(job::HeadForm own, const Trained& trained) {
+  if (trained.forms.size() < 2) return {bars_of(std::string(name_of(own)), trained.ranks)};
+  std::vector<report::MemoryBars> bars;
+  for (const auto& probe : trained.forms) {
+    const auto place = probe.form == own ? bars.begin() : bars.end();
+    const auto at = bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
+    at->predicted = probe.predicted;
+  }
+  return bars;
+}
+
+std::vector<report::WireRow> wire_of(const std::vector<job::RankFacts>& ranks) {
+  std::vector<report::WireRow> rows;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const auto& [operation, count] : ranks[rank].wire)
+      rows.push_back({static_cast<int>(rank), operation, count.calls, count.bytes});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves) {
+  report::RunReport page;
+  const auto ranks = trained.ranks.size();
+  page.title = job.model.name + ", " + format_count(trained.classes) + " classes over " + std::to_string(ranks) +
+               (ranks == 1 ? " rank" : " ranks");
+  page.subtitle = "run " + trained.folder.string();
+  page.summary = summary_of(trained.outcome);
+  page.curves = charts_of(curves);
+  page.memory = memory_of(job.head.form(), trained);
+  page.memory_note = trained.forms.size() < 2 ? "Peak of the whole run, its tests included."
+                                              : "Peak of two training steps of each form; the run's own peak, its "
+                                                "tests included, is in result.json.";
+  page.wire = wire_of(trained.ranks);
+  for (const auto& setting : job.settings.schema())
+    page.settings.emplace_back(setting.key, settings::format_value(job.settings.get(setting.key)));
+  const auto path = trained.folder / "report.html";
+  write_run_file(path, report::render_report(page));
+  write_run_file(trained.folder / "memory.svg", report::memory_figure_svg(page.memory));
+  return path;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,13 @@
+#pragma once
+#include <filesystem>
+
+#include "tandem/cli/run/history.h"
+#include "tandem/cli/run/trained.h"
+#include "tandem/job/job.h"
+
+namespace tandem::cli {
+
+/// Writes report.html and memory.svg into the run's folder and returns the path of the former.
+std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves);
+
+}  // namespace tandem::cli

@@ -1,0 +1,66 @@
+#include "tandem/cli/run/scores.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/format.h"
+#include "tandem/base/log.h"
+#include "tandem/job/odd_images.h"
+
+namespace tandem::cli {
+
+FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data,
+                             comm::ProcessGroup& group) {
+  FeatureScores scores;
+  if (data.retrieval) scores.retrieval = job::retrieval_scores(job, task, *data.retrieval, group);
+  scores.pairs = job::pair_scores(job, task, group);
+  return scores;
+}
+
+nlohmann::json retrieval_json(const FeatureScores& scores) {
+  if (!scores.retrieval) return nullptr;
+  const auto& retrieval = *scores.retrieval;
+  return {{"map", retrieval.mean_ap},         {"map_trapezoid", retrieval.mean_ap_trapezoid},
+          {"minp", retrieval.mean_inp},       {"cmc", retrieval.cmc},
+          {"queries", retrieval.num_queries}, {"valid", retrieval.num_valid}};
+}
+
+nlohmann::json pairs_json(const FeatureScores& scores) {
+  auto all = nlohmann::json::array();
+  for (const auto& [file, pairs, lfw] : scores.pairs) {
+    all.push_back({{"file", file},
+                   {"pairs", pairs},
+                   {"accuracy", lfw.accuracy},
+                   {"accuracy_deviation", lfw.accuracy_deviation},
+                   {"val", lfw.val},
+                   {"val_deviation", lfw.val_deviation},
+                   {"far", lfw.far}});
+  }
+  return all;
+}
+
+std::string features_text(const FeatureScores& scores) {
+  std::string text;
+  if (const auto& retrieval = scores.retrieval) {
+    text += "retrieval mAP " + format_percent(retrieval->mean_ap) + "  rank-1 " + format_percent(retrieval->cmc[0]) +
+            "  rank-5 " + format_percent(retrieval->cmc[4]) + "  mINP " + format_percent(retrieval->mean_inp) + "  (" +
+            std::to_string(retrieval->num_valid) + " of " + std::to_string(retrieval->num_queries) + " queries)\n";
+  }
+  for (const auto& [file, pairs, lfw] : scores.pairs) {
+    text += "pairs    " + file + ": accuracy " + format_percent(lfw.accuracy) + " ± " +
+            format_percent(lfw.accuracy_deviation) + "  VAL " + format_percent(lfw.val) + " at FAR " +
+            format_percent(lfw.far) + "\n";
+  }
+  return text;
+}
+
+std::string top_text(const train::Scores& scores) {
+  return "top-1 " + format_percent(scores.top1) + "  top-5 " + format_percent(scores.top5);
+}
+
+void tell_odd_images(const data::Split& data, comm::ProcessGroup& group) {
+  const auto* query = data.retrieval ? data.retrieval->query.images.get() : nullptr;
+  const auto* gallery = data.retrieval ? data.retrieval->gallery.images.get() : nullptr;
+  if (const auto line = job::odd_images({data.train.get(), data.test.get(), query, gallery}, group)) log::warn(*line);
+}
+
+}  // namespace tandem::cli

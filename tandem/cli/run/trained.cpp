@@ -1,0 +1,69 @@
+#include "tandem/cli/run/trained.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/format.h"
+#include "tandem/cli/run/ranks.h"
+
+namespace tandem::cli {
+namespace {
+
+nlohmann::json losses_json(const train::Outcome& outcome) {
+  auto losses = nlohmann::json::array();
+  for (const auto& loss : outcome.first_losses) losses.push_back(loss ? nlohmann::json(*loss) : nlohmann::json());
+  return losses;
+}
+
+}  // namespace
+
+double images_per_second(const train::Outcome& outcome) {
+  return outcome.seconds > 0 ? static_cast<double>(outcome.images) / outcome.seconds : 0;
+}
+
+nlohmann::json trained_json(const Trained& trained) {
+  const auto& outcome = trained.outcome;
+  nlohmann::json result = {{"top1", outcome.scores.top1},
+                           {"top5", outcome.scores.top5},
+                           {"loss", outcome.loss},
+                           {"losses", losses_json(outcome)},
+                           {"test_loss", outcome.scores.loss},
+                           {"test_step", outcome.scored_step},
+                           {"test_images", outcome.scores.samples},
+                           {"images_per_second", images_per_second(outcome)},
+                           {"seconds", outcome.seconds},
+                           {"total_seconds", outcome.total_seconds},
+                           {"step_seconds", outcome.step_seconds},
+                           {"steps", outcome.steps},
+                           {"skipped_steps", outcome.skipped_steps},
+                           {"classes", trained.classes},
+                           {"ranks", trained.ranks.size()},
+                           {"memory", memory_json(trained.ranks)},
+                           {"wire", wire_json(trained.ranks)},
+                           {"checkpoint", outcome.checkpoint.string()},
+                           {"weights_hash", trained.weights_hash},
+                           {"run", trained.folder.string()},
+                           {"retrieval", retrieval_json(trained.features)},
+                           {"pairs", pairs_json(trained.features)},
+                           {"stopped", outcome.stopped}};
+  if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
+  for (const auto& probe : trained.forms) {
+    auto& form = result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);
+    for (size_t rank = 0; rank < probe.predicted.size(); ++rank)
+      form["ranks"][rank]["predicted_bytes"] = probe.predicted[rank];
+  }
+  return result;
+}
+
+std::string trained_text(const Trained& trained, const std::filesystem::path& report) {
+  std::string text;
+  if (trained.outcome.scores.samples > 0) {
+    text = top_text(trained.outcome.scores) + "  (held-out test set)      " +
+           format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
+  }
+  text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
+  if (!report.empty()) text += "report   " + report.string() + "\n";
+  return text;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,34 @@
+#pragma once
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tandem/cli/run/scores.h"
+#include "tandem/job/memory_probe.h"
+#include "tandem/job/rank_facts.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem::cli {
+
+/// What a training run has to tell.
+struct Trained {
+  train::Outcome outcome;
+  int64_t classes = 0;
+  std::vector<job::RankFacts> ranks;
+  std::vector<job::FormMemory> forms;  // of the head, measured before
+  FeatureScores features;
+  std::string weights_hash;
+  std::filesystem::path folder;
+};
+
+/// Of training alone; 0 where nothing was trained.
+double images_per_second(const train::Outcome& outcome);
+
+/// Of a run that had nothing left to train, loss and rate are null.
+nlohmann::json trained_json(const Trained& trained);
+
+/// For a terminal. `report`: the page's path; empty: there is none.
+std::string trained_text(const Trained& trained, const std::filesystem::path& report);
+
+}  // namespace tandem::cli

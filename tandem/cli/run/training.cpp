@@ -1,0 +1,182 @@
+#include "tandem/cli/run/training.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/format.h"
+#include "tandem/base/log.h"
+#include "tandem/cli/result.h"
+#include "tandem/cli/run/folder.h"
+#include "tandem/cli/run/observer.h"
+#include "tandem/cli/run/report.h"
+#include "tandem/cli/run/resume.h"
+#include "tandem/cli/run/trained.h"
+#include "tandem/cli/stop_signals.h"
+#include "tandem/comm/agree.h"
+#include "tandem/comm/split.h"
+#include "tandem/job/epoch_hints.h"
+#include "tandem/job/memory_plan.h"
+#include "tandem/job/parts.h"
+#include "tandem/memory/meter.h"
+#include "tandem/train/weights_hash.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainingRun {
+ public:
+  TrainingRun(const Arguments& arguments, const job::Job& job, const data::Split& data, comm::ProcessGroup& group)
+      : arguments_(arguments),
+        job_(job),
+        data_(data),
+        group_(group),
+        leads_(group.rank() == 0),
+        shape_(shape_of(job, *data.train)) {}
+
+  ExitCode operator()() {
+    leave_if_asked();
+    training_ = job::training_loader(job_, *data_.train, group_);
+    if (data_.test && data_.test->size() > 0) evaluation_ = job::evaluation_loader(job_, *data_.test, group_);
+    tell_plan();
+    if (job_.run.compares_forms) trained_.forms = job::compare_forms(job_, *data_.train, group_);
+    enter_folder();
+    leave_if_asked();
+    return train();
+  }
+
+ private:
+  /// Before the first step there is nothing to save. All ranks leave together, or none does.
+  void leave_if_asked() {
+    if (!comm::any_rank(stop_signals::requested(), group_)) return;
+    throw Interrupted("stopped before the first step; there is nothing to save");
+  }
+
+  void enter_folder() {
+    folder_ = comm::broadcast_text(leads_ ? make_run_folder(job_.run.out).string() : "", 0, group_);
+    if (leads_) lock_.emplace(folder_);
+    check_folder_is_new(job_, folder_);
+    group_.recorder().set_folder(folder_ / kFlightFolder);
+    if (leads_) write_run_file(folder_ / "settings.toml", job_.settings.to_toml());
+  }
+
+  ExitCode train() {
+    group_.meter().reset();
+    memory::reset_peak(group_.rank());
+    const auto task = job::make_task(job_, shape_, group_);
+    auto options = job::trainer_options(job_, *data_.train, training_->batches_per_epoch());
+    options.stop_requested = stop_signals::requested;
+    train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
+    if (lock_) store.set_guard([this] { lock_->keep(); });
+    train::Trainer trainer(*task, *training_, evaluation_.get(), shape_.classes, options, &store, group_);
+    const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
+    if (leads_) set_flight_aside(folder_);
+    const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
+    train::Observer nobody;
+    trained_.outcome = trainer.run(observer ? *observer : nobody);
+    if (observer) observer->finish();
+    collect(*task, trainer);
+    if (leads_) tell_result(observer->curves());
+    check_saved(store, options.shared_identity);
+    return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
+  }
+
+  std::unique_ptr<RunObserver> make_observer(const train::Trainer& trainer, int64_t steps,
+                                             const fs::path& earlier_log) {
+    const bool is_plain = classifier::is_plain_softmax(job_.head.options.scoring) && !job_.head.options.sampling;
+    return std::make_unique<RunObserver>(RunObserverOptions{.folder = folder_,
+                                                            .steps_per_epoch = training_->batches_per_epoch(),
+                                                            .steps = steps,
+                                                            .first_step = trainer.step(),
+                                                            .earlier_log = earlier_log,
+                                                            .settings = job_.settings.to_toml(),
+                                                            .chance = {shape_.classes, is_plain},
+                                                            .lock = &*lock_});
+  }
+
+  /// What the run has to tell, on every rank.
+  void collect(train::Task& task, const train::Trainer& trainer) {
+    job::RankFacts facts;
+    facts.at_peak = memory::account(group_.rank()).at_peak;
+    facts.head_bytes = job::head_bytes(task, trainer.optimizer());
+    facts.wire = group_.meter().counts();
+    trained_.ranks = job::gather_facts(facts, group_);
+    trained_.classes = shape_.classes;
+    trained_.folder = folder_;
+    trained_.weights_hash = train::weights_hash(task.weights(), group_);
+    const auto& outcome = trained_.outcome;
+    const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
+    if (has_more && outcome.images > 0 && !outcome.stopped) {
+      if (leads_) write_result_file();  // should the rest fail
+      trained_.features = score_features(job_, task, data_, group_);
+    }
+    tell_odd_images(data_, group_);
+  }
+
+  /// False, with a warning, when another run has taken the folder: nothing is written there then.
+  bool write_result_file() {
+    try {
+      lock_->keep();
+    } catch (const IoError& error) {
+      log::warn("result is not written: " + message_of(error));
+      return false;
+    }
+    write_run_file(folder_ / "result.json", trained_json(trained_).dump(2) + "\n");
+    return true;
+  }
+
+  void tell_plan() const {
+    if (!leads_) return;
+    log::info(data_.summary);
+    if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
+    const auto counts = job_.memory.is_limited() ? job::MemoryPlan(job_, shape_).counts()
+                                                 : comm::split_sizes(shape_.classes, group_.size());
+    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (data parallel) · head split " +
+              job::counts_text(counts) + (job_.head.options.naive ? " · all scores on rank 0" : ""));
+    for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
+      log::warn(line);
+  }
+
+  void tell_result(const RunCurves& curves) {
+    const auto result = trained_json(trained_);
+    if (trained_.outcome.images == 0) {  // the run was complete: its files stay
+      log::info("nothing was left to train");
+      return write_result(arguments_, "", result);
+    }
+    fs::path report;
+    if (write_result_file()) report = write_run_report(job_, trained_, curves);
+    write_result(arguments_, trained_text(trained_, report), result);
+    const auto& outcome = trained_.outcome;
+    if (outcome.stopped && outcome.saved)
+      log::info("stopped  saved at step " + format_count(outcome.steps) + "; resume=" + folder_.string() + " goes on");
+  }
+
+  void check_saved(const train::CheckpointStore& store, const storage::Identity& shared) {
+    if (trained_.outcome.saved) return;
+    group_.recorder().set_folder({});  // every rank ends so, and the folder may be another run's
+    const auto newest = store.newest(shared);
+    throw IoError(
+        "the state after step " + std::to_string(trained_.outcome.steps) + " is not saved",
+        newest ? "the newest checkpoint is " + store.path(*newest).string() : "there is no checkpoint of this run");
+  }
+
+  const Arguments& arguments_;
+  const job::Job& job_;
+  const data::Split& data_;
+  comm::ProcessGroup& group_;
+  bool leads_;
+  job::DataShape shape_;
+  std::unique_ptr<data::Loader> training_, evaluation_;
+  Trained trained_;
+  fs::path folder_;
+  std::optional<FolderLock> lock_;
+};
+
+}  // namespace
+
+ExitCode run_training(const Arguments& arguments, const job::Job& job, const data::Split& data,
+                      comm::ProcessGroup& group) {
+  return TrainingRun(arguments, job, data, group)();
+}
+
+}  // namespace tandem::cli

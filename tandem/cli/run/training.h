@@ -1,0 +1,14 @@
+#pragma once
+#include "tandem/base/error.h"
+#include "tandem/cli/command.h"
+#include "tandem/comm/process_group.h"
+#include "tandem/job/job.h"
+
+namespace tandem::cli {
+
+/// Trains on one rank, in the run's folder; rank 0 also tells and writes the results. Returns how the run ended.
+/// Collective.
+ExitCode run_training(const Arguments& arguments, const job::Job& job, const data::Split& data,
+                      comm::ProcessGroup& group);
+
+}  // namespace tandem::cli

@@ -1,0 +1,130 @@
+#include <ATen/ATen.h>
+
+#include "tandem/base/error.h"
+#include "tandem/classifier/class_sharded_head.h"
+#include "tandem/comm/agree.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/job/memory_plan.h"
+#include "tandem/job/parts.h"
+#include "tandem/memory/meter.h"
+#include "tandem/models/backbone.h"
+#include "tandem/train/autocast.h"
+
+namespace tandem::job {
+namespace {
+
+/// Shares of the classes that memory.limit asks for: rank 0's word. Collective.
+std::vector<int64_t> planned_counts(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+  if (!job.memory.is_limited() || job.head.options.naive) return {};
+  auto counts = comm::split_sizes(shape.classes, group.size());
+  std::string fault;
+  if (group.rank() == 0) {
+    try {
+      counts = MemoryPlan(job, shape).counts();
+    } catch (const SettingsError& error) {
+      fault = message_of(error);
+    }
+  }
+  fault = comm::broadcast_text(fault, 0, group);
+  if (!fault.empty()) throw SettingsError(fault);
+  const auto sent = at::tensor(counts, at::kLong);
+  comm::broadcast_(sent, 0, group);
+  return {sent.const_data_ptr<int64_t>(), sent.const_data_ptr<int64_t>() + sent.numel()};
+}
+
+classifier::HeadOptions head_options(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+  auto options = job.head.options;
+  options.classes = shape.classes;
+  options.counts = planned_counts(job, shape, group);
+  return options;
+}
+
+/// A backbone that every rank has, and a classifier of which each rank has a part.
+class Classification : public train::Task {
+ public:
+  Classification(const Job& job, const DataShape& shape, comm::ProcessGroup& group)
+      : precision_(job.training.precision),
+        backbone_(make_backbone(job, shape.image)),
+        head_(head_options(job, shape, group), group),
+        annealing_(job.head.annealing),
+        rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {}
+
+  void begin_step(int64_t step) override {
+    head_.set_step(step);
+    if (annealing_) head_.set_softening(annealing_->at(step));
+  }
+
+  Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
+    return head_.loss(forward(batch), batch.labels, sizes);
+  }
+
+  Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    return head_.top_k(forward(batch), k, sizes);
+  }
+
+  Tensor embed(const data::Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    return forward(batch).to(precision_.type);
+  }
+
+  void set_training(bool training) override {
+    backbone_->train(training);
+    head_.set_training(training);
+  }
+
+  std::vector<train::Parameter> parameters() const override {
+    auto all = train::parameters_of(*backbone_);
+    all.push_back(head_.parameter(kHeadWeight));
+    return all;
+  }
+
+  std::optional<train::RowParameter> row_parameter() const override {
+    if (!rows_.steps_in_backward && !rows_.moves_all_rows) return std::nullopt;
+    return rows_;
+  }
+  void set_row_hooks(RowUpdate update, RowsRead read) override {
+    head_.set_row_update(std::move(update));
+    head_.set_rows_read(std::move(read));
+  }
+
+  std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
+
+ private:
+  Tensor forward(const data::Batch& batch) {
+    const train::AutocastScope autocast(precision_.bf16);
+    return backbone_->forward(batch.images.to(precision_.type));
+  }
+
+  Precision precision_;
+  std::shared_ptr<models::Backbone> backbone_;
+  classifier::ClassShardedHead head_;
+  std::optional<classifier::Annealing> annealing_;
+  train::RowParameter rows_;  // the head's weight is the last of parameters()
+};
+
+}  // namespace
+
+std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape) {
+  const memory::Scope scope(memory::Category::parameters);
+  const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = job.model.embedding;
+  if (job.model.is_identity && numbers != embedding) {
+    throw SettingsError("embedding is " + std::to_string(embedding) + " with model " + job.model.name +
+                        ", wanted the " + std::to_string(numbers) + " numbers of an image");
+  }
+  auto backbone = models::make({.name = job.model.name,
+                                .channels = shape[0],
+                                .size = shape[1],
+                                .width = shape[2],
+                                .embedding = embedding,
+                                .seed = job.seed});
+  if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
+  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, memory::Category::buffers);
+  return backbone;
+}
+
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+  return std::make_unique<Classification>(job, shape, group);
+}
+
+}  // namespace tandem::job

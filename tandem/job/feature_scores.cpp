@@ -1,0 +1,125 @@
+#include "tandem/job/feature_scores.h"
+
+#include <ATen/ATen.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
+#include "tandem/data/verification_pairs.h"
+#include "tandem/job/odd_images.h"
+#include "tandem/job/parts.h"
+#include "tandem/memory/meter.h"
+#include "tandem/train/evaluate.h"
+
+namespace tandem::job {
+namespace {
+
+constexpr int64_t kMaxRank = 10;
+
+using EmbedBatch = std::function<Tensor(const data::Batch&)>;
+
+/// Features of this rank's images, and their places in the set.
+struct Embedded {
+  Tensor features;
+  std::vector<int64_t> places;
+};
+
+/// Each batch is split over the ranks. Collective only in that all ranks go through all batches.
+Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, comm::ProcessGroup& group) {
+  const auto loader = evaluation_loader(job, images, group);
+  train::start_epoch(*loader, 0);
+  std::vector<Tensor> parts;
+  Embedded all;
+  data::Batch batch;
+  for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
+    parts.push_back(embed(batch));
+    const auto [first, end] = comm::split_range(batch.global_size, group.size(), group.rank());
+    for (int64_t i = first; i < end; ++i) all.places.push_back(begin + i);
+  }
+  all.features = at::cat(parts);
+  return all;
+}
+
+evaluation::Samples samples_of(const Job& job, train::Task& task, const data::RetrievalSet& set,
+                               comm::ProcessGroup& group) {
+  const auto all = embed_all(
+      job, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, group);
+  const auto place = at::tensor(all.places, at::kLong);
+  const auto own = [&](const std::vector<int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).index_select(0, place);
+  };
+  return {all.features, own(set.identity), own(set.camera)};
+}
+
+/// [2 P, D] on all ranks, in the set's order.
+Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset& images, comm::ProcessGroup& group) {
+  const auto embed = [&](const data::Batch& batch) {
+    auto mirrored = batch;
+    mirrored.images = batch.images.flip({3});
+    return task.embed(batch) + task.embed(mirrored);
+  };
+  const auto own = embed_all(job, images, embed, group);
+  auto whole = at::zeros({images.size(), own.features.size(1)}, own.features.options());
+  whole.index_copy_(0, at::tensor(own.places, at::kLong), own.features);
+  comm::all_reduce_(whole, group);
+  return whole;
+}
+
+data::VerificationPairs open_pairs(const Job& job, const std::string& file) {
+  return data::verification_pairs({.file = file, .size = job.data.size});
+}
+
+Tensor tensor_of(const std::vector<bool>& same) {
+  const auto tensor = at::empty({static_cast<int64_t>(same.size())}, at::kBool);
+  std::ranges::copy(same, tensor.mutable_data_ptr<bool>());
+  return tensor;
+}
+
+/// The protocol's own faults (folds without both kinds of pair) are the file's.
+evaluation::LfwScores score_pairs(const std::string& file, const Tensor& features, const Tensor& same) {
+  try {
+    return evaluation::lfw(features.slice(0, 0, std::nullopt, 2), features.slice(0, 1, std::nullopt, 2), same);
+  } catch (const c10::ValueError& error) {
+    throw DataError("pairs '" + file + "': " + message_of(error));
+  }
+}
+
+}  // namespace
+
+void check_pairs(const Job& job) {
+  for (const auto& file : job.evaluation.pairs) {
+    const auto same = tensor_of(open_pairs(job, file).same);
+    score_pairs(file, at::ones({2 * same.numel(), 1}), same);
+  }
+}
+
+evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
+                                             comm::ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::activations);
+  task.set_training(false);
+  const auto query = samples_of(job, task, retrieval.query, group);
+  const auto gallery = samples_of(job, task, retrieval.gallery, group);
+  task.set_training(true);
+  const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, group);
+  if (scores.num_valid == 0 && group.rank() == 0) log::warn("retrieval: no query has a match in the gallery");
+  return scores;
+}
+
+std::vector<PairScores> pair_scores(const Job& job, train::Task& task, comm::ProcessGroup& group) {
+  const at::NoGradGuard no_grad;
+  const memory::Scope scope(memory::Category::activations);
+  std::vector<PairScores> all;
+  task.set_training(false);
+  for (const auto& file : job.evaluation.pairs) {
+    const auto pairs = open_pairs(job, file);
+    const auto features = features_of_pairs(job, task, *pairs.images, group);
+    if (const auto line = odd_images({pairs.images.get()}, group)) log::warn("pairs '" + file + "': " + *line);
+    all.push_back({file, static_cast<int64_t>(pairs.same.size()), score_pairs(file, features, tensor_of(pairs.same))});
+  }
+  task.set_training(true);
+  return all;
+}
+
+}  // namespace tandem::job

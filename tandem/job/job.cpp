@@ -1,0 +1,127 @@
+#include "tandem/job/job.h"
+
+#include <algorithm>
+#include <span>
+
+#include "tandem/base/error.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+#include "tandem/storage/checksum.h"
+
+namespace tandem::job {
+namespace {
+
+std::string class_names_checksum(const data::Dataset& dataset) {
+  storage::Checksum checksum;
+  for (int64_t label = 0; label < dataset.num_classes(); ++label) {
+    const auto name = dataset.class_name(label) + '\0';
+    checksum.update(std::as_bytes(std::span(name)));
+  }
+  return checksum.hex();
+}
+
+const IdleRule* idle_rule(const Job& job, std::string_view key) {
+  for (const auto* section : sections()) {
+    for (const auto& rule : section->idle) {
+      if (std::ranges::find(rule.keys, key) != rule.keys.end() && rule.without(job)) return &rule;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::span<const Section* const> sections() {
+  static const std::vector<const Section*> all = {
+      &parallel_section(),  &data_section(),     &model_section(),      &head_section(), &training_section(),
+      &optimizer_section(), &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
+  return all;
+}
+
+settings::Schema schema() {
+  static const auto all = [] {
+    std::vector<settings::Setting> rows;
+    for (const auto* section : sections()) rows.insert(rows.end(), section->rows.begin(), section->rows.end());
+    return rows;
+  }();
+  return all;
+}
+
+Job read_job(settings::Settings settings) {
+  Job job{.settings = std::move(settings)};
+  for (const auto* section : sections()) section->read(job.settings, job);
+  return job;
+}
+
+void check_training(const Job& job) {
+  for (const auto* section : sections()) {
+    if (section->check != nullptr) section->check(job);
+  }
+}
+
+Job with_form(const Job& job, HeadForm form) {
+  auto settings = job.settings;
+  settings.set("head.parallel", name_of(form));
+  return read_job(std::move(settings));
+}
+
+std::array<int64_t, 3> shape_for_model(const Job& job, const std::array<int64_t, 3>& shape) {
+  return job.model.is_identity ? std::array<int64_t, 3>{1, 1, job.model.embedding} : shape;
+}
+
+DataShape shape_of(const Job& job, const data::Dataset& dataset) {
+  const int64_t wanted = job.head.classes;
+  if (wanted > 0 && wanted < dataset.num_classes()) {
+    throw SettingsError("head.classes is " + std::to_string(wanted) + ", wanted at least " +
+                            std::to_string(dataset.num_classes()) + " as the data has",
+                        "leave head.classes out");
+  }
+  return {wanted == 0 ? dataset.num_classes() : wanted, dataset.image_shape()};
+}
+
+DataShape shape_of(const Job& job) {
+  if (job.head.classes > 0) return {job.head.classes, shape_for_model(job, job.data.source->image_shape(job))};
+  auto own = job;
+  return shape_of(job, *open_data(own).train);
+}
+
+bool is_idle(const Job& job, std::string_view key) { return idle_rule(job, key) != nullptr; }
+
+std::vector<std::string> idle_settings(const Job& job) {
+  std::vector<std::string> lines;
+  for (const auto& setting : schema()) {
+    if (!job.settings.given(setting.key) || job.settings.is_default(setting.key)) continue;
+    if (const auto* rule = idle_rule(job, setting.key))
+      lines.push_back(std::string(setting.key) + " has no effect " + std::string(rule->why));
+  }
+  for (const auto* section : sections()) {
+    if (section->hint == nullptr) continue;
+    if (const auto line = section->hint(job); !line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+storage::Identity identity(const Job& job, const data::Dataset& dataset) {
+  const settings::Settings defaults(schema());
+  storage::Identity result;
+  for (const auto* section : sections()) {
+    for (const auto key : section->identity) {
+      const auto& settings = is_idle(job, key) ? defaults : job.settings;
+      result.emplace_back(key, settings::format_value(settings.get(key)));
+    }
+  }
+  if (job.data.source->has_folder) {
+    std::ranges::find(result, "data", &storage::Identity::value_type::first)->second = job.data.source->name;
+    result.emplace_back("class_names", class_names_checksum(dataset));
+  }
+  result.emplace_back("classes", std::to_string(shape_of(job, dataset).classes));
+  result.emplace_back("images", std::to_string(dataset.size()));
+  return result;
+}
+
+storage::Identity shared_identity(const Job& job, storage::Identity identity) {
+  std::erase_if(identity, [&](const auto& entry) { return is_idle(job, entry.first); });
+  return identity;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,73 @@
+#include "tandem/job/memory_probe.h"
+
+#include <unistd.h>
+
+#include "tandem/job/memory_plan.h"
+#include "tandem/job/parts.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::job {
+namespace {
+
+constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
+
+/// Rank 0 holds about four buffers of all scores in the naive form.
+bool fits_easily(const Job& job, const DataShape& shape) {
+  const double scores = 4.0 * 8.0 * static_cast<double>(shape.classes) * static_cast<double>(job.training.batch);
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return scores < memory / 4;
+}
+
+std::vector<int64_t> predict(const Job& job, const DataShape& shape) {
+  const MemoryPlan plan(job, shape);
+  const auto counts = plan.counts();
+  std::vector<int64_t> peaks;
+  for (int rank = 0; rank < job.parallel.ranks; ++rank)
+    peaks.push_back(memory::total_of(plan.rank(rank, counts[rank])));
+  return peaks;
+}
+
+FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+  memory::reset_peak(group.rank());
+  const auto shape = shape_of(job, dataset);
+  const auto loader = training_loader(job, dataset, group);
+  const auto task = make_task(job, shape, group);
+  auto options = trainer_options(job, dataset, loader->batches_per_epoch());
+  options.steps = kSteps;
+  options.evaluate_every = options.checkpoint_every = 0;
+  train::Trainer trainer(*task, *loader, nullptr, shape.classes, options, nullptr, group);
+  train::Observer nobody;
+  trainer.run(nobody);
+  RankFacts facts;
+  facts.at_peak = memory::account(group.rank()).at_peak;
+  facts.head_bytes = head_bytes(*task, trainer.optimizer());
+  FormMemory memory{job.head.form(), gather_facts(facts, group), {}};
+  if (group.rank() == 0) memory.predicted = predict(job, shape);
+  return memory;
+}
+
+}  // namespace
+
+std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+  std::vector<FormMemory> forms;
+  for (const auto form : {HeadForm::sharded, HeadForm::naive}) {
+    if (form == HeadForm::naive && !fits_easily(job, shape_of(job, dataset))) continue;
+    forms.push_back(measure(with_form(job, form), dataset, group));
+  }
+  return forms;
+}
+
+int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer) {
+  const auto rows = task.row_parameter();
+  const bool has_gradient = !rows || !rows->steps_in_backward;
+  int64_t bytes = 0;
+  for (const auto& parameter : task.parameters()) {  // weight and gradient
+    if (parameter.name == kHeadWeight) bytes += (has_gradient ? 2 : 1) * int64_t(parameter.tensor.nbytes());
+  }
+  for (const auto& state : optimizer.state()) {
+    if (state.name.ends_with(std::string(".") + kHeadWeight)) bytes += static_cast<int64_t>(state.tensor.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace tandem::job

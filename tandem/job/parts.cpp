@@ -1,0 +1,60 @@
+#include "tandem/job/parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::job {
+namespace {
+
+data::LoaderOptions loader_options(const Job& job, comm::ProcessGroup& group) {
+  data::LoaderOptions options;
+  options.rank = group.rank();
+  options.size = group.size();
+  options.seed = job.seed;
+  options.prefetch = job.data.prefetch;
+  return options;
+}
+
+train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t steps_per_epoch) {
+  auto options = job.schedule.options;
+  options.steps = steps;
+  for (const double epoch : job.schedule.milestone_epochs)
+    options.milestones.push_back(std::llround(epoch * static_cast<double>(steps_per_epoch)));
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+  auto options = loader_options(job, group);
+  options.batch = job.training.batch;
+  options.augment = job.data.augment;
+  return std::make_unique<data::Loader>(dataset, options);
+}
+
+std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
+                                                comm::ProcessGroup& group) {
+  auto options = loader_options(job, group);
+  options.batch = std::max<int64_t>(job.evaluation.batch, group.size());
+  options.augment = data::no_augmentation();
+  options.shuffle = false;
+  options.drop_last = false;
+  return std::make_unique<data::Loader>(dataset, options);
+}
+
+train::TrainerOptions trainer_options(const Job& job, const data::Dataset& dataset, int64_t steps_per_epoch) {
+  train::TrainerOptions options;
+  options.steps = job.training.steps > 0 ? job.training.steps : job.training.epochs * steps_per_epoch;
+  options.optimizer = job.optimizer;
+  options.schedule = schedule_options(job, options.steps, steps_per_epoch);
+  options.clip = job.training.clip;
+  options.skip_nonfinite = job.training.skip_nonfinite;
+  options.log_every = job.training.log_every;
+  options.evaluate_every = job.evaluation.every * steps_per_epoch;
+  options.checkpoint_every = job.run.checkpoint_every > 0 ? job.run.checkpoint_every : steps_per_epoch;
+  options.identity = identity(job, dataset);
+  options.shared_identity = shared_identity(job, options.identity);
+  return options;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,67 @@
+#include "tandem/job/rank_facts.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tandem/comm/agree.h"
+
+namespace tandem::job {
+namespace {
+
+nlohmann::json count_json(const comm::WireCount& count) { return {{"calls", count.calls}, {"bytes", count.bytes}}; }
+
+comm::WireCount count_of(const nlohmann::json& json) { return {json.at("calls"), json.at("bytes")}; }
+
+std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) {
+  std::map<std::string, comm::OperationCount> wire;
+  for (const auto& [operation, entry] : json.items()) {
+    auto& count = wire[operation];
+    static_cast<comm::WireCount&>(count) = count_of(entry);
+    for (size_t i = 0; i < count.phases.size(); ++i) {
+      const std::string phase(comm::kPhaseNames[i]);
+      if (entry.contains("phases") && entry["phases"].contains(phase))
+        count.phases[i] = count_of(entry["phases"][phase]);
+    }
+    count.to_rank = entry.at("to_ranks").get<std::vector<int64_t>>();
+  }
+  return wire;
+}
+
+std::string pack(const RankFacts& facts) {
+  return nlohmann::json{{"at_peak", facts.at_peak}, {"head_bytes", facts.head_bytes}, {"wire", wire_json(facts.wire)}}
+      .dump();
+}
+
+RankFacts unpack(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  RankFacts facts;
+  json.at("at_peak").get_to(facts.at_peak);
+  json.at("head_bytes").get_to(facts.head_bytes);
+  facts.wire = wire_of(json.at("wire"));
+  return facts;
+}
+
+}  // namespace
+
+nlohmann::json wire_json(const std::map<std::string, comm::OperationCount>& wire) {
+  auto operations = nlohmann::json::object();
+  for (const auto& [operation, count] : wire) {
+    auto entry = count_json(count);
+    for (size_t i = 0; i < count.phases.size(); ++i) {
+      if (count.phases[i].calls > 0) entry["phases"][std::string(comm::kPhaseNames[i])] = count_json(count.phases[i]);
+    }
+    entry["to_ranks"] = count.to_rank;
+    operations[operation] = entry;
+  }
+  return operations;
+}
+
+std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group) {
+  std::vector<RankFacts> ranks;
+  for (const auto& text : comm::gather_texts(pack(own), group)) ranks.push_back(unpack(text));
+  return ranks;
+}
+
+}  // namespace tandem::job

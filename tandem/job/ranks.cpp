@@ -1,0 +1,39 @@
+#include "tandem/job/ranks.h"
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/job/same_settings.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::job {
+
+void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& body,
+              std::function<bool()> stop_requested) {
+  const auto run = [&](comm::ProcessGroup& group) {
+    const memory::RankScope scope(group.rank());
+    body(group);
+  };
+  const comm::WorldOptions options = {.init_timeout = job.parallel.init_timeout,
+                                      .timeout = job.parallel.timeout,
+                                      .threads = job.parallel.threads,
+                                      .check = job.parallel.check,
+                                      .stop_requested = std::move(stop_requested)};
+  const auto launch = comm::detect_launch();
+  if (!launch || launch->size == 1) return comm::run_ranks(job.parallel.ranks, run, options);
+  try {
+    const auto group = comm::join_world(launch, options);
+    comm::run_recorded(*group, [&](comm::ProcessGroup& all) {
+      check_same_settings(job.settings, all);
+      run(all);
+    });
+  } catch (...) {
+    rethrow_with_rank(launch->rank, launch->size);
+  }
+}
+
+bool prints_for_the_job() {
+  const auto launch = comm::detect_launch();
+  return !launch || launch->rank == 0;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,34 @@
+#pragma once
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/error.h"
+
+namespace tandem::job {
+
+/// One of the texts that a setting takes, and what it stands for. A table of them is the only place that knows the
+/// texts: the setting's choices and its reader come from it.
+template <class T>
+struct Choice {
+  std::string_view name;
+  T value;
+};
+
+template <class T, size_t count>
+std::vector<std::string_view> names_of(const std::array<Choice<T>, count>& table) {
+  std::vector<std::string_view> names;
+  for (const auto& choice : table) names.push_back(choice.name);
+  return names;
+}
+
+/// `name` has passed the schema, so that it stands in the table.
+template <class T, size_t count>
+const T& chosen(const std::array<Choice<T>, count>& table, std::string_view name) {
+  for (const auto& choice : table) {
+    if (choice.name == name) return choice.value;
+  }
+  throw SettingsError("'" + std::string(name) + "' is no choice of this setting");
+}
+
+}  // namespace tandem::job

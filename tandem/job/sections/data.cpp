@@ -1,0 +1,199 @@
+#include "tandem/job/sections/data.h"
+
+#include <array>
+
+#include "tandem/base/error.h"
+#include "tandem/data/face_records.h"
+#include "tandem/data/image_folder.h"
+#include "tandem/data/market1501.h"
+#include "tandem/data/synthetic.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::job {
+namespace {
+
+using Shape = std::array<int64_t, 3>;
+
+Shape glyph_shape(const Job& job) { return {1, job.data.size, job.data.size}; }
+Shape square_shape(const Job& job) { return {3, job.data.size, job.data.size}; }
+Shape tall_shape(const Job& job) { return {3, job.data.size, job.data.size / 2}; }
+
+data::Split open_glyphs(const Job& job) {
+  auto split = data::glyphs(job.data.glyphs);
+  if (job.data.unseen > 0)
+    split.retrieval = data::unseen_glyphs(job.data.glyphs, split.train->num_classes(), job.data.unseen);
+  return split;
+}
+
+data::Split open_synthetic(const Job& job) {
+  data::SyntheticOptions options;
+  if (job.head.classes > 0) options.classes = job.head.classes;
+  options.shape = shape_for_model(job, square_shape(job));
+  return data::synthetic(options);
+}
+
+data::Split open_images(const Job& job) {
+  return data::image_folder({job.data.folder, job.data.size, job.data.hold_out});
+}
+
+data::Split open_faces(const Job& job) {
+  return data::face_records({job.data.folder, job.data.size, job.data.hold_out});
+}
+
+data::Split open_market(const Job& job) {
+  return data::market1501({job.data.folder, job.data.size, job.data.size / 2});
+}
+
+constexpr std::array<DataSource, 5> kSources = {{
+    {.name = "glyphs", .is_drawn = true, .image_shape = glyph_shape, .open = open_glyphs},
+    {.name = "synthetic", .image_shape = square_shape, .open = open_synthetic},
+    {.name = "images", .has_folder = true, .has_hold_out = true, .image_shape = square_shape, .open = open_images},
+    {.name = "faces",
+     .has_folder = true,
+     .has_hold_out = true,
+     .image_shape = square_shape,
+     .open = open_faces,
+     .own_size = [](const std::filesystem::path& folder) { return data::face_side(folder); }},
+    {.name = "market1501",
+     .has_folder = true,
+     .least_size = 16,
+     .why_least = "the width is half of it",
+     .image_shape = tall_shape,
+     .open = open_market},
+}};
+
+/// The source that a text names, and the folder in it; null when it names none.
+std::pair<const DataSource*, std::string_view> source_of(std::string_view text) {
+  for (const auto& source : kSources) {
+    if (!text.starts_with(source.name)) continue;
+    const auto rest = text.substr(source.name.size());
+    if (!source.has_folder && rest.empty()) return {&source, ""};
+    if (source.has_folder && rest.size() > 1 && rest[0] == ':') return {&source, rest.substr(1)};
+  }
+  return {nullptr, ""};
+}
+
+std::vector<std::string_view> names_without_folder() {
+  std::vector<std::string_view> names;
+  for (const auto& source : kSources) {
+    if (!source.has_folder) names.push_back(source.name);
+  }
+  return names;
+}
+
+/// "images:DIR|faces:DIR".
+std::string forms_with_folder() {
+  std::string forms;
+  for (const auto& source : kSources) {
+    if (source.has_folder) forms.append(forms.empty() ? "" : "|").append(source.name).append(":DIR");
+  }
+  return forms;
+}
+
+std::optional<std::string> read_data_folder(std::string_view text) {
+  return source_of(text).first != nullptr ? std::optional(std::string(text)) : std::nullopt;
+}
+
+std::optional<std::string> read_class_count(std::string_view text) {
+  const auto count = settings::read_integer(text);
+  if (!count || *count < 10 || *count > 93773) return std::nullopt;
+  return std::to_string(*count);
+}
+
+void read(settings::Settings& settings, Job& job) {
+  auto& data = job.data;
+  const auto [source, folder] = source_of(settings.get_string("data"));
+  data.source = source;
+  data.folder = folder;
+  if (source->own_size != nullptr && !settings.given("data.size")) {
+    if (const auto size = source->own_size(data.folder)) settings.set("data.size", std::to_string(*size));
+  }
+  data.size = settings.get_int("data.size");
+  data.hold_out = settings.get_int("data.hold_out");
+  data.glyphs.classes = settings.get_string("data.classes");
+  data.glyphs.size = data.size;
+  data.glyphs.train_fonts = settings.get_list("data.train_fonts");
+  data.glyphs.test_fonts = settings.get_list("data.test_fonts");
+  data.unseen = settings.get_int("data.unseen");
+  data.augment.affine = settings.get_float("data.affine");
+  data.augment.shift = settings.get_float("data.shift");
+  data.augment.blur = settings.get_float("data.blur");
+  data.augment.noise = settings.get_float("data.noise");
+  data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
+}
+
+void check(const Job& job) {
+  const auto& source = *job.data.source;
+  if (job.data.size >= source.least_size) return;
+  throw SettingsError("data.size is " + std::to_string(job.data.size) + " with " + std::string(source.name) +
+                      ", wanted " + std::to_string(source.least_size) + " or more: " + std::string(source.why_least));
+}
+
+}  // namespace
+
+data::Split open_data(Job& job) {
+  auto& glyphs = job.data.glyphs;
+  if (job.data.source->is_drawn) {
+    glyphs = data::with_fonts(glyphs);
+    for (const auto& [key, fonts] :
+         {std::pair("data.train_fonts", glyphs.train_fonts), std::pair("data.test_fonts", glyphs.test_fonts)}) {
+      if (job.settings.get_list(key).empty()) job.settings.set(key, settings::format_value(fonts));
+    }
+  }
+  return job.data.source->open(job);
+}
+
+const Section& data_section() {
+  static const std::string forms = forms_with_folder();
+  static const Section section = {
+      .rows =
+          {{.key = "data",
+            .default_value = text("glyphs"),
+            .doc = "what to learn: characters drawn from fonts, noise to measure with, a folder of images with a "
+                   "sub-folder a class, InsightFace's records, or Market-1501's folders",
+            .choices = names_without_folder(),
+            .other = {forms, read_data_folder}},
+           {.key = "data.classes",
+            .default_value = text("gb2312"),
+            .doc = "characters to tell apart: a set by name, or the first so many",
+            .choices = {"gb2312", "uro", "all"},
+            .other = {"a whole number 10..93773", read_class_count}},
+           {"data.size",
+            int64_t{32},
+            "side of an image in pixels; glyphs: at most 256; market1501: the height, twice the width; faces, when it "
+            "is not given: as the folder's property says",
+            {8, 1024}},
+           {"data.train_fonts", std::vector<std::string>(),
+            "fonts to learn from; empty: all standard ones that are installed and not held out"},
+           {"data.test_fonts", std::vector<std::string>(),
+            "fonts held out for the test; empty: ukai, zenhei and noto-serif where installed"},
+           {"data.affine", 0.08, "augmentation: standard deviation of the random affine map's entries", {0, 0.3}},
+           {"data.shift", 0.06, "augmentation: largest random shift, as a part of the image's side", kFraction},
+           {"data.blur", 0.0, "augmentation: chance that an image is blurred", kFraction},
+           {"data.noise", 0.0, "augmentation: standard deviation of the pixels' noise; white less black is 1",
+            kFraction},
+           {"data.hold_out",
+            int64_t{5},
+            "image folder without a test folder, faces: every Nth image of each class becomes test data; faces, 0: "
+            "none",
+            {0, 1e9}},
+           {"data.unseen", int64_t{0},
+            "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
+            "font draws the queries, all other fonts the gallery",
+            kCount},
+           {"data.prefetch", int64_t{2}, "batches made ahead of the training, a rank", {0, 1024}}},
+      .read = read,
+      .check = check,
+      .idle = {{{"data.classes", "data.train_fonts", "data.test_fonts", "data.unseen"},
+                [](const Job& job) { return !job.data.source->is_drawn; },
+                "but with data=glyphs"},
+               {{"data.hold_out"},
+                [](const Job& job) { return !job.data.source->has_hold_out; },
+                "but with data=images:DIR and data=faces:DIR"}},
+      .identity = {"data", "data.classes", "data.train_fonts", "data.size"}};
+  return section;
+}
+
+}  // namespace tandem::job

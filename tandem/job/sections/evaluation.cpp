@@ -1,0 +1,27 @@
+#include "tandem/job/sections/evaluation.h"
+
+#include "tandem/job/job.h"
+#include "tandem/job/sections/section.h"
+
+namespace tandem::job {
+namespace {
+
+void read(settings::Settings& settings, Job& job) {
+  job.evaluation = {.every = settings.get_int("eval.every"),
+                    .batch = settings.get_int("eval.batch"),
+                    .pairs = settings.get_list("eval.pairs")};
+}
+
+}  // namespace
+
+const Section& evaluation_section() {
+  static const Section section = {
+      .rows = {{"eval.every", int64_t{1}, "epochs between two tests; 0: at the end only", kCount},
+               {"eval.batch", int64_t{256}, "images tested at once, over all ranks", {1, 1e9}},
+               {"eval.pairs", std::vector<std::string>(),
+                "files of pairs of images to tell apart after training, as InsightFace's lfw.bin"}},
+      .read = read};
+  return section;
+}
+
+}  // namespace tandem::job

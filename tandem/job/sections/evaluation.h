@@ -1,0 +1,15 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::job {
+
+/// The tests.
+struct Evaluation {
+  int64_t every = 0;               // epochs; 0: at the end only
+  int64_t batch = 0;               // images, over all ranks
+  std::vector<std::string> pairs;  // files of pairs of images
+};
+
+}  // namespace tandem::job

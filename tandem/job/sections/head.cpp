@@ -1,0 +1,243 @@
+#include "tandem/job/sections/head.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "tandem/base/format.h"
+#include "tandem/classifier/scoring.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::job {
+
+/// The numbers from which a head makes its scoring.
+struct HeadNumbers {
+  double scale, margin, factor, softening;
+  std::array<double, 3> margins;
+};
+
+/// A loss: a row of the table below, with which a new one becomes known. The members say what means something to it.
+struct HeadKind {
+  std::string_view name;
+  classifier::Scoring (*scoring)(const HeadNumbers& numbers);
+  bool has_scale = false, has_margin = false, has_margins = false;
+  bool anneals = false;       // head.factor and head.anneal
+  bool changes_angle = true;  // head.beyond and head.gradient
+};
+
+namespace {
+
+using classifier::Beyond;
+using classifier::TargetGradient;
+
+constexpr std::array<HeadKind, 7> kKinds = {{
+    {.name = "softmax",
+     .scoring = [](const HeadNumbers&) { return classifier::plain_softmax(); },
+     .changes_angle = false},
+    {.name = "normalised",
+     .scoring = [](const HeadNumbers& n) { return classifier::normalised_softmax(n.scale); },
+     .has_scale = true,
+     .changes_angle = false},
+    {.name = "cosface",
+     .scoring = [](const HeadNumbers& n) { return classifier::cosface(n.scale, n.margin); },
+     .has_scale = true,
+     .has_margin = true,
+     .changes_angle = false},
+    {.name = "arcface",
+     .scoring = [](const HeadNumbers& n) { return classifier::arcface(n.scale, n.margin); },
+     .has_scale = true,
+     .has_margin = true},
+    {.name = "combined",
+     .scoring =
+         [](const HeadNumbers& n) {
+           return classifier::combined_margin(n.scale, n.margins[0], n.margins[1], n.margins[2]);
+         },
+     .has_scale = true,
+     .has_margins = true},
+    {.name = "sphereface",
+     .scoring = [](const HeadNumbers& n) { return classifier::sphereface(n.factor, n.softening); },
+     .anneals = true},
+    {.name = "l-softmax",
+     .scoring = [](const HeadNumbers& n) { return classifier::large_margin_softmax(n.factor, n.softening); },
+     .anneals = true},
+}};
+
+constexpr std::array<Choice<HeadForm>, 2> kForms = {{{"sharded", HeadForm::sharded}, {"naive", HeadForm::naive}}};
+constexpr std::array<Choice<Beyond>, 5> kBeyonds = {{{"extend", Beyond::extend},
+                                                     {"cosine", Beyond::cosine},
+                                                     {"linear", Beyond::linear},
+                                                     {"easy", Beyond::easy},
+                                                     {"clamp", Beyond::clamp}}};
+constexpr std::array<Choice<TargetGradient>, 2> kGradients = {
+    {{"exact", TargetGradient::exact}, {"detached", TargetGradient::detached}}};
+constexpr std::array<Choice<bool>, 2> kLazy = {{{"off", false}, {"exact", true}}};
+constexpr std::array<Choice<bool>, 2> kProducts = {{{"float32", false}, {"bf16", true}}};  // in bfloat16
+
+std::vector<std::string_view> kind_names() {
+  std::vector<std::string_view> names;
+  for (const auto& kind : kKinds) names.push_back(kind.name);
+  return names;
+}
+
+template <size_t count>
+std::array<double, count> read_numbers(const settings::Settings& settings, const char* key) {
+  const auto& numbers = settings.get_numbers(key);
+  if (numbers.size() != count) {
+    throw SettingsError(std::string(key) + " has " + std::to_string(numbers.size()) + " numbers, wanted " +
+                        std::to_string(count));
+  }
+  std::array<double, count> result;
+  std::ranges::copy(numbers, result.begin());
+  return result;
+}
+
+classifier::Scoring read_scoring(const settings::Settings& settings, const Head& head) {
+  HeadNumbers numbers = {.scale = settings.get_float("head.scale"),
+                         .margin = settings.get_float("head.margin"),
+                         .factor = settings.get_float("head.factor"),
+                         .softening = head.annealing ? head.annealing->at(0) : 0.0,
+                         .margins = {}};
+  if (head.kind->has_margins) numbers.margins = read_numbers<3>(settings, "head.margins");
+  auto scoring = head.kind->scoring(numbers);
+  scoring.margin.beyond = chosen(kBeyonds, settings.get_string("head.beyond"));
+  scoring.margin.gradient = chosen(kGradients, settings.get_string("head.gradient"));
+  scoring.filter = settings.get_float("head.filter");
+  scoring.smoothing = settings.get_float("head.smoothing");
+  try {
+    classifier::check_scoring(scoring);
+  } catch (const std::exception& error) {
+    throw SettingsError(message_of(error));
+  }
+  return scoring;
+}
+
+std::optional<classifier::Sampling> read_sampling(const settings::Settings& settings) {
+  const double rate = settings.get_float("head.sample");
+  if (rate == 1.0) return std::nullopt;
+  if (settings.get_float("head.smoothing") > 0) {
+    throw SettingsError("head.sample is below 1 with head.smoothing, which is over all classes",
+                        "leave one of them out");
+  }
+  return classifier::Sampling{rate, settings.get_bool("head.log_q")};
+}
+
+void read(settings::Settings& settings, Job& job) {
+  auto& head = job.head;
+  head.kind = std::ranges::find(kKinds, settings.get_string("head"), &HeadKind::name);
+  head.classes = settings.get_int("head.classes");
+  if (head.kind->anneals) {
+    const auto numbers = read_numbers<4>(settings, "head.anneal");
+    head.annealing = {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
+  }
+  const bool is_naive = chosen(kForms, settings.get_string("head.parallel")) == HeadForm::naive;
+  const auto sampling = read_sampling(settings);
+  head.options.dim = job.model.embedding;
+  head.options.scoring = read_scoring(settings, head);
+  head.options.naive = is_naive;
+  head.options.blocks = {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
+                         .bf16 = chosen(kProducts, settings.get_string("head.precision"))};
+  if (!is_naive) head.options.sampling = sampling;
+  head.steps_in_backward = settings.get_bool("head.fused_update") && !is_naive;
+  head.moves_all_rows = head.options.sampling && chosen(kLazy, settings.get_string("head.lazy"));
+}
+
+const std::vector<IdleRule> kIdle = {
+    {{"head.margin"},
+     [](const Job& job) { return !job.head.kind->has_margin; },
+     "but with head=cosface and head=arcface"},
+    {{"head.margins"}, [](const Job& job) { return !job.head.kind->has_margins; }, "but with head=combined"},
+    {{"head.factor", "head.anneal"},
+     [](const Job& job) { return !job.head.kind->anneals; },
+     "but with head=sphereface and head=l-softmax"},
+    {{"head.scale"},
+     [](const Job& job) { return !job.head.kind->has_scale; },
+     "with head=softmax, sphereface and l-softmax"},
+    {{"head.beyond"},
+     [](const Job& job) { return !job.head.kind->changes_angle; },
+     "with head=softmax, normalised and cosface, which change no angle"},
+    {{"head.gradient"},
+     [](const Job& job) { return !job.head.kind->changes_angle; },
+     "with head=softmax, normalised and cosface"},
+    {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
+     [](const Job& job) { return job.head.options.naive; },
+     "with head.parallel=naive"},
+    {{"head.log_q", "head.lazy"},
+     [](const Job& job) { return !job.head.options.sampling; },
+     "while all classes are scored (head.sample=1)"},
+};
+
+}  // namespace
+
+std::string_view name_of(HeadForm form) { return kForms[static_cast<size_t>(form)].name; }
+
+const Section& head_section() {
+  static const Section section = {
+      .rows =
+          {{.key = "head",
+            .default_value = text("cosface"),
+            .doc = "classifier's loss",
+            .choices = kind_names(),
+            .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
+           {"head.classes", int64_t{0}, "classes of the head; 0: as many as the data has", kCount},
+           {.key = "head.parallel",
+            .default_value = text("sharded"),
+            .doc = "classes split over the ranks, or all logits gathered on rank 0",
+            .choices = names_of(kForms)},
+           {"head.margin", 0.2, "cosface: subtracted from the target's cosine; arcface: added to its angle, radians",
+            kNotNegative},
+           {"head.margins", std::vector<double>{1, 0.3, 0.2},
+            "combined: multiplies the target's angle, is added to it, is subtracted from its cosine", kNotNegative},
+           {"head.factor", 4.0, "sphereface and l-softmax: multiplies the target's angle", kPositive},
+           {"head.anneal", std::vector<double>{1500, 0.1, 1, 5},
+            "sphereface and l-softmax: the cosine's weight beside the margin is max(d, a * (1 + b * step)^-c) for "
+            "a,b,c,d",
+            kNotNegative},
+           {"head.scale", 24.0, "multiplies the cosines of normalised, cosface, arcface and combined", kPositive},
+           {.key = "head.beyond",
+            .default_value = text("extend"),
+            .doc = "what the target's score does past an angle of pi: goes on falling, rises again, falls along a "
+                   "line, has no margin where the cosine is negative, or stays",
+            .choices = names_of(kBeyonds)},
+           {.key = "head.gradient",
+            .default_value = text("exact"),
+            .doc = "the margin's own derivative, or 1 as if the margin were a constant",
+            .choices = names_of(kGradients)},
+           {"head.filter",
+            1.0,
+            "other classes' scores with a greater cosine count as 0, for wrong labels; 1: none",
+            {-1, 1, true}},
+           {"head.smoothing", 0.0, "label smoothing over all classes", kDecay},
+           {"head.sample",
+            1.0,
+            "part of the classes that a step scores, besides the batch's own; 1: all",
+            {0, 1, true}},
+           {"head.log_q", false,
+            "sampled classes' exponentials count 1 / head.sample times, so that their sum is expected to be that of "
+            "all"},
+           {.key = "head.lazy",
+            .default_value = text("off"),
+            .doc = "classes that a step does not score; off: they stay as they are; exact: the momentum and weight "
+                   "decay of SGD that they missed are applied when they are next used",
+            .choices = names_of(kLazy)},
+           {"head.fused_update", false,
+            "the optimizer's step of the head inside backward, block by block: no gradient of its weight is kept"},
+           {.key = "head.precision",
+            .default_value = text("float32"),
+            .doc = "type of the head's products; sums, losses and weights stay as train.precision says",
+            .choices = names_of(kProducts)},
+           {.key = "head.keep_bytes",
+            .default_value = text("128M"),
+            .doc = "scores that a rank keeps for backward; the others are computed again",
+            .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
+      .read = read,
+      .idle = kIdle,
+      .identity = {"head", "head.margin", "head.margins", "head.factor", "head.anneal", "head.scale", "head.beyond",
+                   "head.gradient", "head.filter", "head.smoothing", "head.sample", "head.log_q", "head.lazy",
+                   "head.precision"}};
+  return section;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,43 @@
+#include "tandem/job/sections/memory.h"
+
+#include "tandem/base/error.h"
+#include "tandem/base/format.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::job {
+namespace {
+
+void read(settings::Settings& settings, Job& job) {
+  const auto ranks = static_cast<size_t>(job.parallel.ranks);
+  auto& limits = job.memory.limits;
+  for (const auto& size : settings.get_list("memory.limit")) limits.push_back(parse_bytes(size).value());
+  if (limits.size() == 1) limits.assign(ranks, limits[0]);
+  if (limits.empty() || limits.size() == ranks) return;
+  throw SettingsError("memory.limit has " + std::to_string(limits.size()) + " sizes, wanted 1 or " +
+                      std::to_string(ranks) + ", one a rank");
+}
+
+void check(const Job& job) {
+  if (!job.head.options.naive || !job.memory.is_limited()) return;
+  throw SettingsError("memory.limit is given with head.parallel naive, which splits all classes alike",
+                      "leave one of them out");
+}
+
+}  // namespace
+
+const Section& memory_section() {
+  static const Section section = {
+      .rows = {{.key = "memory.limit",
+                .default_value = std::vector<std::string>(),
+                .doc =
+                    "bytes that each rank may use, as 8G,16G; one for all: the same; the head's classes are split to "
+                    "fit",
+                .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
+      .read = read,
+      .check = check};
+  return section;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,14 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace tandem::job {
+
+/// What the ranks may use.
+struct Memory {
+  std::vector<int64_t> limits;  // bytes of each rank; empty: no limit
+
+  bool is_limited() const { return !limits.empty(); }
+};
+
+}  // namespace tandem::job

@@ -1,0 +1,54 @@
+#include "tandem/train/optimizer.h"
+
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+
+namespace tandem::job {
+namespace {
+
+using train::OptimizerKind;
+
+constexpr std::array<Choice<OptimizerKind>, 2> kKinds = {
+    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
+
+void read(settings::Settings& settings, Job& job) {
+  job.optimizer = {.kind = chosen(kKinds, settings.get_string("train.optimizer")),
+                   .momentum = settings.get_float("train.momentum"),
+                   .nesterov = settings.get_bool("train.nesterov"),
+                   .weight_decay = settings.get_float("train.weight_decay"),
+                   .beta1 = settings.get_float("train.beta1"),
+                   .beta2 = settings.get_float("train.beta2")};
+}
+
+void check(const Job& job) {
+  const train::Optimizer optimizer({}, job.optimizer);  // checks its own
+  if (job.head.moves_all_rows) optimizer.check_late_moves();
+}
+
+}  // namespace
+
+const Section& optimizer_section() {
+  static const Section section = {
+      .rows = {{.key = "train.optimizer",
+                .default_value = text("sgd"),
+                .doc = "what turns gradients into steps",
+                .choices = names_of(kKinds)},
+               {"train.momentum", 0.9, "SGD: momentum", kDecay},
+               {"train.nesterov", true, "SGD: Nesterov's momentum; wants a momentum above 0"},
+               {"train.weight_decay", 5e-4, "pull of the weights towards 0", kNotNegative},
+               {"train.beta1", 0.9, "AdamW: decay of the mean", kDecay},
+               {"train.beta2", 0.999, "AdamW: decay of the mean square", kDecay}},
+      .read = read,
+      .check = check,
+      .idle = {{{"train.momentum", "train.nesterov"},
+                [](const Job& job) { return job.optimizer.kind != OptimizerKind::sgd; },
+                "with train.optimizer=adamw"},
+               {{"train.beta1", "train.beta2"},
+                [](const Job& job) { return job.optimizer.kind != OptimizerKind::adamw; },
+                "with train.optimizer=sgd"}},
+      .identity = {"train.optimizer"}};
+  return section;
+}
+
+}  // namespace tandem::job

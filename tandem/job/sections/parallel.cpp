@@ -1,0 +1,57 @@
+#include "tandem/job/sections/parallel.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/rendezvous.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/section.h"
+
+namespace tandem::job {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
+}
+
+/// As many as the launcher has started, else as `ranks` says.
+int world_size(const settings::Settings& settings) {
+  const auto ranks = settings.get_int("ranks");
+  const auto launch = comm::detect_launch();
+  if (!launch || launch->size == 1) return static_cast<int>(ranks);
+  if (settings.given("ranks") && ranks != launch->size) {
+    throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) + " as " +
+                            launch->launcher + " has started",
+                        "leave ranks out");
+  }
+  return launch->size;
+}
+
+void read(settings::Settings& settings, Job& job) {
+  job.parallel = {.ranks = world_size(settings),
+                  .threads = static_cast<int>(settings.get_int("threads")),
+                  .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
+                  .timeout = milliseconds(settings.get_float("comm.timeout")),
+                  .check = settings.get_bool("comm.check")};
+  settings.set("ranks", std::to_string(job.parallel.ranks));
+}
+
+}  // namespace
+
+const Section& parallel_section() {
+  static const Section section = {
+      .rows = {{"ranks",
+                int64_t{1},
+                "ranks that train together in this process; leave it out under a launcher, where another number is an "
+                "error",
+                {1, 1024}},
+               {"threads", int64_t{0}, "threads a rank computes with; 0: cores / ranks", {0, 1024}},
+               {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
+               {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
+               {"comm.check", false, "compare every collective call with the other ranks' before it is made; slow"}},
+      .read = read};
+  return section;
+}
+
+}  // namespace tandem::job

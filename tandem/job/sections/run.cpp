@@ -1,0 +1,45 @@
+#include "tandem/job/sections/run.h"
+
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+
+namespace tandem::job {
+namespace {
+
+constexpr std::array<Choice<Resume>, 2> kResumes = {{{"none", Resume::none}, {"auto", Resume::newest}}};
+
+std::optional<std::string> read_folder(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  return std::string(text);
+}
+
+void read(settings::Settings& settings, Job& job) {
+  const auto& resume = settings.get_string("resume");
+  const bool is_path = std::ranges::find(kResumes, resume, &Choice<Resume>::name) == kResumes.end();
+  job.run = {.out = settings.get_string("out"),
+             .resume = is_path ? Resume::from_path : chosen(kResumes, resume),
+             .resume_path = is_path ? resume : "",
+             .checkpoint_every = settings.get_int("checkpoint.every"),
+             .checkpoint_keep = settings.get_int("checkpoint.keep"),
+             .compares_forms = settings.get_bool("report.compare")};
+}
+
+}  // namespace
+
+const Section& run_section() {
+  static const Section section = {
+      .rows = {{"out", text(""), "the run's folder; empty: runs/<date>-<letter>"},
+               {.key = "resume",
+                .default_value = text("none"),
+                .doc = "continue: from the newest good checkpoint in `out`, from a folder, or not",
+                .choices = names_of(kResumes),
+                .other = {"a folder", read_folder}},
+               {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
+               {"checkpoint.keep", int64_t{2}, "newest checkpoints that stay", {1, 1e6}},
+               {"report.compare", true, "measure the other form of the head as well, for the report's memory figure"}},
+      .read = read};
+  return section;
+}
+
+}  // namespace tandem::job

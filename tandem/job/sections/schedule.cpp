@@ -1,0 +1,57 @@
+#include "tandem/job/sections/schedule.h"
+
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+
+namespace tandem::job {
+namespace {
+
+using train::ScheduleKind;
+
+constexpr std::array<Choice<ScheduleKind>, 4> kKinds = {{{"onecycle", ScheduleKind::onecycle},
+                                                         {"cosine", ScheduleKind::cosine},
+                                                         {"step", ScheduleKind::step},
+                                                         {"constant", ScheduleKind::constant}}};
+
+void read(settings::Settings& settings, Job& job) {
+  auto& options = job.schedule.options;
+  options.kind = chosen(kKinds, settings.get_string("train.schedule"));
+  options.lr = settings.get_float("train.lr");
+  // A rate that rises belongs to onecycle; elsewhere only who asks gets one.
+  const bool rises = options.kind == ScheduleKind::onecycle || settings.given("train.warmup");
+  options.warmup = rises ? settings.get_float("train.warmup") : 0.0;
+  options.gamma = settings.get_float("train.gamma");
+  job.schedule.milestone_epochs = settings.get_numbers("train.milestones");
+}
+
+bool has_no_steps(const Job& job) { return job.schedule.options.kind != ScheduleKind::step; }
+
+std::string hint(const Job& job) {
+  if (has_no_steps(job) || !job.schedule.milestone_epochs.empty()) return "";
+  return "train.schedule is step without train.milestones: the learning rate never falls";
+}
+
+}  // namespace
+
+const Section& schedule_section() {
+  static const Section section = {
+      .rows = {{"train.lr", 0.3, "learning rate at its highest", kNotNegative},
+               {.key = "train.schedule",
+                .default_value = text("onecycle"),
+                .doc = "how the learning rate goes over the steps",
+                .choices = names_of(kKinds)},
+               {"train.warmup", 0.3,
+                "part of the steps in which the learning rate rises; schedules but onecycle have none unless this is "
+                "set",
+                kFraction},
+               {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
+                kNotNegative},
+               {"train.gamma", 0.1, "step schedule: the learning rate's factor at a milestone", kFraction}},
+      .read = read,
+      .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "but with train.schedule=step"}},
+      .hint = hint};
+  return section;
+}
+
+}  // namespace tandem::job

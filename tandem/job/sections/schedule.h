@@ -1,0 +1,14 @@
+#pragma once
+#include <vector>
+
+#include "tandem/train/lr_schedule.h"
+
+namespace tandem::job {
+
+/// The learning rate over the steps.
+struct Schedule {
+  train::ScheduleOptions options;        // but steps and milestones, which the data decides
+  std::vector<double> milestone_epochs;  // where the rate falls
+};
+
+}  // namespace tandem::job

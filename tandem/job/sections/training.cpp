@@ -1,0 +1,71 @@
+#include "tandem/job/sections/training.h"
+
+#include "tandem/base/error.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+namespace tandem::job {
+namespace {
+
+constexpr std::array<Choice<Precision>, 3> kPrecisions = {
+    {{"float32", {at::kFloat, false}}, {"bf16", {at::kFloat, true}}, {"float64", {at::kDouble, false}}}};
+
+void read(settings::Settings& settings, Job& job) {
+  job.training = {.epochs = settings.get_int("train.epochs"),
+                  .steps = settings.get_int("train.steps"),
+                  .batch = settings.get_int("train.batch"),
+                  .clip = settings.get_float("train.clip"),
+                  .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
+                  .precision = chosen(kPrecisions, settings.get_string("train.precision")),
+                  .log_every = settings.get_int("train.log_every")};
+  job.seed = static_cast<uint64_t>(settings.get_int("seed"));
+  job.head.options.dtype = job.training.precision.type;
+  job.head.options.seed = job.seed;
+}
+
+/// A head whose steps are done in backward has taken them before a later look at all gradients.
+void check_fused(const Job& job, const char* key, bool is_set, const char* why) {
+  if (!job.head.steps_in_backward || !is_set) return;
+  throw SettingsError(
+      std::string(key) + " is " + settings::format_value(job.settings.get(key)) + " with head.fused_update, " + why,
+      "leave one of them out");
+}
+
+void check(const Job& job) {
+  check_fused(job, "train.clip", job.training.clip > 0,
+              "whose steps are done before the norm of all gradients is known");
+  check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
+              "which has moved some classes before the fault is seen");
+  if (job.training.batch < job.parallel.ranks) {
+    throw SettingsError("train.batch is " + std::to_string(job.training.batch) + ", wanted at least " +
+                        std::to_string(job.parallel.ranks) + ", one image a rank");
+  }
+}
+
+}  // namespace
+
+const Section& training_section() {
+  static const Section section = {
+      .rows = {{"train.epochs", int64_t{3}, "passes over the training images", kCount},
+               {"train.steps", int64_t{0}, "steps to train; 0: as many as the epochs have", kCount},
+               {"train.batch", int64_t{128}, "images a step, over all ranks", {1, 1e9}},
+               {"train.clip", 0.0, "largest norm of all gradients together; 0: no clipping", kNotNegative},
+               {"train.skip_nonfinite", int64_t{0},
+                "steps in a row that are left out, with nothing changed, when their loss or gradients are not finite",
+                kCount},
+               {.key = "train.precision",
+                .default_value = text("float32"),
+                .doc = "numbers to compute in; bf16: float32 weights, bfloat16 products",
+                .choices = names_of(kPrecisions)},
+               {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
+               {"seed", int64_t{1}, "random seed", kCount}},
+      .read = read,
+      .check = check,
+      .idle = {{{"train.epochs"}, [](const Job& job) { return job.training.steps > 0; }, "with train.steps"}},
+      .identity = {"train.batch", "train.precision", "seed"}};
+  return section;
+}
+
+}  // namespace tandem::job

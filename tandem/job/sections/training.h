@@ -1,0 +1,24 @@
+#pragma once
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+namespace tandem::job {
+
+/// What a step computes in.
+struct Precision {
+  at::ScalarType type = at::kFloat;  // of weights, sums and losses
+  bool bf16 = false;                 // products in bfloat16
+};
+
+/// The loop over steps.
+struct Training {
+  int64_t epochs = 0, steps = 0;  // steps 0: as many as the epochs have
+  int64_t batch = 0;              // images a step, over all ranks
+  double clip = 0;                // largest norm of the gradients; 0: none
+  int64_t skip_nonfinite = 0;     // steps in a row
+  Precision precision;
+  int64_t log_every = 0;
+};
+
+}  // namespace tandem::job

@@ -1,0 +1,18 @@
+#pragma once
+#include <algorithm>
+
+#include "tandem/job/job.h"
+#include "tandem/job/sections/section.h"
+#include "tests/data/patterns.h"
+
+namespace tandem::job {
+
+using test::Patterns;
+
+inline Job job_of(const std::vector<std::string>& words) {
+  settings::Settings settings(schema());
+  settings.apply(words);
+  return read_job(settings);
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,99 @@
+#include "tandem/job/job.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/job/epoch_hints.h"
+#include "tests/job/job_of.h"
+#include "tests/support/text_of.h"
+
+namespace tandem::job {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
+  const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
+    return epoch_hints(job_of(words).training, images, per_epoch).size();
+  };
+  EXPECT_EQ(hints({"train.epochs=20"}, 750, 5), 1U);  // 110 images
+  EXPECT_EQ(hints({}, 750, 5), 2U);                   // and 15 steps
+  EXPECT_EQ(hints({"train.steps=15"}, 750, 5), 1U);   // as they are asked for
+  EXPECT_EQ(hints({}, 42'856, 334), 0U);              // 104 images: 1 in 400
+  EXPECT_EQ(hints({"train.epochs=100", "train.batch=5"}, 5, 1), 0U);
+  EXPECT_EQ(hints({"train.epochs=99", "train.batch=5"}, 5, 1), 1U);
+}
+
+TEST(Job, HoldsWhatTheSettingsMean) {
+  const auto job = job_of({"head=arcface", "head.margin=0.5", "head.sample=0.25", "head.lazy=exact",
+                           "train.precision=bf16", "memory.limit=1M", "ranks=3", "resume=somewhere"});
+  EXPECT_EQ(job.head.options.scoring.margin.angle, 0.5);
+  EXPECT_EQ(job.head.options.sampling->rate, 0.25);
+  EXPECT_TRUE(job.head.moves_all_rows);
+  EXPECT_EQ(job.training.precision.type, at::kFloat);
+  EXPECT_TRUE(job.training.precision.bf16);
+  EXPECT_EQ(job.memory.limits, std::vector<int64_t>(3, 1 << 20));
+  EXPECT_EQ(job.run.resume, Resume::from_path);
+  EXPECT_EQ(job.run.resume_path, "somewhere");
+}
+
+TEST(Job, AnotherFormLeavesOutWhatItCannotDo) {
+  const auto job = job_of({"head.sample=0.25", "head.fused_update=true", "train.nesterov=false"});
+  EXPECT_TRUE(job.head.steps_in_backward);
+  const auto naive = with_form(job, HeadForm::naive);
+  EXPECT_EQ(naive.head.form(), HeadForm::naive);
+  EXPECT_FALSE(naive.head.steps_in_backward || naive.head.options.sampling);
+  EXPECT_EQ(with_form(naive, HeadForm::sharded).head.options.sampling->rate, 0.25);
+}
+
+TEST(Job, SettingsWithoutEffectAreNamed) {
+  const auto job = job_of({"head=softmax", "head.margin=0.7", "head.scale=24", "train.beta1=0.5"});
+  EXPECT_EQ(idle_settings(job), (Words{"head.margin has no effect but with head=cosface and head=arcface",
+                                       "train.beta1 has no effect with train.optimizer=sgd"}));
+  EXPECT_TRUE(is_idle(job, "head.scale"));
+  EXPECT_FALSE(is_idle(job, "head.filter"));
+  EXPECT_EQ(idle_settings(job_of({"train.schedule=step"})),
+            Words{"train.schedule is step without train.milestones: the learning rate never falls"});
+}
+
+TEST(Job, EverySettingOfAnIdentityOrARuleExists) {
+  for (const auto* section : sections()) {
+    for (const auto key : section->identity) EXPECT_NE(settings::find_setting(schema(), key), nullptr) << key;
+    for (const auto& rule : section->idle) {
+      for (const auto key : rule.keys) EXPECT_NE(settings::find_setting(schema(), key), nullptr) << key;
+    }
+  }
+}
+
+TEST(Job, WhatATrainingCannotDoIsTold) {
+  const auto fault = [](const Words& words) {
+    return test::text_of<SettingsError>([&] { check_training(job_of(words)); });
+  };
+  EXPECT_EQ(fault({"train.clip=2", "head.fused_update=true"}),
+            "train.clip is 2 with head.fused_update, whose steps are done before the norm of all gradients is known: "
+            "leave one of them out");
+  EXPECT_EQ(fault({"train.skip_nonfinite=2", "head.fused_update=true"}),
+            "train.skip_nonfinite is 2 with head.fused_update, which has moved some classes before the fault is seen: "
+            "leave one of them out");
+  EXPECT_EQ(fault({"train.batch=2", "ranks=3"}), "train.batch is 2, wanted at least 3, one image a rank");
+  EXPECT_EQ(fault({"head.parallel=naive", "memory.limit=1G"}),
+            "memory.limit is given with head.parallel naive, which splits all classes alike: leave one of them out");
+  EXPECT_EQ(fault({"data=market1501:nowhere", "data.size=15"}),
+            "data.size is 15 with market1501, wanted 16 or more: the width is half of it");
+  EXPECT_EQ(fault({"memory.limit=1G,2G", "ranks=3"}), "memory.limit has 2 sizes, wanted 1 or 3, one a rank");
+}
+
+/// Earlier versions wrote settings without effect with whatever value they had.
+TEST(Identity, OfASettingWithoutEffectIsTheDefaultAndNotShared) {
+  const Patterns patterns;
+  const auto job = job_of({"model=mlp", "head=softmax", "head.margin=0.7"});
+  const auto own = identity(job, patterns), shared = shared_identity(job, own);
+  const auto margin = std::ranges::find(own, "head.margin", &storage::Identity::value_type::first);
+  ASSERT_NE(margin, own.end());
+  EXPECT_EQ(margin->second, "0.2");
+  EXPECT_EQ(std::ranges::find(shared, "head.margin", &storage::Identity::value_type::first), shared.end());
+  EXPECT_EQ(own.back(), (std::pair<std::string, std::string>("images", "100")));
+}
+
+}  // namespace
+}  // namespace tandem::job

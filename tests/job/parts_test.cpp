@@ -1,0 +1,81 @@
+#include "tandem/job/parts.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+#include "tandem/memory/meter.h"
+#include "tests/job/job_of.h"
+
+namespace tandem::job {
+namespace {
+
+struct LossRecorder : train::Observer {
+  std::vector<double> losses;
+  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
+};
+
+/// Of two epochs on three ranks.
+std::vector<double> losses_of(const std::string& form) {
+  const Patterns patterns;
+  const auto job = job_of({"model=mlp", "train.precision=float64", "train.batch=10", "train.lr=0.05", "embedding=16",
+                           "train.log_every=1", "train.epochs=2", "ranks=3", "head.parallel=" + form});
+  std::vector<double> losses;
+  comm::run_ranks(
+      3,
+      [&](comm::ProcessGroup& group) {
+        const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
+        const auto task = make_task(job, shape_of(job, patterns), group);
+        const auto options = trainer_options(job, patterns, loader->batches_per_epoch());
+        LossRecorder recorder;
+        train::Trainer(*task, *loader, test.get(), patterns.num_classes(), options, nullptr, group).run(recorder);
+        if (group.rank() == 0) losses = recorder.losses;
+      },
+      {.threads = 1});
+  return losses;
+}
+
+TEST(Parts, BothFormsOfTheHeadAgree) {
+  const auto sharded = losses_of("sharded"), naive = losses_of("naive");
+  ASSERT_EQ(sharded.size(), 20u);
+  for (size_t step = 0; step < 20; ++step) EXPECT_NEAR(sharded[step], naive[step], 1e-10);
+}
+
+/// Peak bytes of each of four ranks in one step with 2,002 classes: 501, 501, 500 and 500 of them.
+std::array<int64_t, 4> peaks_of_a_step(HeadForm form) {
+  memory::install_meter();
+  const auto job =
+      with_form(job_of({"model=mlp", "train.batch=40", "embedding=16", "head.classes=2002", "ranks=4"}), form);
+  const Patterns patterns;
+  std::array<int64_t, 4> peaks{};
+  comm::run_ranks(4, [&](comm::ProcessGroup& group) {
+    const memory::RankScope scope(group.rank());
+    const auto loader = training_loader(job, patterns, group);
+    const auto task = make_task(job, shape_of(job, patterns), group);
+    EXPECT_EQ(task->parameters().back().name, kHeadWeight);
+    EXPECT_EQ(task->parameters().back().rows->count, group.rank() < 2 ? 501 : 500);
+    loader->start(0);
+    data::Batch batch;
+    ASSERT_TRUE(loader->next(batch));
+    memory::reset_peak(group.rank());
+    task->loss(batch, comm::split_sizes(batch.global_size, group.size())).backward();
+    peaks.at(group.rank()) = memory::account(group.rank()).peak_bytes();
+  });
+  return peaks;
+}
+
+TEST(Parts, TheHeadIsBalancedAndTheNaiveFormIsNot) {
+  constexpr int64_t kScoresOfOthers = 40 * (2002 - 501) * 4;  // which the naive form gathers on rank 0
+  const auto sharded = peaks_of_a_step(HeadForm::sharded), naive = peaks_of_a_step(HeadForm::naive);
+  const auto [least, most] = std::ranges::minmax(sharded);
+  EXPECT_LE(most - least, 2000) << "one class more: a row of weight and gradient, a column of scores";
+  EXPECT_GE(naive[0] - *std::max_element(naive.begin() + 1, naive.end()), kScoresOfOthers);
+  EXPECT_GE(naive[0] - sharded[0], kScoresOfOthers);
+}
+
+}  // namespace
+}  // namespace tandem::job
