@@ -1,10 +1,10 @@
-# tandem_library(NAME [LIGHT] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...] [LINKS target...])
+# tandem_library(NAME [LIGHT|TORCH_FREE] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...] [LINKS target...])
 #
 # One folder of tandem/: makes target tandem_NAME and alias tandem::NAME. USES names the folders of Tandem that its
 # headers and sources include; LINKS names third parties, which stay private. Sources in TOGETHER are compiled as one:
-# they share headers that cost more than they do. LIGHT is told at tandem_compile.
+# they share headers that cost more than they do. LIGHT and TORCH_FREE are told at tandem_compile.
 function(tandem_library name)
-  cmake_parse_arguments(arg "LIGHT" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
   set(target tandem_${name})
   add_library(${target})
   add_library(tandem::${name} ALIAS ${target})
@@ -19,17 +19,20 @@ function(tandem_library name)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_TOGETHER} UNITY_BUILD_MODE GROUP)
     set_source_files_properties(${arg_TOGETHER} PROPERTIES UNITY_GROUP together)
   endif()
-  set(light)
+  set(headers)
   if(arg_LIGHT)
-    set(light LIGHT)
+    set(headers LIGHT)
+  elseif(arg_TORCH_FREE)
+    set(headers TORCH_FREE)
   endif()
-  tandem_compile(${target} ${light})
+  tandem_compile(${target} ${headers})
 endfunction()
 
-# tandem_compile(TARGET [LIGHT]): flags and a precompiled header for one of Tandem's own targets. LIGHT: most sources
-# take no more of torch than the tensor, and only that is precompiled; what includes all of ATen pays for it.
+# tandem_compile(TARGET [LIGHT|TORCH_FREE]): flags and a precompiled header for one of Tandem's own targets. LIGHT: most
+# sources take no more of torch than the tensor, and only that is precompiled; what includes all of ATen pays for it.
+# TORCH_FREE: no header of torch, and nothing precompiled.
 function(tandem_compile target)
-  cmake_parse_arguments(arg "LIGHT" "" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "" ${ARGN})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PUBLIC tandem::libtorch Threads::Threads)
   # Left out: options aggregates are filled by name, and g++ 12 sees overflows in std::string that are none.
@@ -43,7 +46,9 @@ function(tandem_compile target)
     target_compile_options(${target} PRIVATE -fsanitize=${TANDEM_SANITIZER} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${TANDEM_SANITIZER})
   endif()
-  if(arg_LIGHT)
+  if(arg_TORCH_FREE)
+    return()
+  elseif(arg_LIGHT)
     target_precompile_headers(${target} REUSE_FROM tandem_pch_tensor)
   elseif(NOT target MATCHES "^tandem_pch_")
     target_precompile_headers(${target} REUSE_FROM tandem_pch_aten)

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "tandem/classifier/detail/block_plan.h"
-#include "tandem/classifier/detail/score_kernels.h"
+#include "tandem/kernels/score_kernels.h"
 
 namespace tandem::classifier {
 namespace {
@@ -69,7 +69,7 @@ int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int6
 /// becomes their gradient.
 memory::CategoryBytes naive_memory(const HeadOptions& options, const HeadLoad& load, memory::CategoryBytes bytes) {
   const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
-  const int64_t samples = detail::padded(load.samples), own = load.own_classes * samples * element;
+  const int64_t samples = kernels::padded(load.samples), own = load.own_classes * samples * element;
   const int64_t lengths = options.scoring.normalise_weight ? load.own_classes * element : 0;
   auto forward = bytes, backward = bytes;
   const int64_t plain = load.own_classes * load.samples * element;

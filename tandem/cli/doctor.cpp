@@ -4,7 +4,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/folder.h"
-#include "tandem/comm/flight_analysis.h"
+#include "tandem/flight/analysis.h"
 
 namespace tandem::cli {
 
@@ -22,7 +22,7 @@ int run_doctor(const Arguments& arguments) {
     throw DataError("run '" + folder.string() + "' has no flight records since it was last started, wanted some",
                     "those of before are in '" + before.string() + "'");
   }
-  const auto sentence = comm::diagnose_flight(folder);
+  const auto sentence = flight::diagnose_flight(folder);
   write_result(arguments, sentence + "\n", {{"diagnosis", sentence}});
   return 0;
 }

@@ -10,10 +10,10 @@
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
 #include "tandem/cli/run/scores.h"
-#include "tandem/comm/rendezvous.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
+#include "tandem/rendezvous/environment.h"
 
 namespace tandem::cli {
 namespace {
@@ -39,7 +39,7 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
   settings::Settings run(job::schema());
   run.load_file(saved);
   run.set("resume", "none");
-  const auto launch = comm::detect_launch();
+  const auto launch = rendezvous::detect_launch();
   if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still say otherwise
   run.apply(arguments.words);
   return run;

@@ -3,11 +3,12 @@
 #include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/stop_signals.h"
-#include "tandem/comm/listen.h"
-#include "tandem/comm/rendezvous.h"
 #include "tandem/launch/agent.h"
+#include "tandem/launch/signal_inbox.h"
 #include "tandem/launch/stop_rule.h"
 #include "tandem/launch/store_server.h"
+#include "tandem/rendezvous/environment.h"
+#include "tandem/rendezvous/listen.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::cli {
@@ -55,9 +56,9 @@ void set_command(launch::AgentOptions& options, const std::vector<std::string>& 
 }
 
 /// The store by itself would listen to the whole network.
-comm::Listener listen_here() {
+rendezvous::Listener listen_here() {
   try {
-    return comm::listen_at("127.0.0.1", 0);
+    return rendezvous::listen_at("127.0.0.1", 0);
   } catch (const std::system_error& error) {
     throw IoError("no port of 127.0.0.1 can be served", error.code().message());
   }
@@ -80,7 +81,7 @@ int run_launch(const Arguments& arguments) {
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                          {"TORCHELASTIC_RESTART_COUNT", "0"},
                          {"TORCHELASTIC_MAX_RESTARTS", "0"},
-                         {"TORCHELASTIC_RUN_ID", comm::kOwnRunId}};
+                         {"TORCHELASTIC_RUN_ID", rendezvous::kOwnRunId}};
   return launch::run_agent(options, inbox);
 }
 

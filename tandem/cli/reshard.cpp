@@ -16,6 +16,7 @@
 #include "tandem/settings/settings.h"
 #include "tandem/settings/value.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/checkpoint_reader.h"
 
 namespace tandem::cli {
 namespace {

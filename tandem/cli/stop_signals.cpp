@@ -9,8 +9,8 @@
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
-#include "tandem/comm/rendezvous.h"
 #include "tandem/launch/stop_rule.h"
+#include "tandem/rendezvous/environment.h"
 
 namespace tandem::cli::stop_signals {
 namespace {
@@ -51,7 +51,7 @@ void hear() noexcept {
 }
 
 void begin() noexcept {
-  has_own_launcher = env::get("TORCHELASTIC_RUN_ID") == comm::kOwnRunId;
+  has_own_launcher = env::get("TORCHELASTIC_RUN_ID") == rendezvous::kOwnRunId;
   has_begun = true;
 }
 

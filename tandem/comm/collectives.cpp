@@ -180,7 +180,7 @@ Sizes cut_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, co
 
 /// Sizes of what the ranks bring.
 Sizes brought_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, ProcessGroup& group,
-                    const char* operation, Where where) {
+                    const char* operation, flight::Where where) {
   if (sizes.empty()) return detail::exchange_sizes(x.size(dim), {group, where});
   auto parts = checked_sizes(sizes, group, operation);
   TORCH_CHECK_VALUE(parts[group.rank()] == x.size(dim), operation, ": size of dim ", dim, " is ", x.size(dim),
@@ -188,14 +188,14 @@ Sizes brought_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes
   return parts;
 }
 
-PlanPointer plan_of(const Tensor& x, ProcessGroup& group, Where where, int64_t dim = 0) {
+PlanPointer plan_of(const Tensor& x, ProcessGroup& group, flight::Where where, int64_t dim = 0) {
   auto plan = c10::make_intrusive<Plan>(group, where);
   plan->shape = x.sizes().vec();
   plan->dim = dim;
   return plan;
 }
 
-Handle begin_broadcast(const Tensor& x, int root, ProcessGroup& group, Where where, bool later) {
+Handle begin_broadcast(const Tensor& x, int root, ProcessGroup& group, flight::Where where, bool later) {
   check_root(root, group, "broadcast");
   if (group.size() == 1) return finished(x);
   auto plan = plan_of(x, group, where);
@@ -203,7 +203,7 @@ Handle begin_broadcast(const Tensor& x, int root, ProcessGroup& group, Where whe
   return detail::begin<BroadcastOp>(x, plan, later);
 }
 
-Handle begin_reduce_sum(const Tensor& x, int root, ProcessGroup& group, Where where, bool later) {
+Handle begin_reduce_sum(const Tensor& x, int root, ProcessGroup& group, flight::Where where, bool later) {
   check_root(root, group, "reduce_sum");
   if (group.size() == 1) return finished(x);
   auto plan = plan_of(x, group, where);
@@ -211,7 +211,7 @@ Handle begin_reduce_sum(const Tensor& x, int root, ProcessGroup& group, Where wh
   return detail::begin<ReduceSumOp>(x, plan, later);
 }
 
-Handle begin_all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, Where where, bool later) {
+Handle begin_all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where, bool later) {
   if (group.size() == 1) return finished(x);
   auto plan = plan_of(x, group, where);
   plan->op = op;
@@ -219,7 +219,7 @@ Handle begin_all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, Where w
 }
 
 Handle begin_gather(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                    Where where, bool later) {
+                    flight::Where where, bool later) {
   check_root(root, group, "gather");
   dim = checked_dim(x, dim, "gather");
   if (group.size() == 1) return finished(x);
@@ -230,7 +230,7 @@ Handle begin_gather(const Tensor& x, int root, ProcessGroup& group, int64_t dim,
 }
 
 Handle begin_scatter(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                     Where where, bool later) {
+                     flight::Where where, bool later) {
   check_root(root, group, "scatter");
   dim = checked_dim(x, dim, "scatter");
   if (group.size() == 1) return finished(x);
@@ -247,8 +247,8 @@ Handle begin_scatter(const Tensor& x, int root, ProcessGroup& group, int64_t dim
   return detail::begin<ScatterOp>(x, plan, later);
 }
 
-Handle begin_all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where,
-                        bool later) {
+Handle begin_all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                        flight::Where where, bool later) {
   dim = checked_dim(x, dim, "all_gather");
   if (group.size() == 1) return finished(x);
   auto plan = plan_of(x, group, where, dim);
@@ -257,7 +257,7 @@ Handle begin_all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::
 }
 
 Handle begin_reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                            Where where, bool later) {
+                            flight::Where where, bool later) {
   dim = checked_dim(x, dim, "reduce_scatter");
   auto plan = plan_of(x, group, where, dim);
   plan->sizes = cut_sizes(x, dim, sizes, group, "reduce_scatter");
@@ -266,7 +266,7 @@ Handle begin_reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, s
 }
 
 /// What each rank sends to this one: row `rank` of everybody's list.
-Sizes told_sizes(const Sizes& sent, ProcessGroup& group, Where where) {
+Sizes told_sizes(const Sizes& sent, ProcessGroup& group, flight::Where where) {
   const auto ones = Sizes(group.size(), 1);
   const auto lists = at::tensor(sent, at::kLong);
   const auto told = detail::start_all_to_all(lists, {group, where}, ones, ones).wait();
@@ -274,7 +274,7 @@ Sizes told_sizes(const Sizes& sent, ProcessGroup& group, Where where) {
 }
 
 Handle begin_all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
-                        std::span<const int64_t> received, Where where, bool later) {
+                        std::span<const int64_t> received, flight::Where where, bool later) {
   dim = checked_dim(x, dim, "all_to_all");
   auto plan = plan_of(x, group, where, dim);
   plan->sizes = cut_sizes(x, dim, sent, group, "all_to_all");
@@ -286,72 +286,74 @@ Handle begin_all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::
 
 }  // namespace
 
-Tensor broadcast(const Tensor& x, int root, ProcessGroup& group, Where where) {
+Tensor broadcast(const Tensor& x, int root, ProcessGroup& group, flight::Where where) {
   return begin_broadcast(x, root, group, where, false).wait();
 }
-Handle broadcast_async(const Tensor& x, int root, ProcessGroup& group, Where where) {
+Handle broadcast_async(const Tensor& x, int root, ProcessGroup& group, flight::Where where) {
   return begin_broadcast(x, root, group, where, true);
 }
 
-Tensor reduce_sum(const Tensor& x, int root, ProcessGroup& group, Where where) {
+Tensor reduce_sum(const Tensor& x, int root, ProcessGroup& group, flight::Where where) {
   return begin_reduce_sum(x, root, group, where, false).wait();
 }
-Handle reduce_sum_async(const Tensor& x, int root, ProcessGroup& group, Where where) {
+Handle reduce_sum_async(const Tensor& x, int root, ProcessGroup& group, flight::Where where) {
   return begin_reduce_sum(x, root, group, where, true);
 }
 
-Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, Where where) {
+Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
   return begin_all_reduce(x, group, op, where, false).wait();
 }
-Handle all_reduce_async(const Tensor& x, ProcessGroup& group, Reduce op, Where where) {
+Handle all_reduce_async(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
   return begin_all_reduce(x, group, op, where, true);
 }
 
 Tensor gather(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-              Where where) {
+              flight::Where where) {
   return begin_gather(x, root, group, dim, sizes, where, false).wait();
 }
 Handle gather_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                    Where where) {
+                    flight::Where where) {
   return begin_gather(x, root, group, dim, sizes, where, true);
 }
 
 Tensor scatter(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-               Where where) {
+               flight::Where where) {
   return begin_scatter(x, root, group, dim, sizes, where, false).wait();
 }
 Handle scatter_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                     Where where) {
+                     flight::Where where) {
   return begin_scatter(x, root, group, dim, sizes, where, true);
 }
 
-Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where) {
+Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                  flight::Where where) {
   return begin_all_gather(x, group, dim, sizes, where, false).wait();
 }
 Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                        Where where) {
+                        flight::Where where) {
   return begin_all_gather(x, group, dim, sizes, where, true);
 }
 
-Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes, Where where) {
+Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
+                      flight::Where where) {
   return begin_reduce_scatter(x, group, dim, sizes, where, false).wait();
 }
 Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
-                            Where where) {
+                            flight::Where where) {
   return begin_reduce_scatter(x, group, dim, sizes, where, true);
 }
 
 Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
-                  std::span<const int64_t> received, Where where) {
+                  std::span<const int64_t> received, flight::Where where) {
   return begin_all_to_all(x, group, dim, sent, received, where, false).wait();
 }
 Handle all_to_all_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
-                        std::span<const int64_t> received, Where where) {
+                        std::span<const int64_t> received, flight::Where where) {
   return begin_all_to_all(x, group, dim, sent, received, where, true);
 }
 
 Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t split_dim, int64_t concat_dim,
-                  std::span<const int64_t> split_sizes, std::span<const int64_t> concat_sizes, Where where) {
+                  std::span<const int64_t> split_sizes, std::span<const int64_t> concat_sizes, flight::Where where) {
   split_dim = checked_dim(x, split_dim, "all_to_all");
   concat_dim = checked_dim(x, concat_dim, "all_to_all");
   TORCH_CHECK_VALUE(split_dim != concat_dim, "all_to_all: split_dim and concat_dim are both ", split_dim,
@@ -364,24 +366,24 @@ Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t split_dim, int64
   return detail::begin<TransposeOp>(x, plan, false).wait();
 }
 
-void all_reduce_(Tensor x, ProcessGroup& group, Reduce op, Where where) {
+void all_reduce_(Tensor x, ProcessGroup& group, Reduce op, flight::Where where) {
   TORCH_CHECK_VALUE(x.is_contiguous(), "all_reduce: tensor is not contiguous");
   const at::NoGradGuard no_grad;
   if (group.size() > 1) detail::start_all_reduce(std::move(x), {group, where}, op).wait();
 }
 
-void broadcast_(Tensor x, int root, ProcessGroup& group, Where where) {
+void broadcast_(Tensor x, int root, ProcessGroup& group, flight::Where where) {
   check_root(root, group, "broadcast");
   TORCH_CHECK_VALUE(x.is_contiguous(), "broadcast: tensor is not contiguous");
   const at::NoGradGuard no_grad;
   if (group.size() > 1) detail::start_broadcast(std::move(x), {group, where}, root).wait();
 }
 
-void barrier(ProcessGroup& group, Where where) {
+void barrier(ProcessGroup& group, flight::Where where) {
   if (group.size() > 1) detail::start_barrier({group, where}).wait();
 }
 
-bool any_rank(bool own, ProcessGroup& group, Where where) {
+bool any_rank(bool own, ProcessGroup& group, flight::Where where) {
   auto flag = at::full({1}, own ? 1 : 0, at::kInt);
   all_reduce_(flag, group, Reduce::max, where);
   return flag.item<int>() != 0;

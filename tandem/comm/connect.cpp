@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "tandem/comm/detail/nccl.h"
 #include "tandem/comm/local/local_backend.h"
-#include "tandem/comm/nccl.h"
 
 namespace tandem::comm {
 namespace {
@@ -101,7 +101,7 @@ ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::c
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);
     auto group = wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host)),
                       c10d::ProcessGroup::BackendType::GLOO, rank, size);
-    add_nccl(*group, prefix, timeout);
+    detail::add_nccl(*group, prefix, timeout);
     return group;
   };
 }

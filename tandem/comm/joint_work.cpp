@@ -4,6 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm {
@@ -13,7 +14,7 @@ constexpr int64_t kAtWork = -1;
 
 }  // namespace
 
-JointWork::JointWork(ProcessGroup& group, Where where)
+JointWork::JointWork(ProcessGroup& group, flight::Where where)
     : group_(group), where_(where), word_(at::empty({1}, at::kLong)) {
   if (group_.size() > 1) companion_ = std::thread([this, phase = current_phase()] { keep_company(phase); });
 }
@@ -47,7 +48,7 @@ void JointWork::keep_company(Phase phase) {
 }
 
 int64_t JointWork::exchange(int64_t own) {
-  CallInfo call;
+  flight::CallInfo call;
   call.operation = "all_reduce";
   call.shape = {1};
   call.type = "Long";
@@ -56,7 +57,7 @@ int64_t JointWork::exchange(int64_t own) {
   const auto number = group_.begin(call, {});
   word_.fill_(own);
   try {
-    const CallScope scope(&call);
+    const flight::CallScope scope(&call);
     std::vector<Tensor> words = {word_};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MIN;

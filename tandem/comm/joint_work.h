@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tandem/base/phase.h"
 #include "tandem/base/tensor.h"
 #include "tandem/comm/process_group.h"
 
@@ -25,7 +26,7 @@ namespace tandem::comm {
 /// however long the work takes. Collective.
 class JointWork {
  public:
-  explicit JointWork(ProcessGroup& group, Where where = Where::current());
+  explicit JointWork(ProcessGroup& group, flight::Where where = flight::Where::current());
 
   /// Without end(): the other ranks find that this one does not come.
   ~JointWork();
@@ -42,7 +43,7 @@ class JointWork {
   int64_t exchange(int64_t own);
 
   ProcessGroup& group_;
-  const Where where_;
+  const flight::Where where_;
   const Tensor word_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/detail/message.h"
 
 namespace tandem::comm {
@@ -12,12 +13,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Route : torch::CustomClassHolder {
-  Route(ProcessGroup& of_group, int of_peer, int of_tag, Where of_where)
+  Route(ProcessGroup& of_group, int of_peer, int of_tag, flight::Where of_where)
       : group(of_group), peer(of_peer), tag(of_tag), where(of_where) {}
 
   ProcessGroup& group;
   int peer, tag;
-  Where where;
+  flight::Where where;
 };
 using RoutePointer = c10::intrusive_ptr<Route>;
 
@@ -41,7 +42,8 @@ struct SendNode : torch::autograd::Function<SendNode> {
   }
 };
 
-Tensor message_in_graph(const Tensor& x, bool requires_grad, ProcessGroup& group, int to, int tag, Where where) {
+Tensor message_in_graph(const Tensor& x, bool requires_grad, ProcessGroup& group, int to, int tag,
+                        flight::Where where) {
   if (!requires_grad) return at::zeros({}, x.options());
   return SendNode::apply(x, c10::make_intrusive<Route>(group, to, tag, where));
 }
@@ -73,7 +75,7 @@ void check_peer(int peer, const ProcessGroup& group, const char* operation, int 
 
 }  // namespace
 
-Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag, Where where) {
+Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag, flight::Where where) {
   check_peer(to, group, "send", tag);
   const bool requires_grad = at::GradMode::is_enabled() && x.requires_grad();
   auto begun = detail::start_send({x.detach(), requires_grad}, to, tag, group, where);
@@ -86,11 +88,11 @@ Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag, Where w
   });
 }
 
-Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag, Where where) {
+Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag, flight::Where where) {
   return send_async(x, to, group, tag, where).wait();
 }
 
-Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag, Where where) {
+Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag, flight::Where where) {
   if (x.requires_grad()) return send(static_cast<const Tensor&>(x), to, group, tag, where);
   check_peer(to, group, "send", tag);
   const auto options = x.options();
@@ -98,7 +100,7 @@ Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag, Where where) {
   return at::zeros({}, options);
 }
 
-Tensor recv(int from, ProcessGroup& group, int tag, const Tensor& anchor, Where where) {
+Tensor recv(int from, ProcessGroup& group, int tag, const Tensor& anchor, flight::Where where) {
   check_peer(from, group, "recv", tag);
   const auto message = detail::receive(from, tag, group, where);
   if (!message.requires_grad || !at::GradMode::is_enabled()) return message.tensor;
@@ -106,7 +108,7 @@ Tensor recv(int from, ProcessGroup& group, int tag, const Tensor& anchor, Where 
   return RecvNode::apply(hook, &message.tensor, c10::make_intrusive<Route>(group, from, tag, where));
 }
 
-Handle recv_async(int from, ProcessGroup& group, int tag, Where where) {
+Handle recv_async(int from, ProcessGroup& group, int tag, flight::Where where) {
   return Handle([=, &group] { return recv(from, group, tag, {}, where); });
 }
 

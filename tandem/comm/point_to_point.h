@@ -17,9 +17,10 @@ namespace tandem::comm {
 /// itself.
 ///
 /// Throws c10::IndexError for a rank that is not there or is this one, c10::DistBackendError as the collectives do.
-Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag = 0, Where where = Where::current());
-Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag = 0, Where where = Where::current());
-Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag = 0, Where where = Where::current());
+Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
+Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
+Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag = 0,
+                  flight::Where where = flight::Where::current());
 
 /// The next message from `from`: shape, type and whether it needs a gradient are the sender's. Backward sends the
 /// gradient back. Take backward(), not autograd::grad(): that one leaves out what does not lead to its inputs, and the
@@ -27,9 +28,10 @@ Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag = 0, Whe
 ///
 /// `anchor`: for second derivatives, a scalar that needs a gradient; its gradient then is the scalar of the message
 /// that backward sent.
-Tensor recv(int from, ProcessGroup& group, int tag = 0, const Tensor& anchor = {}, Where where = Where::current());
+Tensor recv(int from, ProcessGroup& group, int tag = 0, const Tensor& anchor = {},
+            flight::Where where = flight::Where::current());
 
 /// The same; the message is taken in wait().
-Handle recv_async(int from, ProcessGroup& group, int tag = 0, Where where = Where::current());
+Handle recv_async(int from, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
 
 }  // namespace tandem::comm

@@ -5,9 +5,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/call_check.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
+#include "tandem/comm/detail/call_check.h"
 #include "tandem/comm/local/local_backend.h"
 
 namespace tandem::comm {
@@ -49,7 +49,7 @@ std::chrono::milliseconds ProcessGroup::timeout() const {
   return local_ != nullptr ? local_->timeout() : backend_->getBackendOptions()->timeout;
 }
 
-std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
+std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, flight::Where where) {
   const auto colours = all_gather(at::full({1}, colour, at::kInt), *this, 0, std::vector<int64_t>(size(), 1), where);
   const int* values = colours.const_data_ptr<int>();
   std::vector<int> members;
@@ -63,7 +63,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
   if (colour < 0) return nullptr;
   auto group = std::make_unique<ProcessGroup>(connect_, name, std::move(members), rank, instruments_);
   // A rank that ends before a first call would leave the others without a word from Gloo.
-  CallInfo call;
+  flight::CallInfo call;
   call.operation = "split";
   call.where = where;
   try {
@@ -74,21 +74,21 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, Where where) {
   return group;
 }
 
-uint64_t ProcessGroup::begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message) {
+uint64_t ProcessGroup::begin(const flight::CallInfo& call, const std::vector<int64_t>& bytes, bool is_message) {
   const int64_t sequence = is_message ? ++num_messages_[{call.operation, call.peer}] : ++num_calls_;
   if (!bytes.empty()) meter().add(call.operation, bytes, members_);
   const auto number = recorder().begin(name_, members_, sequence, call);
   if (!instruments_->check || is_message) return number;
   try {
-    check_call(*backend_, call, sequence);
+    detail::check_call(*backend_, call, sequence);
   } catch (const std::exception& error) {
     log_->fail(number, call, error);
   }
   return number;
 }
 
-void CallLog::fail(uint64_t number, const CallInfo& call, const std::exception& error) {
-  instruments_->recorder.end(number, FlightRecorder::State::failed);
+void CallLog::fail(uint64_t number, const flight::CallInfo& call, const std::exception& error) {
+  instruments_->recorder.end(number, flight::FlightRecorder::State::failed);
   const auto text = call.describe() + ", group '" + group_ + "', failed on rank " + std::to_string(world_rank_) + ": " +
                     without_source(message_of(error));
   const auto folder = instruments_->recorder.write(text);

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "tandem/comm/handle.h"
-#include "tandem/comm/instruments.h"
 #include "tandem/comm/local/task_queue.h"
+#include "tandem/comm/wire_meter.h"
+#include "tandem/flight/recorder.h"
 
 namespace c10d {
 class Backend;
@@ -22,6 +23,15 @@ namespace tandem::comm {
 
 class LocalBackend;
 
+/// What watches one rank's communication, through all of its groups.
+struct Instruments {
+  Instruments(int rank, int size) : recorder(rank, size) {}
+
+  WireMeter meter;
+  flight::FlightRecorder recorder;
+  bool check = false;  // compare every collective call with the other ranks' before it is made; see detail/call_check.h
+};
+
 /// What a call under way needs of its group; may outlive it.
 class CallLog {
  public:
@@ -31,7 +41,7 @@ class CallLog {
   void end(uint64_t number) { instruments_->recorder.end(number); }
 
   /// Writes the flight record and throws c10::DistBackendError that names operation, place and rank.
-  [[noreturn]] void fail(uint64_t number, const CallInfo& call, const std::exception& error);
+  [[noreturn]] void fail(uint64_t number, const flight::CallInfo& call, const std::exception& error);
 
  private:
   std::string group_;
@@ -61,13 +71,13 @@ class ProcessGroup {
 
   /// The ranks that give the same colour make a group; they keep their order. A negative colour: in none, null.
   /// Collective over this group.
-  std::unique_ptr<ProcessGroup> split(int colour, Where where = Where::current());
+  std::unique_ptr<ProcessGroup> split(int colour, flight::Where where = flight::Where::current());
 
   /// Counts what this rank sends through this group and those split from it.
   WireMeter& meter() { return instruments_->meter; }
 
   /// Its last calls, through this group and those split from it.
-  FlightRecorder& recorder() { return instruments_->recorder; }
+  flight::FlightRecorder& recorder() { return instruments_->recorder; }
 
   /// Compare every collective call with the other ranks' before it is made; all ranks alike. Slow: for finding faults.
   void set_check(bool check) { instruments_->check = check; }
@@ -84,7 +94,7 @@ class ProcessGroup {
 
   /// For the operators: a call begins; it is numbered, counted, recorded, and checked when that is on. The log hears of
   /// its end. `bytes`: what the meter counts, for each rank of the group; empty: the call is not counted.
-  uint64_t begin(const CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
+  uint64_t begin(const flight::CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
   const std::shared_ptr<CallLog>& log() const { return log_; }
 
   /// Collective calls that have begun: the same number on all ranks.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/detail/transfer.h"
 #include "tandem/comm/split.h"
 
@@ -14,11 +15,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Region : torch::CustomClassHolder {
-  Region(ProcessGroup& of_group, int64_t of_dim, Where of_where) : group(of_group), dim(of_dim), where(of_where) {}
+  Region(ProcessGroup& of_group, int64_t of_dim, flight::Where of_where)
+      : group(of_group), dim(of_dim), where(of_where) {}
 
   ProcessGroup& group;
   int64_t dim;
-  Where where;
+  flight::Where where;
 };
 using RegionPointer = c10::intrusive_ptr<Region>;
 
@@ -76,24 +78,26 @@ struct GatherFrom {
 };
 
 template <class Way>
-Tensor apply(const Tensor& x, ProcessGroup& group, int64_t dim, Where where) {
+Tensor apply(const Tensor& x, ProcessGroup& group, int64_t dim, flight::Where where) {
   if (group.size() == 1) return x;
   return RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, where));
 }
 
 }  // namespace
 
-Tensor copy_to_region(const Tensor& x, ProcessGroup& group, Where where) { return apply<Copy>(x, group, 0, where); }
+Tensor copy_to_region(const Tensor& x, ProcessGroup& group, flight::Where where) {
+  return apply<Copy>(x, group, 0, where);
+}
 
-Tensor reduce_from_region(const Tensor& x, ProcessGroup& group, Where where) {
+Tensor reduce_from_region(const Tensor& x, ProcessGroup& group, flight::Where where) {
   return apply<ReduceFrom>(x, group, 0, where);
 }
 
-Tensor scatter_to_region(const Tensor& x, ProcessGroup& group, int64_t dim, Where where) {
+Tensor scatter_to_region(const Tensor& x, ProcessGroup& group, int64_t dim, flight::Where where) {
   return apply<ScatterTo>(x, group, checked_dim(x, dim, "scatter_to_region"), where);
 }
 
-Tensor gather_from_region(const Tensor& x, ProcessGroup& group, int64_t dim, Where where) {
+Tensor gather_from_region(const Tensor& x, ProcessGroup& group, int64_t dim, flight::Where where) {
   return apply<GatherFrom>(x, group, checked_dim(x, dim, "gather_from_region"), where);
 }
 

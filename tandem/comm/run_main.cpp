@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "tandem/comm/failure.h"
+#include "tandem/comm/detail/failure.h"
 
 namespace tandem::comm {
 
@@ -14,9 +14,9 @@ int run_main(const std::function<int()>& body, const std::function<bool()>& stop
   try {
     return body();
   } catch (const std::exception& error) {
-    return report_failure(error, stop_requested);
+    return detail::report_failure(error, stop_requested);
   } catch (...) {
-    return report_failure(std::runtime_error("an exception of unknown type"), stop_requested);
+    return detail::report_failure(std::runtime_error("an exception of unknown type"), stop_requested);
   }
 }
 

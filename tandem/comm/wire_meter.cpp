@@ -3,18 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tandem/base/phase.h"
+
 namespace tandem::comm {
-namespace {
-
-thread_local Phase phase_of_thread = Phase::forward;
-
-}  // namespace
-
-Phase current_phase() { return phase_of_thread; }
-
-PhaseScope::PhaseScope(Phase phase) : before_(phase_of_thread) { phase_of_thread = phase; }
-
-PhaseScope::~PhaseScope() { phase_of_thread = before_; }
 
 void WireMeter::add(const std::string& operation, std::span<const int64_t> to_member, std::span<const int> members) {
   const int64_t bytes = std::accumulate(to_member.begin(), to_member.end(), int64_t{0});

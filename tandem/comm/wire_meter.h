@@ -5,28 +5,9 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tandem::comm {
-
-/// What the calling thread is about when it communicates.
-enum class Phase { forward, backward, optimizer };
-inline constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "optimizer"};
-
-Phase current_phase();
-
-/// Sets the calling thread's phase until its end. The operators' gradients set `backward` themselves.
-class PhaseScope {
- public:
-  explicit PhaseScope(Phase phase);
-  ~PhaseScope();
-  PhaseScope(const PhaseScope&) = delete;
-  PhaseScope& operator=(const PhaseScope&) = delete;
-
- private:
-  Phase before_;
-};
 
 struct WireCount {
   int64_t calls = 0;

@@ -14,8 +14,8 @@
 #include "tandem/base/quote.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/connecting.h"
-#include "tandem/comm/detail/meeting.h"
-#include "tandem/comm/nccl.h"
+#include "tandem/comm/detail/nccl.h"
+#include "tandem/rendezvous/meeting.h"
 
 namespace tandem::comm {
 namespace {
@@ -148,14 +148,15 @@ void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
 
 }  // namespace
 
-std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch, const WorldOptions& options) {
+std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch, const WorldOptions& options) {
   if (!launch || launch->size == 1) {
     at::set_num_threads(threads_of(options, 1));
     return make_single_group();
   }
   at::set_num_threads(threads_of(options, launch->local_size));
-  choose_gpu(launch->local_rank, launch->local_size);
-  const auto store = detail::meet(*launch, options);
+  detail::choose_gpu(launch->local_rank, launch->local_size);
+  const auto store =
+      rendezvous::meet(*launch, {.timeout = options.init_timeout, .stop_requested = options.stop_requested});
   const auto instruments = instruments_of(options, launch->rank, launch->size);
   watch_gloos_thread(instruments);
   auto group = detail::connect_ranks(store, *launch, options, instruments);

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "tandem/comm/process_group.h"
-#include "tandem/comm/rendezvous.h"
+#include "tandem/rendezvous/environment.h"
 
 namespace tandem::comm {
 
@@ -33,7 +33,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 /// one when there is no launcher. `launch` defaults to what this process's environment says. Collective over the
 /// processes. Throws SettingsError (variables), c10::DistError (a process does not come within init_timeout),
 /// Interrupted (stop_requested).
-std::unique_ptr<ProcessGroup> join_world(const std::optional<Launch>& launch = detect_launch(),
+std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch = rendezvous::detect_launch(),
                                          const WorldOptions& options = {});
 
 }  // namespace tandem::comm

@@ -12,12 +12,12 @@
 #include "tandem/base/format.h"
 #include "tandem/data/image/hold_out.h"
 #include "tandem/data/image/image_decoder.h"
+#include "tandem/data/image/image_files.h"
 #include "tandem/data/image/resize.h"
-#include "tandem/data/image_files.h"
-#include "tandem/data/mapped_file.h"
 #include "tandem/data/record/face_list.h"
 #include "tandem/data/record/image_record.h"
-#include "tandem/data/record/record_io.h"
+#include "tandem/storage/mapped_file.h"
+#include "tandem/storage/record_io.h"
 
 namespace tandem::data {
 namespace {
@@ -33,7 +33,7 @@ bool is_file(const fs::path& path) {
 struct Records {
   explicit Records(const fs::path& path) : file(path), name(path.string()) {}
 
-  MappedFile file;
+  storage::MappedFile file;
   std::string name;
   int64_t num_classes = 0, height = 0, width = 0;
 };
@@ -134,7 +134,7 @@ std::string scaling_text(const Records& records, const std::optional<FacePropert
 std::optional<FaceProperty> face_property(const fs::path& folder) {
   const auto path = folder / "property";
   if (!is_file(path)) return std::nullopt;
-  return parse_face_property(MappedFile(path).bytes(), path.string());
+  return parse_face_property(storage::MappedFile(path).bytes(), path.string());
 }
 
 std::optional<int64_t> face_side(const fs::path& folder) {
@@ -150,8 +150,9 @@ Split face_records(const FaceRecordOptions& options) {
   const auto index_path = options.folder / "train.idx";
   const auto property = face_property(options.folder);
   auto samples = [&] {
-    const auto places = is_file(index_path) ? parse_record_index(MappedFile(index_path).bytes(), index_path.string())
-                                            : index_records(bytes, records->name);
+    const auto places = is_file(index_path)
+                            ? storage::parse_record_index(storage::MappedFile(index_path).bytes(), index_path.string())
+                            : storage::index_records(bytes, records->name);
     return list_faces(bytes, places, property ? property->classes : 0, records->name);
   }();
   records->num_classes = property ? property->classes : std::ranges::max(samples, {}, &FaceSample::label).label + 1;

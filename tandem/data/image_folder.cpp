@@ -11,7 +11,7 @@
 #include "tandem/base/format.h"
 #include "tandem/data/image/folder_layout.h"
 #include "tandem/data/image/hold_out.h"
-#include "tandem/data/image_files.h"
+#include "tandem/data/image/image_files.h"
 
 namespace tandem::data {
 namespace {

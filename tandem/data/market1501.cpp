@@ -8,7 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/data/image/hold_out.h"
-#include "tandem/data/image_files.h"
+#include "tandem/data/image/image_files.h"
 
 namespace tandem::data {
 namespace {

@@ -6,10 +6,10 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/data/image/image_decoder.h"
+#include "tandem/data/image/image_files.h"
 #include "tandem/data/image/resize.h"
-#include "tandem/data/image_files.h"
-#include "tandem/data/mapped_file.h"
 #include "tandem/data/record/pickled_pairs.h"
+#include "tandem/storage/mapped_file.h"
 
 namespace tandem::data {
 namespace {
@@ -29,7 +29,7 @@ class PairImages final : public Dataset {
   }
 
  public:
-  PairImages(MappedFile file, std::vector<PickledBytes> images, const VerificationPairsOptions& options)
+  PairImages(storage::MappedFile file, std::vector<PickledBytes> images, const VerificationPairsOptions& options)
       : file_(std::move(file)), images_(std::move(images)), name_(options.file.string()), side_(options.size) {
     for (int64_t i = 0; i < size(); ++i) with_image(i, read_image_header);
   }
@@ -55,7 +55,7 @@ class PairImages final : public Dataset {
   std::string describe() const override { return "pairs    " + format_count(num_classes()) + " from " + name_; }
 
  private:
-  MappedFile file_;
+  storage::MappedFile file_;
   std::vector<PickledBytes> images_;
   std::string name_;
   int64_t side_;
@@ -65,7 +65,7 @@ class PairImages final : public Dataset {
 
 VerificationPairs verification_pairs(const VerificationPairsOptions& options) {
   check_image_side("data.size", options.size);
-  MappedFile file(options.file);
+  storage::MappedFile file(options.file);
   auto [images, same] = parse_pickled_pairs(file.bytes(), options.file.string());
   const auto num_same = std::ranges::count(same, true);
   VerificationPairs pairs;

@@ -7,6 +7,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/data/verification_pairs.h"
+#include "tandem/evaluation/samples.h"
 #include "tandem/job/odd_images.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/agree.h"
 
 namespace tandem::job {
@@ -20,7 +21,7 @@ std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) 
     auto& count = wire[operation];
     static_cast<comm::WireCount&>(count) = count_of(entry);
     for (size_t i = 0; i < count.phases.size(); ++i) {
-      const std::string phase(comm::kPhaseNames[i]);
+      const std::string phase(kPhaseNames[i]);
       if (entry.contains("phases") && entry["phases"].contains(phase))
         count.phases[i] = count_of(entry["phases"][phase]);
     }
@@ -50,7 +51,7 @@ nlohmann::json wire_json(const std::map<std::string, comm::OperationCount>& wire
   for (const auto& [operation, count] : wire) {
     auto entry = count_json(count);
     for (size_t i = 0; i < count.phases.size(); ++i) {
-      if (count.phases[i].calls > 0) entry["phases"][std::string(comm::kPhaseNames[i])] = count_json(count.phases[i]);
+      if (count.phases[i].calls > 0) entry["phases"][std::string(kPhaseNames[i])] = count_json(count.phases[i]);
     }
     entry["to_ranks"] = count.to_rank;
     operations[operation] = entry;

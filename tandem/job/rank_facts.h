@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/comm/process_group.h"
+#include "tandem/comm/wire_meter.h"
 #include "tandem/memory/category.h"
 
 namespace tandem::job {

@@ -2,7 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
-#include "tandem/job/same_settings.h"
+#include "tandem/job/detail/same_settings.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -18,12 +18,12 @@ void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& bo
                                       .threads = job.parallel.threads,
                                       .check = job.parallel.check,
                                       .stop_requested = std::move(stop_requested)};
-  const auto launch = comm::detect_launch();
+  const auto launch = rendezvous::detect_launch();
   if (!launch || launch->size == 1) return comm::run_ranks(job.parallel.ranks, run, options);
   try {
     const auto group = comm::join_world(launch, options);
     comm::run_recorded(*group, [&](comm::ProcessGroup& all) {
-      check_same_settings(job.settings, all);
+      detail::check_same_settings(job.settings, all);
       run(all);
     });
   } catch (...) {
@@ -32,7 +32,7 @@ void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& bo
 }
 
 bool prints_for_the_job() {
-  const auto launch = comm::detect_launch();
+  const auto launch = rendezvous::detect_launch();
   return !launch || launch->rank == 0;
 }
 

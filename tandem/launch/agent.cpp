@@ -9,7 +9,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/launch/guardian.h"
+#include "tandem/launch/detail/guardian.h"
 #include "tandem/launch/stop_rule.h"
 
 namespace tandem::launch {
@@ -59,7 +59,7 @@ class Agent {
 
   const AgentOptions& options_;
   SignalInbox& inbox_;
-  Guardian guardian_;
+  detail::Guardian guardian_;
   std::vector<pid_t> children_;  // by rank; 0 when it has ended
   int status_ = 0;
   StopRule stop_rule_;
@@ -101,7 +101,7 @@ void Agent::start(int rank) {
     child.environment.emplace_back(name, value);
   }
   // A rank is in a background process group: reading the terminal would stop it.
-  child.keeps_stdin = rank == 0 && !isatty(STDIN_FILENO);
+  if (rank == 0 && !isatty(STDIN_FILENO)) child.input = STDIN_FILENO;
   child.mask = inbox_.mask_before();
   if (options_.hears_stop_signals) {
     for (const int signal : kStopSignals) sigaddset(&child.mask, signal);

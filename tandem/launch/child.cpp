@@ -10,7 +10,7 @@
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
-#include "tandem/launch/guardian.h"
+#include "tandem/launch/detail/guardian.h"
 #include "tandem/launch/stop_rule.h"
 
 extern char** environ;
@@ -71,11 +71,10 @@ void reset(int signal) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(128 + SIGKILL);  // it ended before the line above took hold
   if (options.guardian) options.guardian->add(getpid());
-  if (!options.keeps_stdin) {
-    const int null = open("/dev/null", O_RDONLY);
-    if (null >= 0) dup2(null, STDIN_FILENO);
-    if (null > STDIN_FILENO) close(null);
-  }
+  const int null = options.input >= 0 ? -1 : open("/dev/null", O_RDONLY);
+  dup2(null >= 0 ? null : options.input, STDIN_FILENO);
+  if (null > STDIN_FILENO) close(null);
+  if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
   for (const int signal : kStopSignals) reset(signal);
   sigprocmask(SIG_SETMASK, &options.mask, nullptr);
   execve(options.path.c_str(), arguments, environment);

@@ -9,17 +9,19 @@
 
 namespace tandem::launch {
 
+namespace detail {
 class Guardian;
+}
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct ChildOptions {
-  std::string path;                    // the program's file
-  std::vector<std::string> arguments;  // from its name on
-  Variables environment;               // these replace or join this process's own
-  bool keeps_stdin = false;            // otherwise it reads /dev/null
-  sigset_t mask{};                     // signals that are blocked in it
-  const Guardian* guardian = nullptr;  // learns of the process group before the program runs
+  std::string path;                            // the program's file
+  std::vector<std::string> arguments;          // from its name on
+  Variables environment;                       // these replace or join this process's own
+  int input = -1, output = -1;                 // files of its stdin and stdout; -1: /dev/null, this process's own
+  sigset_t mask{};                             // signals that are blocked in it
+  const detail::Guardian* guardian = nullptr;  // learns of the process group before the program runs
 };
 
 /// Starts a program in a process group of its own, which the kernel kills when this thread ends first.

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "tandem/base/error.h"
-#include "tandem/models/flat.h"
-#include "tandem/models/mlp.h"
-#include "tandem/models/resnet.h"
+#include "tandem/models/network/flat.h"
+#include "tandem/models/network/mlp.h"
+#include "tandem/models/network/resnet.h"
 
 namespace tandem::models {
 namespace {

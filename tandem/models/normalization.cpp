@@ -1,5 +1,5 @@
 #include "tandem/models/detail/fused_batch_norm.h"
-#include "tandem/models/layers.h"
+#include "tandem/models/network/layers.h"
 
 namespace tandem::models {
 namespace {

@@ -151,7 +151,7 @@ DistributedDataParallel::DistributedDataParallel(const torch::nn::Module& module
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-void DistributedDataParallel::prepare_backward(const Tensor& output, comm::Where where) {
+void DistributedDataParallel::prepare_backward(const Tensor& output, flight::Where where) {
   TORCH_CHECK(!impl_->is_running || !impl_->reducer,
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
               "DistributedDataParallel anew");

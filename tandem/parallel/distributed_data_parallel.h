@@ -45,7 +45,7 @@ class DistributedDataParallel {
   /// place, for messages about the sums; leave it out. Throws c10::Error after a
   /// backward over several ranks that ended with an exception;
   /// c10::ValueError, as backward would, when `output` requires no gradient and the model does.
-  void prepare_backward(const Tensor& output, comm::Where where = comm::Where::current());
+  void prepare_backward(const Tensor& output, flight::Where where = flight::Where::current());
 
   /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in messages of about 1 MiB.
   void sync_buffers();

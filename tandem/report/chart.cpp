@@ -6,12 +6,12 @@
 #include <string_view>
 
 #include "tandem/base/format.h"
-#include "tandem/report/svg.h"
+#include "tandem/report/detail/svg.h"
 
 namespace tandem::report {
 namespace {
 
-using Anchor = Svg::Anchor;
+using Anchor = detail::Svg::Anchor;
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr size_t kMaxPoints = 400;  // a point for every other pixel is all that can be seen
@@ -68,7 +68,7 @@ std::vector<Points> pieces_of(const Points& points) {
   return pieces;
 }
 
-void draw_series(Svg& svg, const Plot& plot, const Series& series, size_t number) {
+void draw_series(detail::Svg& svg, const Plot& plot, const Series& series, size_t number) {
   constexpr size_t kFew = 24;
   for (const auto& piece : pieces_of(series.points)) {
     Points places;
@@ -77,14 +77,14 @@ void draw_series(Svg& svg, const Plot& plot, const Series& series, size_t number
     if (piece.size() > kFew) continue;
     for (const auto& [x, y] : piece) {
       svg.dot(plot.x(x), plot.y(y), class_of('d', number),
-              series.name + " " + short_number(y) + " at " + short_number(x));
+              series.name + " " + detail::short_number(y) + " at " + detail::short_number(x));
     }
   }
 }
 
-void draw_x_axis(Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::string& label) {
+void draw_x_axis(detail::Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::string& label) {
   const double bottom = plot.top + plot.height;
-  const auto labels = tick_labels(ticks);
+  const auto labels = detail::tick_labels(ticks);
   for (size_t i = 0; i < ticks.size(); ++i) {
     if (ticks[i] < plot.x_low - 1e-9 || ticks[i] > plot.x_high * (1 + 1e-9)) continue;
     svg.line(plot.x(ticks[i]), bottom, plot.x(ticks[i]), bottom + 4, "axis");
@@ -94,7 +94,8 @@ void draw_x_axis(Svg& svg, const Plot& plot, const std::vector<double>& ticks, c
   svg.text(plot.left + plot.width / 2, bottom + 33, label, "small", Anchor::middle);
 }
 
-void draw_y_axis(Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::vector<std::string>& labels) {
+void draw_y_axis(detail::Svg& svg, const Plot& plot, const std::vector<double>& ticks,
+                 const std::vector<std::string>& labels) {
   for (size_t i = 0; i < ticks.size(); ++i) {
     svg.line(plot.left, plot.y(ticks[i]), plot.left + plot.width, plot.y(ticks[i]), "grid");
     svg.text(plot.left - 8, plot.y(ticks[i]) + 4, labels[i], "small", Anchor::end);
@@ -139,7 +140,7 @@ std::vector<LegendEntry> legend_of(double left, double y, double right, bool wit
   return entries;
 }
 
-void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries) {
+void draw_legend(detail::Svg& svg, const std::vector<LegendEntry>& entries) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const auto& [name, x, y] = entries[i];
     if (i < memory::kCategoryNames.size()) {
@@ -153,7 +154,7 @@ void draw_legend(Svg& svg, const std::vector<LegendEntry>& entries) {
 }
 
 /// One form's bars between two places on the x axis.
-void draw_bars(Svg& svg, const Plot& plot, const MemoryBars& bars) {
+void draw_bars(detail::Svg& svg, const Plot& plot, const MemoryBars& bars) {
   const double slot = plot.width / static_cast<double>(std::max<size_t>(bars.ranks.size(), 1));
   const double width = std::min(56.0, slot * 0.68);
   const auto every = static_cast<size_t>(std::ceil(22 / slot));
@@ -193,10 +194,10 @@ std::string line_chart_svg(const LineChart& chart) {
       }
     }
   }
-  Svg svg(456, 250, chart.title);
+  detail::Svg svg(456, 250, chart.title);
   svg.text(8, 18, chart.title, "title");
-  const auto x_ticks = nice_ticks(x.low, x.high, 5), y_ticks = nice_ticks(y.low, y.high, 5);
-  const auto y_labels = tick_labels(y_ticks);
+  const auto x_ticks = detail::nice_ticks(x.low, x.high, 5), y_ticks = detail::nice_ticks(y.low, y.high, 5);
+  const auto y_labels = detail::tick_labels(y_ticks);
   double left = 30;
   for (const auto& label : y_labels) left = std::max(left, 18 + text_width(label));
   const bool has_width = x.high > x.low;
@@ -238,11 +239,11 @@ std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFig
   const bool has_prediction = std::ranges::any_of(forms, [](const auto& form) { return !form.predicted.empty(); });
   const auto legend = legend_of(16, 52, figure.width - 16, has_prediction);
   const double top = legend.back().y + 44, height = top + 304;
-  Svg svg(figure.width, height, "Peak memory per rank by category");
+  detail::Svg svg(figure.width, height, "Peak memory per rank by category");
   svg.text(16, 26, "Peak memory per rank", "title");
   draw_legend(svg, legend);
   // A little more than the highest bar, so that its number has room.
-  const auto ticks = byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
+  const auto ticks = detail::byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
   std::vector<std::string> labels;
   for (const double tick : ticks) labels.push_back(format_bytes_short(tick));
   double left = 40;

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tandem/base/format.h"
-#include "tandem/report/svg.h"
+#include "tandem/report/detail/svg.h"
 
 namespace tandem::report {
 namespace {
@@ -54,7 +54,7 @@ p.note{color:var(--soft);font-size:13px;margin:8px 0 16px}
 
 std::string cell(std::string_view tag, std::string_view text) {
   std::string out = "<";
-  return out.append(tag).append(">").append(escape_markup(text)).append("</").append(tag).append(">");
+  return out.append(tag).append(">").append(detail::escape_markup(text)).append("</").append(tag).append(">");
 }
 
 using Cells = std::vector<std::string>;
@@ -63,8 +63,8 @@ using Cells = std::vector<std::string>;
 std::string row(const Cells& head, const Cells& cells) {
   std::string out = "<tr>";
   for (size_t i = 0; i < cells.size(); ++i) {
-    out.append("<td data-label=\"").append(escape_markup(head.at(i))).append("\">");
-    out.append(escape_markup(cells[i])).append("</td>");
+    out.append("<td data-label=\"").append(detail::escape_markup(head.at(i))).append("\">");
+    out.append(detail::escape_markup(cells[i])).append("</td>");
   }
   return out + "</tr>\n";
 }
@@ -122,7 +122,7 @@ std::string memory_part(const RunReport& report) {
     out += memory_figure_svg({&bars, 1}, {.stand_alone = false, .width = 460, .reach = highest_peak(report.memory)});
   out += "</div></div>\n";
   if (!report.memory_note.empty())
-    out.append("<p class=\"note\">").append(escape_markup(report.memory_note)).append("</p>\n");
+    out.append("<p class=\"note\">").append(detail::escape_markup(report.memory_note)).append("</p>\n");
   for (const auto& bars : report.memory) out += memory_table(bars);
   return out;
 }
@@ -169,10 +169,10 @@ std::string settings_part(const RunReport& report) {
 std::string render_report(const RunReport& report) {
   std::string page = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
-  page.append(cell("title", report.title)).append("\n<style>").append(kPageStyle).append(chart_style());
+  page.append(cell("title", report.title)).append("\n<style>").append(kPageStyle).append(detail::chart_style());
   page.append("</style>\n</head>\n<body>\n<main>\n").append(cell("h1", report.title)).append("\n");
   if (!report.subtitle.empty())
-    page.append("<p class=\"lead\">").append(escape_markup(report.subtitle)).append("</p>\n");
+    page.append("<p class=\"lead\">").append(detail::escape_markup(report.subtitle)).append("</p>\n");
   page.append(summary_part(report)).append(curves_part(report)).append(memory_part(report));
   page.append(wire_part(report)).append(settings_part(report));
   return page + "</main>\n</body>\n</html>\n";

@@ -7,8 +7,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/settings/detail/toml_depth.h"
 #include "tandem/settings/settings.h"
-#include "tandem/settings/toml_depth.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::settings {
@@ -42,7 +42,7 @@ std::string place(const std::string& name, const toml::source_region& source) {
 
 /// toml++ makes a table within a table for each part of a key, and goes down them by recursion.
 void check_depth(std::string_view text, const std::string& name) {
-  const auto deep = find_deep_key(text, kMostParts);
+  const auto deep = detail::find_deep_key(text, kMostParts);
   if (!deep) return;
   throw SettingsError(place(name, deep->line, deep->column) + "a key has more than " + std::to_string(kMostParts) +
                           " parts, wanted one of the settings",

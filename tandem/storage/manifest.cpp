@@ -11,7 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/storage/checksum.h"
-#include "tandem/storage/json_text.h"
+#include "tandem/storage/detail/json_text.h"
 
 namespace tandem::storage {
 namespace {
@@ -153,7 +153,7 @@ std::string format_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view file) {
-  const auto json = parse_ordered_json(text, file);
+  const auto json = detail::parse_ordered_json(text, file);
   const Reader reader(json, file, "");
   if (reader.text("format") != kFormat) reader.fail("format", quote(reader.text("format")), quote(kFormat));
   if (reader.whole("version", INT64_MAX) != kVersion) {
@@ -180,7 +180,7 @@ std::string format_shard_index(const std::map<std::string, std::string>& file_of
 }
 
 std::map<std::string, std::string> parse_shard_index(std::string_view text, std::string_view file) {
-  const auto json = parse_json(text, file);
+  const auto json = detail::parse_json(text, file);
   const auto fail = [&](const std::string& field, const std::string& found, const std::string& wanted) {
     throw DataError(quote(file) + ": " + field + " is " + found + ", wanted " + wanted,
                     "the file is damaged, use another copy");

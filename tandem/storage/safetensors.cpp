@@ -48,7 +48,7 @@ std::string_view dtype_name(const TensorSource& source) {
 
 /// A dtype's place in the format's order of alignment.
 size_t dtype_order(std::string_view dtype) {
-  const auto dtypes = safetensors_dtypes();
+  const auto dtypes = detail::safetensors_dtypes();
   size_t at = 0;
   while (dtypes[at].name != dtype) ++at;
   return at;
@@ -87,9 +87,9 @@ std::vector<const TensorSource*> in_file_order(std::span<const TensorSource> sou
   return sorted;
 }
 
-SafetensorsHeader layout_of(const std::vector<const TensorSource*>& sorted,
-                            const std::map<std::string, std::string>& metadata) {
-  SafetensorsHeader header;
+detail::SafetensorsHeader layout_of(const std::vector<const TensorSource*>& sorted,
+                                    const std::map<std::string, std::string>& metadata) {
+  detail::SafetensorsHeader header;
   header.metadata = metadata;
   std::erase_if(header.metadata, [](const auto& pair) { return pair.first.starts_with(kChecksumPrefix); });  // stale
   header.metadata["format"] = "pt";
@@ -136,12 +136,12 @@ std::string write_one(OutputFile& file, const TensorSource& source) {
   return checksum.hex();
 }
 
-void write_all(OutputFile& file, const std::vector<const TensorSource*>& sorted, SafetensorsHeader header) {
+void write_all(OutputFile& file, const std::vector<const TensorSource*>& sorted, detail::SafetensorsHeader header) {
   // The checksums' room is written first and filled in last: each tensor is passed over once.
-  const auto room = format_safetensors_header(header);
+  const auto room = detail::format_safetensors_header(header);
   file.append(std::as_bytes(std::span(room)));
   for (const auto* source : sorted) header.metadata[kChecksumPrefix + source->name] = write_one(file, *source);
-  const auto filled = format_safetensors_header(header);
+  const auto filled = detail::format_safetensors_header(header);
   file.write_at(0, std::as_bytes(std::span(filled)));
   file.finish();
 }
@@ -171,9 +171,9 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   std::vector<std::byte> prefix(std::min<uint64_t>(file_.size(), 8));
   file_.read_at(0, prefix);
-  prefix.resize(safetensors_header_bytes(prefix, file_.size(), path.string()));
+  prefix.resize(detail::safetensors_header_bytes(prefix, file_.size(), path.string()));
   file_.read_at(0, prefix);
-  header_ = parse_safetensors_header(prefix, file_.size(), path.string());
+  header_ = detail::parse_safetensors_header(prefix, file_.size(), path.string());
   for (size_t i = 0; i < header_.entries.size(); ++i) places_[header_.entries[i].name] = i;
   Checksum checksum;
   checksum.update(prefix);
@@ -186,7 +186,7 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
-const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
+const detail::SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = places_.find(name);
   if (found == places_.end()) {
     throw DataError(quote(file_.path().string()) + ": tensor " + quote(name) + " is missing, wanted one of the " +
@@ -207,7 +207,7 @@ at::ScalarType SafetensorsFile::dtype(const std::string& name) const {
 
 const std::vector<int64_t>& SafetensorsFile::shape(const std::string& name) const { return entry(name).shape; }
 
-void SafetensorsFile::check(const SafetensorsEntry& entry, const std::string& found, bool required) const {
+void SafetensorsFile::check(const detail::SafetensorsEntry& entry, const std::string& found, bool required) const {
   const auto given = header_.metadata.find(kChecksumPrefix + entry.name);
   const std::string wanted = given == header_.metadata.end() ? "" : given->second;
   if (found == wanted || (wanted.empty() && !required)) return;
@@ -217,7 +217,7 @@ void SafetensorsFile::check(const SafetensorsEntry& entry, const std::string& fo
 }
 
 /// Reads the tensor's bytes once, in order. Those from `first` on go to `target`; the others pass through a buffer.
-void SafetensorsFile::scan(const SafetensorsEntry& place, uint64_t first, std::span<std::byte> target,
+void SafetensorsFile::scan(const detail::SafetensorsEntry& place, uint64_t first, std::span<std::byte> target,
                            const Demands& demands) const {
   const uint64_t size = place.end - place.begin, last = first + target.size();
   std::vector<std::byte> buffer;

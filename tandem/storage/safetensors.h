@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
+#include "tandem/storage/detail/safetensors_header.h"
 #include "tandem/storage/file_io.h"
-#include "tandem/storage/safetensors_header.h"
 
 namespace tandem::storage {
 
@@ -80,13 +80,14 @@ class SafetensorsFile {
     bool checksum = false;
     bool finite = false;
   };
-  const SafetensorsEntry& entry(const std::string& name) const;
-  void scan(const SafetensorsEntry& place, uint64_t first, std::span<std::byte> target, const Demands& demands) const;
+  const detail::SafetensorsEntry& entry(const std::string& name) const;
+  void scan(const detail::SafetensorsEntry& place, uint64_t first, std::span<std::byte> target,
+            const Demands& demands) const;
   void check_bools(const std::string& name, std::span<const std::byte> bytes) const;
-  void check(const SafetensorsEntry& entry, const std::string& found, bool required) const;
+  void check(const detail::SafetensorsEntry& entry, const std::string& found, bool required) const;
 
   InputFile file_;
-  SafetensorsHeader header_;
+  detail::SafetensorsHeader header_;
   std::map<std::string, size_t> places_;
   std::string header_checksum_;
 };

@@ -3,7 +3,7 @@
 
 #include "tandem/base/rows.h"
 #include "tandem/comm/process_group.h"
-#include "tandem/train/lazy_decay.h"
+#include "tandem/train/detail/lazy_decay.h"
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
@@ -66,7 +66,7 @@ class Optimizer {
   std::vector<Parameter> parameters_;
   OptimizerOptions options_;
   std::vector<Tensor> first_, second_, steps_;
-  std::optional<LazyDecay> lazy_;
+  std::optional<detail::LazyDecay> lazy_;
 };
 
 /// Scales all gradients down so that their total norm over all ranks is at most `largest`. Returns the norm before

@@ -8,11 +8,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/median.h"
+#include "tandem/base/phase.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
-#include "tandem/train/row_hooks.h"
+#include "tandem/train/detail/row_hooks.h"
 
 namespace tandem::train {
 namespace {
@@ -126,7 +127,7 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     if (result.loss) outcome.loss = *result.loss;
     if (outcome.first_losses.size() < Outcome::kFirstLosses) outcome.first_losses.push_back(result.loss);
     observer.on_step(step_, epoch, learning_rate(options_.schedule, step_ - 1), read ? result.loss : std::nullopt);
-    const auto vote = agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
+    const auto vote = detail::agree(options_.stop_requested && options_.stop_requested(), result.fault, group_);
     if (vote.fault) fail(gradient_fault(*vote.fault, step_), /*after_update=*/true);
     outcome.stopped = vote.stop;
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
@@ -139,7 +140,7 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   const memory::Scope scope(memory::Category::activations);
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
-  const RowHooks hooks(task_, optimizer_, rate);
+  const detail::RowHooks hooks(task_, optimizer_, rate);
   const auto buffers_before = options_.skip_nonfinite > 0 ? copies_of(task_.buffers()) : std::vector<Tensor>();
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
@@ -147,11 +148,11 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   if (!std::isfinite(value)) return skip_step(loss_fault("loss of step ", step_ + 1, value), buffers_before, observer);
   replicas_.prepare_backward(loss);
   loss.backward();
-  const comm::PhaseScope phase(comm::Phase::optimizer);
-  auto fault = first_nonfinite_gradient(parameters_);
+  const PhaseScope phase(Phase::optimizer);
+  auto fault = detail::first_nonfinite_gradient(parameters_);
   if (!fault) fault = hooks.nonfinite();
   if (options_.skip_nonfinite > 0) {
-    if (const auto first = agree(false, fault, group_).fault) {
+    if (const auto first = detail::agree(false, fault, group_).fault) {
       return skip_step(gradient_fault(*first, step_ + 1), buffers_before, observer);
     }
   }
@@ -178,7 +179,7 @@ Trainer::StepResult Trainer::skip_step(const NonFiniteError& fault, const std::v
   return {};
 }
 
-NonFiniteError Trainer::gradient_fault(const NonFinite& found, int64_t step) const {
+NonFiniteError Trainer::gradient_fault(const detail::NonFinite& found, int64_t step) const {
   const auto& parameter = parameters_[found.place];
   NonFiniteError error("gradient of '" + parameter.name + "' in step " + std::to_string(step) +
                        " is not finite, wanted finite numbers");
@@ -189,7 +190,7 @@ NonFiniteError Trainer::gradient_fault(const NonFinite& found, int64_t step) con
 /// What of the state after step_ is not finite, the same on all ranks. Collective.
 std::optional<NonFiniteError> Trainer::state_fault() const {
   const auto tensors = state().tensors;
-  const auto found = agree(false, first_nonfinite(tensors), group_).fault;
+  const auto found = detail::agree(false, detail::first_nonfinite(tensors), group_).fault;
   if (!found) return std::nullopt;
   NonFiniteError error("'" + tensors[found->place].name + "' is not finite after step " + std::to_string(step_) +
                        ", wanted finite numbers");

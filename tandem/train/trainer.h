@@ -9,7 +9,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/train/checkpoint.h"
-#include "tandem/train/divergence.h"
+#include "tandem/train/detail/divergence.h"
 #include "tandem/train/evaluate.h"
 #include "tandem/train/lr_schedule.h"
 #include "tandem/train/optimizer.h"
@@ -97,7 +97,7 @@ class Trainer {
   StepResult skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
   std::optional<NonFiniteError> state_fault() const;
-  NonFiniteError gradient_fault(const NonFinite& found, int64_t step) const;
+  NonFiniteError gradient_fault(const detail::NonFinite& found, int64_t step) const;
   void check_state();
   [[noreturn]] void fail(const NonFiniteError& fault, bool after_update = false);
   std::string checkpoint_remedy(bool after_update) const;

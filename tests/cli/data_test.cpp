@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/data/record/image_record.h"
-#include "tandem/data/record/record_io.h"
 #include "tandem/job/job.h"
+#include "tandem/storage/record_io.h"
 #include "tests/cli/run_command.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
@@ -131,7 +131,7 @@ TEST_F(DataRun, NamesOfFilesSteerNoTerminal) {
 
 TEST_F(DataRun, FacesKeepTheSizeThatTheirFolderSays) {
   std::filesystem::create_directory(folder_ / "faces");
-  data::RecordWriter writer(folder_ / "faces/train.rec", folder_ / "faces/train.idx");
+  storage::RecordWriter writer(folder_ / "faces/train.rec", folder_ / "faces/train.idx");
   for (int i = 0; i < 8; ++i) {
     const auto image = image_bytes(i);
     writer.write(static_cast<uint64_t>(i),

@@ -1,4 +1,4 @@
-#include "tandem/comm/failure.h"
+#include "tandem/comm/detail/failure.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -11,30 +11,31 @@ namespace tandem::comm {
 namespace {
 
 TEST(FailureLine, OneProcessNamesNoRank) {
-  EXPECT_EQ(failure_line(DataError("image 'a' is empty", "remove it"), {}), "error: image 'a' is empty: remove it");
+  EXPECT_EQ(detail::failure_line(DataError("image 'a' is empty", "remove it"), {}),
+            "error: image 'a' is empty: remove it");
 }
 
 TEST(FailureLine, ARanksOwnFaultNamesTheRank) {
-  const Place place{.rank = 2, .size = 4, .local_rank = 2};
-  EXPECT_EQ(failure_line(DataError("image 'a' is empty"), place), "error: image 'a' is empty (rank 2 of 4)");
-  EXPECT_EQ(failure_line(DataError("image 'a' is empty", "remove it"), place),
+  const detail::Place place{.rank = 2, .size = 4, .local_rank = 2};
+  EXPECT_EQ(detail::failure_line(DataError("image 'a' is empty"), place), "error: image 'a' is empty (rank 2 of 4)");
+  EXPECT_EQ(detail::failure_line(DataError("image 'a' is empty", "remove it"), place),
             "error: image 'a' is empty (rank 2 of 4): remove it");
-  EXPECT_EQ(failure_line(std::runtime_error("away"), place), "error: away (rank 2 of 4)");
+  EXPECT_EQ(detail::failure_line(std::runtime_error("away"), place), "error: away (rank 2 of 4)");
   DataError named("image 'a' is empty", "remove it");
   named.set_rank(2, 4);
-  EXPECT_EQ(failure_line(named, place), "error: image 'a' is empty (rank 2 of 4): remove it");
-  EXPECT_EQ(failure_line(RankError("rank 2 of 4: away"), place), "error: rank 2 of 4: away");
+  EXPECT_EQ(detail::failure_line(named, place), "error: image 'a' is empty (rank 2 of 4): remove it");
+  EXPECT_EQ(detail::failure_line(RankError("rank 2 of 4: away"), place), "error: rank 2 of 4: away");
 }
 
 TEST(FailureLine, AWrongSettingIsToldOncePerMachine) {
   const SettingsError wrong("ranks is 0, wanted 1..1024");
-  EXPECT_EQ(failure_line(wrong, {.rank = 0, .size = 4, .local_rank = 0}), "error: ranks is 0, wanted 1..1024");
-  EXPECT_EQ(failure_line(wrong, {.rank = 1, .size = 4, .local_rank = 1}), std::nullopt);
-  EXPECT_EQ(failure_line(wrong, {.rank = 2, .size = 4, .local_rank = 0}),
+  EXPECT_EQ(detail::failure_line(wrong, {.rank = 0, .size = 4, .local_rank = 0}), "error: ranks is 0, wanted 1..1024");
+  EXPECT_EQ(detail::failure_line(wrong, {.rank = 1, .size = 4, .local_rank = 1}), std::nullopt);
+  EXPECT_EQ(detail::failure_line(wrong, {.rank = 2, .size = 4, .local_rank = 0}),
             "error: ranks is 0, wanted 1..1024 (rank 2 of 4)");
   SettingsError own("variable X is 'y', wanted a number");
   own.set_rank(1, 4);
-  EXPECT_EQ(failure_line(own, {.rank = 1, .size = 4, .local_rank = 1}),
+  EXPECT_EQ(detail::failure_line(own, {.rank = 1, .size = 4, .local_rank = 1}),
             "error: variable X is 'y', wanted a number (rank 1 of 4)");
 }
 
@@ -42,7 +43,7 @@ TEST(FailureLine, TorchsErrorsAreOneLineWithoutAStackTrace) {
   try {
     TORCH_CHECK(false, "first\nsecond");
   } catch (const std::exception& error) {
-    const auto line = failure_line(error, {}).value();
+    const auto line = detail::failure_line(error, {}).value();
     EXPECT_EQ(line.find('\n'), line.npos);
     EXPECT_EQ(line.find("frame #"), line.npos);
     EXPECT_TRUE(line.starts_with("error: first second")) << line;
@@ -50,10 +51,10 @@ TEST(FailureLine, TorchsErrorsAreOneLineWithoutAStackTrace) {
 }
 
 TEST(TorchelasticError, HasTorchrunsKeys) {
-  const auto error = nlohmann::json::parse(torchelastic_error("it \"broke\"", 1700000000));
+  const auto error = nlohmann::json::parse(detail::torchelastic_error("it \"broke\"", 1700000000));
   EXPECT_EQ(error, nlohmann::json::parse(R"({"message": {"message": "it \"broke\"",
                                              "extraInfo": {"py_callstack": "it \"broke\"", "timestamp": "1700000000"}}})"));
-  EXPECT_NO_THROW(nlohmann::json::parse(torchelastic_error("bytes \xff", 0)));
+  EXPECT_NO_THROW(nlohmann::json::parse(detail::torchelastic_error("bytes \xff", 0)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <memory>
 #include <random>
 
-#include "tandem/comm/flight_analysis.h"
+#include "tandem/flight/analysis.h"
 #include "tests/support/files.h"
 #include "tests/support/ports.h"
 #include "tests/support/running.h"
@@ -52,7 +52,7 @@ void run_job(const Fault& fault, int port) {
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(15));
   ranks[fault.rank]->signal(SIGKILL);
   ranks[fault.rank]->wait();
-  expect_named(fault, diagnose_flight(folder.path()));
+  expect_named(fault, flight::diagnose_flight(folder.path()));
 }
 
 TEST(Faults, TheOthersEndInTimeAndTheRightRankIsNamed) {

@@ -46,7 +46,7 @@ int main(int, char** words) {
     comm::WorldOptions options;
     options.timeout = std::chrono::seconds(2);
     options.flight_folder = words[1];
-    const auto group = comm::join_world(comm::detect_launch(), options);
+    const auto group = comm::join_world(rendezvous::detect_launch(), options);
     comm::run_recorded(*group, [&](comm::ProcessGroup&) {
       for (int i = 0; i < 1000; ++i) {
         if (i == step && group->rank() == rank) misbehave(words[4]);

@@ -12,9 +12,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/detail/meeting.h"
-#include "tandem/comm/listen.h"
 #include "tandem/comm/world.h"
+#include "tandem/rendezvous/listen.h"
+#include "tandem/rendezvous/meeting.h"
 #include "tests/support/ports.h"
 #include "tests/support/text_of.h"
 
@@ -26,8 +26,8 @@ using test::free_port;
 using test::TakenPort;
 using test::text_of;
 
-Launch launch_of(int rank, int size, int port) {
-  Launch launch;
+rendezvous::Launch launch_of(int rank, int size, int port) {
+  rendezvous::Launch launch;
   launch.launcher = "environment";
   launch.rank = launch.local_rank = rank;
   launch.size = launch.local_size = size;
@@ -171,8 +171,8 @@ TEST(Join, TheStoreListensAtItsAddressAlone) {
   options.stop_requested = [&] { return stop.load(); };
   std::thread zero([&] { text_of([&] { join_world(launch_of(0, 2, port), options); }); });
   EXPECT_TRUE(test::is_served_soon(port));
-  EXPECT_THROW(close(listen_at("127.0.0.1", port).file), std::system_error);
-  const auto elsewhere = listen_at("127.0.0.2", port);  // who listens everywhere holds this one too
+  EXPECT_THROW(close(rendezvous::listen_at("127.0.0.1", port).file), std::system_error);
+  const auto elsewhere = rendezvous::listen_at("127.0.0.2", port);  // who listens everywhere holds this one too
   EXPECT_EQ(elsewhere.port, port);
   close(elsewhere.file);
   stop = true;
@@ -195,7 +195,7 @@ TEST(Join, AServerThatEndsIsNamed) {
   auto server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", of_store);
   const auto texts = join_all({[&] { join_world(launch_of(1, 2, port), with_init_timeout(std::chrono::minutes(5))); },
                                [&] {
-                                 server->get(detail::key_of(launch_of(1, 2, port), "arrived/1"));  // waits for it
+                                 server->get(rendezvous::key_of(launch_of(1, 2, port), "arrived/1"));  // waits for it
                                  server.reset();
                                }});
   EXPECT_EQ(texts[0], "rank 0 has ended while the ranks met at 127.0.0.1:" + std::to_string(port));
@@ -209,9 +209,9 @@ TEST(Join, ARankThatIsLostBeforeAllAreConnectedIsNamed) {
     const auto body = [&](int rank) {
       return [=] {
         if (rank == lost) {
-          const auto store = detail::meet(launch_of(rank, 3, port), options);
+          const auto store = rendezvous::meet(launch_of(rank, 3, port), {.timeout = options.init_timeout});
           // Rank 0 takes the store with it, when the others are looking for who is lost.
-          if (rank == 0) store->get(detail::key_of(launch_of(rank, 3, port), "there/1"));
+          if (rank == 0) store->get(rendezvous::key_of(launch_of(rank, 3, port), "there/1"));
         } else {
           join_world(launch_of(rank, 3, port), options);
         }

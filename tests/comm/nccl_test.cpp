@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/comm/connect.h"
-#include "tandem/comm/nccl.h"
+#include "tandem/comm/detail/nccl.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::comm {
@@ -16,7 +16,7 @@ namespace {
 /// One GPU holds one rank of NCCL, so that one rank is what one GPU can show.
 TEST(Nccl, ACudaTensorTravelsByNccl) {
   if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU here";
-  choose_gpu(0, 1);
+  detail::choose_gpu(0, 1);
   const auto connect = gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::seconds(60));
   ProcessGroup group(connect, "world", {0}, 0, std::make_shared<Instruments>(0, 1));
   auto& backend = group.backend(c10::DeviceType::CUDA);

@@ -19,7 +19,7 @@ using nlohmann::json;
 int check_adjoints() {
   comm::WorldOptions options;
   options.init_timeout = options.timeout = std::chrono::seconds(60);
-  const auto group = comm::join_world(comm::detect_launch(), options);
+  const auto group = comm::join_world(rendezvous::detect_launch(), options);
   const auto faults = test::adjoint_faults(*group);
   std::fputs(faults.c_str(), stderr);
   return faults.empty() ? 0 : 1;

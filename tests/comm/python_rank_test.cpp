@@ -34,7 +34,7 @@ void call_all(ProcessGroup& group) {
 
 /// Rank 0 is here, rank 1 is tests/oracle/gloo_rank.py on Python's torch.distributed.
 TEST(PythonRank, TheTenOperatorsAgree) {
-  Launch launch;
+  rendezvous::Launch launch;
   launch.launcher = "environment";
   launch.size = 2;
   launch.address = "127.0.0.1";

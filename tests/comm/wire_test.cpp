@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/wire_bytes.h"

@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
-#include "tandem/data/image_files.h"
+#include "tandem/data/image/image_files.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 

@@ -7,7 +7,7 @@
 
 #include "tandem/data/record/face_list.h"
 #include "tandem/data/record/image_record.h"
-#include "tandem/data/record/record_io.h"
+#include "tandem/storage/record_io.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -55,7 +55,7 @@ class FaceRecordsTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  RecordWriter writer_{folder_ / "train.rec", folder_ / "train.idx"};
+  storage::RecordWriter writer_{folder_ / "train.rec", folder_ / "train.idx"};
   bool closed_ = false;
 };
 
@@ -157,9 +157,9 @@ TEST(FaceList, LabelsThatAreNoClassAreTold) {
                                                   {std::numeric_limits<float>::quiet_NaN(), "nan"},
                                                   {std::numeric_limits<float>::infinity(), "inf"}}) {
     std::vector<std::byte> file;
-    append_record(pack_image_record({.label = label, .image = bytes_of(image)}), file);
+    storage::append_record(pack_image_record({.label = label, .image = bytes_of(image)}), file);
     EXPECT_EQ(text_of<DataError>([&] {
-                list_faces(file, std::vector<RecordPlace>{{5, 0}}, 2, "x.rec");
+                list_faces(file, std::vector<storage::RecordPlace>{{5, 0}}, 2, "x.rec");
               }),
               "'x.rec': record[byte 0] label is " + text +
                   ", wanted a whole number in 0..1: mend the record, or the number of classes in property");
@@ -195,9 +195,9 @@ TEST(FaceList, FaultyHeadersAreTold) {
   for (const auto& [first, text] : std::vector<std::pair<float, std::string>>{
            {0, "0"}, {-3, "-3"}, {1.5F, "1.5"}, {std::numeric_limits<float>::quiet_NaN(), "nan"}}) {
     std::vector<std::byte> file;
-    append_record(pack_image_record({.labels = {first, 9}}), file);
+    storage::append_record(pack_image_record({.labels = {first, 9}}), file);
     EXPECT_EQ(text_of<DataError>([&] {
-                list_faces(file, std::vector<RecordPlace>{{0, 0}}, 2, "x.rec");
+                list_faces(file, std::vector<storage::RecordPlace>{{0, 0}}, 2, "x.rec");
               }),
               "'x.rec': record[byte 0] is a header whose first label is " + text + ", wanted a key from 1 up");
   }

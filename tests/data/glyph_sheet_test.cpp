@@ -22,7 +22,7 @@ const GlyphImages kImages = {{0x4E00, 0x20001}, {1, 2, 3, 4, 5, 6, 7, 8}};  // 2
 TEST(SheetFile, ComesBackAsWritten) {
   const TemporaryFolder folder;
   write_sheet(folder / "a.sheet", kImages, 42, 2);
-  const MappedFile file(folder / "a.sheet");
+  const storage::MappedFile file(folder / "a.sheet");
   const auto parsed = parse_sheet(file.bytes(), 42, 2);
   const auto& view = std::get<SheetView>(parsed);
   EXPECT_EQ(std::vector(view.characters.begin(), view.characters.end()), kImages.characters);

@@ -48,9 +48,9 @@ TEST(ImageRecord, ShortPayloadsAreTold) {
 
 TEST(ImageRecord, FaultsOfItsUseGetItsPlace) {
   std::vector<std::byte> file;
-  append_record(bytes_of("no header"), file);
+  storage::append_record(bytes_of("no header"), file);
   const auto second = file.size();
-  append_record(bytes_of(kOneLabel), file);
+  storage::append_record(bytes_of(kOneLabel), file);
   const auto use = [](const ImageRecord&) { throw DataError("is no cat"); };
   EXPECT_EQ(text_of<DataError>([&] { with_image_record(file, 0, "x.rec", use); }),
             "'x.rec': record[byte 0] is 9 bytes, wanted at least a header of 24");

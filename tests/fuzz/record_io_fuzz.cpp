@@ -5,7 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/data/record/face_list.h"
 #include "tandem/data/record/image_record.h"
-#include "tandem/data/record/record_io.h"
+#include "tandem/storage/record_io.h"
 
 using namespace tandem::data;
 using Bytes = std::span<const std::byte>;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
-#include "tandem/storage/safetensors_header.h"
+#include "tandem/storage/detail/safetensors_header.h"
 
 using namespace tandem::train;
 

@@ -6,15 +6,15 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "tandem/comm/listen.h"
+#include "tandem/rendezvous/listen.h"
 
 namespace tandem::launch {
 namespace {
 
 TEST(StoreServer, ServesClientsOnAPortOfItsOwn) {
-  const auto one = comm::listen_at("127.0.0.1", 0), two = comm::listen_at("127.0.0.1", 0);
+  const auto one = rendezvous::listen_at("127.0.0.1", 0), two = rendezvous::listen_at("127.0.0.1", 0);
   const StoreServer first(one.file, one.port), second(two.file, two.port);
-  const auto connect = [](const comm::Listener& server) {
+  const auto connect = [](const rendezvous::Listener& server) {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(server.port);
     return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
@@ -26,9 +26,9 @@ TEST(StoreServer, ServesClientsOnAPortOfItsOwn) {
 }
 
 TEST(StoreServer, ListensOnTheLoopbackAlone) {
-  const auto here = comm::listen_at("127.0.0.1", 0);
+  const auto here = rendezvous::listen_at("127.0.0.1", 0);
   const StoreServer server(here.file, here.port);
-  const auto elsewhere = comm::listen_at("127.0.0.2", here.port);  // who listens everywhere holds this one too
+  const auto elsewhere = rendezvous::listen_at("127.0.0.2", here.port);  // who listens everywhere holds this one too
   EXPECT_EQ(elsewhere.port, here.port);
   close(elsewhere.file);
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/rng.h"
-#include "tandem/models/resnet.h"
+#include "tandem/models/network/resnet.h"
 
 namespace tandem::models {
 namespace {

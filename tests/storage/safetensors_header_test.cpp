@@ -1,4 +1,4 @@
-#include "tandem/storage/safetensors_header.h"
+#include "tandem/storage/detail/safetensors_header.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using test::text_of;
 
-SafetensorsHeader parse(const std::string& file) {
-  return parse_safetensors_header(std::as_bytes(std::span(file)), file.size(), "x.safetensors");
+detail::SafetensorsHeader parse(const std::string& file) {
+  return detail::parse_safetensors_header(std::as_bytes(std::span(file)), file.size(), "x.safetensors");
 }
 
 std::string fault_of(const std::string& json, size_t data_bytes = 8) {
@@ -36,19 +36,19 @@ TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirBytes) {
       R"("a":{"shape":[2,1],"data_offsets":[0,8],"dtype":"F32"},"none":{"dtype":"I64","shape":[0],"data_offsets":[8,8]}})",
       14));
   ASSERT_EQ(header.entries.size(), 3U);
-  EXPECT_EQ(header.entries[0], (SafetensorsEntry{"a", "F32", {2, 1}, 0, 8}));
-  EXPECT_EQ(header.entries[1], (SafetensorsEntry{"none", "I64", {0}, 8, 8}));
-  EXPECT_EQ(header.entries[2], (SafetensorsEntry{"b", "BF16", {3}, 8, 14}));
+  EXPECT_EQ(header.entries[0], (detail::SafetensorsEntry{"a", "F32", {2, 1}, 0, 8}));
+  EXPECT_EQ(header.entries[1], (detail::SafetensorsEntry{"none", "I64", {0}, 8, 8}));
+  EXPECT_EQ(header.entries[2], (detail::SafetensorsEntry{"b", "BF16", {3}, 8, 14}));
   EXPECT_EQ(header.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
 }
 
 TEST(SafetensorsHeader, FormatsWhatThePythonPackageFormats) {
-  SafetensorsHeader header;
+  detail::SafetensorsHeader header;
   header.metadata = {{"format", "pt"}};
   header.entries = {{"a", "F32", {2}, 0, 8}, {"b", "U8", {}, 8, 9}};
   const std::string json = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                            R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
-  const auto text = format_safetensors_header(header);
+  const auto text = detail::format_safetensors_header(header);
   EXPECT_EQ(text.size() % 8, 0U);
   EXPECT_EQ(text.substr(8, json.size()), json);
   EXPECT_EQ(text.find_first_not_of(' ', 8 + json.size()), std::string::npos);
@@ -146,7 +146,7 @@ TEST(SafetensorsHeader, MutatedHeadersAreRejectedOrComeBackEqual) {
     try {
       const auto header = parse(file);
       ++accepted;
-      auto again = parse(format_safetensors_header(header) + file.substr(header.data_begin));
+      auto again = parse(detail::format_safetensors_header(header) + file.substr(header.data_begin));
       again.data_begin = header.data_begin;  // the blanks may have differed
       EXPECT_EQ(again, header) << "seed " << seed;
     } catch (const DataError& error) {

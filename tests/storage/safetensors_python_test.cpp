@@ -141,7 +141,7 @@ TEST_F(SafetensorsPython, JudgesMutatedFilesAlike) {
     const auto file = mutated_file(seed);
     std::string verdict = "accepted";
     try {
-      const auto header = parse_safetensors_header(std::as_bytes(std::span(file)), file.size(), "x");
+      const auto header = detail::parse_safetensors_header(std::as_bytes(std::span(file)), file.size(), "x");
       for (const auto& entry : header.entries) {
         verdict.append("\x1e").append(entry.name).append("\x1f").append(entry.dtype);
         auto numbers = entry.shape;

@@ -17,8 +17,8 @@ class CheckLayers(tree.TreeTest):
         self.assertEqual(self.faults(), [])
 
     def test_an_edge_up_is_named_with_file_and_line(self):
-        self.write("tandem/base/a.h", '#pragma once\n#include "tandem/comm/world.h"\n')
-        self.assertEqual(self.faults(), ["tandem/base/a.h:2: base may not use comm (tandem/comm/world.h); "
+        self.write("tandem/base/a.cpp", '#include <string>\n#include "tandem/comm/world.h"\n')
+        self.assertEqual(self.faults(), ["tandem/base/a.cpp:2: base may not use comm (tandem/comm/world.h); "
                                          "it may use no other folder"])
 
     def test_neighbours_do_not_know_each_other(self):
@@ -29,8 +29,18 @@ class CheckLayers(tree.TreeTest):
             self.assertRegex(self.faults()[0], f"^tandem/{one}/a.cpp:1: {one} may not use {other} ")
             (self.root / f"tandem/{one}/a.cpp").unlink()
 
+    def test_a_header_that_nobody_else_includes_belongs_into_a_sub_folder(self):
+        self.write("tandem/comm/own.h", "\n")
+        self.write("tandem/comm/a.cpp", '#include "tandem/comm/own.h"\n')
+        self.write("tests/comm/a_test.cpp", '#include "tandem/comm/own.h"\n')
+        self.write("tandem/comm/shown.h", "\n")
+        self.write("README.md", '#include "tandem/comm/shown.h"\n')
+        self.write("tandem/cli/own.h", "\n")
+        self.assertEqual(self.faults(), ["tandem/comm/own.h:1: no other folder includes this header: move it into a "
+                                         "sub-folder"])
+
     def test_a_comment_is_no_edge(self):
-        self.write("tandem/base/a.h", '// #include "tandem/comm/world.h"\n')
+        self.write("tandem/base/a.cpp", '// #include "tandem/comm/world.h"\n')
         self.assertEqual(self.faults(), [])
 
     def test_the_library_stands_without_tests_and_benches(self):
@@ -60,11 +70,11 @@ class CheckLayers(tree.TreeTest):
                                          "and may not include ATen/ATen.h"])
 
     def test_an_unknown_folder_needs_a_place(self):
-        self.write("tandem/utils/a.h", "\n")
-        self.write("tandem/base/a.h", '#include "tandem/misc/a.h"\n')
+        self.write("tandem/utils/a.cpp", "\n")
+        self.write("tandem/base/a.cpp", '#include "tandem/misc/a.h"\n')
         self.assertEqual(self.faults(), [
-            "tandem/base/a.h:1: misc is no folder of the ladder (tandem/misc/a.h)",
-            "tandem/utils/a.h:1: tandem/utils is no folder of the ladder: add it to tools/check_layers"])
+            "tandem/base/a.cpp:1: misc is no folder of the ladder (tandem/misc/a.h)",
+            "tandem/utils/a.cpp:1: tandem/utils is no folder of the ladder: add it to tools/check_layers"])
 
     def test_targets_are_held_to_the_same_ladder(self):
         self.write("tandem/data/CMakeLists.txt",

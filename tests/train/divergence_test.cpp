@@ -1,4 +1,4 @@
-#include "tandem/train/divergence.h"
+#include "tandem/train/detail/divergence.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -271,10 +271,10 @@ TEST(Divergence, RowsThatHaveMovedCannotBeSkipped) {
 TEST(Divergence, TheVoteIsTheFirstPlaceOfTheLowestRank) {
   for (const int ranks : {1, 2, 3, 5}) {
     comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
-      auto vote = agree(false, std::nullopt, group);
+      auto vote = detail::agree(false, std::nullopt, group);
       EXPECT_FALSE(vote.stop || vote.fault);
-      EXPECT_EQ(agree(group.rank() == ranks - 1, std::nullopt, group).stop, true);
-      vote = agree(false, group.rank() == 0 ? 9 : 4, group);
+      EXPECT_EQ(detail::agree(group.rank() == ranks - 1, std::nullopt, group).stop, true);
+      vote = detail::agree(false, group.rank() == 0 ? 9 : 4, group);
       EXPECT_EQ(vote.fault->place, ranks == 1 ? 9 : 4);
       EXPECT_EQ(vote.fault->rank, ranks == 1 ? 0 : 1);
     });

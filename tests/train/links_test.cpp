@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/flight_recorder.h"
+#include "tandem/flight/recorder.h"
 #include "tandem/storage/event_file.h"
 #include "tandem/storage/file_io.h"
 #include "tandem/storage/json_log.h"
@@ -72,13 +72,13 @@ TEST_F(Links, ALogIsNotWrittenThroughOne) {
 
 TEST_F(Links, AFlightRecordIsNotWrittenThroughOne) {
   plant_folder("flight");
-  comm::FlightRecorder recorder(0, 1);
+  flight::FlightRecorder recorder(0, 1);
   recorder.set_folder(run_ / "flight");
   recorder.write("a fault");
   fs::create_directory(run_ / "other");
   plant_file("other/flight_rank_0000.json.part");
   plant_file("other/flight_rank_0000.json");
-  comm::FlightRecorder second(0, 1);
+  flight::FlightRecorder second(0, 1);
   second.set_folder(run_ / "other");
   second.write("a fault");
   EXPECT_TRUE(is_file("other/flight_rank_0000.json"));

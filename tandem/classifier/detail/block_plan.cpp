@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tandem/classifier/detail/score_kernels.h"
+#include "tandem/kernels/score_kernels.h"
 
 namespace tandem::classifier::detail {
 namespace {
@@ -27,7 +27,7 @@ BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64
   const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   BlockPlan plan;
   plan.products = options.bf16 && type == at::kFloat ? at::kBFloat16 : type;
-  plan.columns = padded(samples);
+  plan.columns = kernels::padded(samples);
   const int64_t row_bytes = std::max<int64_t>(1, std::max(plan.columns, dim) * bytes);
   const int64_t most = options.rows > 0 ? options.rows : std::clamp(kBlockBytes / row_bytes, kFewestRows, kMostRows);
   share_out(plan, classes, std::min(kFewestRows, most), most, threads);

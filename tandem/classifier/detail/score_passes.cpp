@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tandem/classifier/detail/score_kernels.h"
+#include "tandem/kernels/score_kernels.h"
 
 namespace tandem::classifier::detail {
 namespace {
@@ -17,7 +17,7 @@ thread_local bool operators_on_cpu = false;
 bool has_kernel(const Tensor& x) { return x.is_cpu() && !operators_on_cpu; }
 
 template <class T, class S>
-Block<T, S> block_of(const Tensor& products, const Tensor& factors) {
+kernels::Block<T, S> block_of(const Tensor& products, const Tensor& factors) {
   return {static_cast<S*>(products.mutable_data_ptr()), factors.const_data_ptr<T>(), products.size(0),
           products.size(1)};
 }
@@ -88,7 +88,7 @@ void add_block(const Tensor& products, const Tensor& factors, int64_t lane, Runn
   if (products.size(0) == 0) return;
   if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), lane, running);
   dispatch(products, [&]<class T, class S>(T, S) {
-    add_block<T, S>(
+    kernels::add_block<T, S>(
         block_of<T, S>(products, factors),
         {line_of<T>(running.maximum, lane), line_of<T>(running.sum, lane), line_of<T>(running.total, lane)});
   });
@@ -109,10 +109,10 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
   }
   const auto along_classes = at::empty({products.size(0)}, factors.options());
   dispatch(products, [&]<class T, class S>(T, S) {
-    const ShareRows<T> rows = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
-                               shares.floor.const_data_ptr<T>()};
-    differentiate_block<T, S>(block_of<T, S>(products, factors), rows, static_cast<T>(filter),
-                              along_classes.mutable_data_ptr<T>(), along_samples.mutable_data_ptr<T>());
+    const kernels::ShareRows<T> rows = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
+                                        shares.floor.const_data_ptr<T>()};
+    kernels::differentiate_block<T, S>(block_of<T, S>(products, factors), rows, static_cast<T>(filter),
+                                       along_classes.mutable_data_ptr<T>(), along_samples.mutable_data_ptr<T>());
   });
   return along_classes;
 }
@@ -124,8 +124,8 @@ void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along
     return;
   }
   dispatch(gradient, [&]<class T, class S>(T, S) {
-    add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()), weight.const_data_ptr<T>(),
-                    along.const_data_ptr<T>(), out.size(0), out.size(1), out.mutable_data_ptr<T>());
+    kernels::add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()), weight.const_data_ptr<T>(),
+                             along.const_data_ptr<T>(), out.size(0), out.size(1), out.mutable_data_ptr<T>());
   });
 }
 
@@ -134,7 +134,8 @@ void add_rounded(const Tensor& values, Tensor& sum) {
     sum.add_(values);
     return;
   }
-  add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()), sum.numel(), sum.mutable_data_ptr<float>());
+  kernels::add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()), sum.numel(),
+                       sum.mutable_data_ptr<float>());
 }
 
 Tensor inverse_lengths(const Tensor& rows) {
@@ -145,8 +146,8 @@ Tensor inverse_lengths(const Tensor& rows) {
   constexpr int64_t kRowsAThread = 64;
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "softmax loss", [&] {
     at::parallel_for(0, rows.size(0), kRowsAThread, [&](int64_t begin, int64_t end) {
-      inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>() + begin * rows.size(1), end - begin, rows.size(1),
-                                result.mutable_data_ptr<scalar_t>() + begin);
+      kernels::inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>() + begin * rows.size(1), end - begin,
+                                         rows.size(1), result.mutable_data_ptr<scalar_t>() + begin);
     });
   });
   return result;
@@ -158,8 +159,8 @@ void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse) {
     inverse.copy_(inverse_lengths(rows));
     return;
   }
-  round_rows(rows.const_data_ptr<float>(), rows.size(0), rows.size(1),
-             static_cast<uint16_t*>(rounded.mutable_data_ptr()), inverse.mutable_data_ptr<float>());
+  kernels::round_rows(rows.const_data_ptr<float>(), rows.size(0), rows.size(1),
+                      static_cast<uint16_t*>(rounded.mutable_data_ptr()), inverse.mutable_data_ptr<float>());
 }
 
 void use_operators_on_cpu(bool on) { operators_on_cpu = on; }

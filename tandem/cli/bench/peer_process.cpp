@@ -1,7 +1,6 @@
 #include "tandem/cli/bench/peer_process.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,34 +8,34 @@
 #include <cstdlib>
 
 #include "tandem/base/error.h"
+#include "tandem/launch/child.h"
 
 namespace tandem::cli {
 namespace fs = std::filesystem;
 
 PeerProcess::PeerProcess(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
+  const auto program = launch::find_program(command.at(0));
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw IoError("no pipe to a peer can be made");
-  pid_ = fork();
-  if (pid_ < 0) throw IoError("no process for a peer can be made");
-  if (pid_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpgid(0, 0);
-    dup2(ends[1], STDIN_FILENO);
-    dup2(ends[1], STDOUT_FILENO);
-    execvp(words[0], words.data());
-    _exit(127);
-  }
-  setpgid(pid_, pid_);  // the peer's own ranks end with it
-  close(ends[1]);
   socket_ = ends[0];
+  launch::ChildOptions options;
+  options.path = program.empty() ? command[0] : program;
+  options.arguments = command;
+  options.input = options.output = ends[1];
+  sigprocmask(SIG_SETMASK, nullptr, &options.mask);
+  try {
+    pid_ = launch::start_child(options);
+  } catch (...) {
+    close(ends[0]);
+    close(ends[1]);
+    throw;
+  }
+  close(ends[1]);
 }
 
 PeerProcess::~PeerProcess() {
   close(socket_);
-  kill(-pid_, SIGKILL);
+  kill(-pid_, SIGKILL);  // with the ranks that it has started
   waitpid(pid_, nullptr, 0);
 }
 

@@ -11,7 +11,7 @@ namespace tandem::cli {
 /// A program that answers lines with lines, for benchmarks; killed at the end.
 class PeerProcess {
  public:
-  /// Throws IoError when it cannot be started.
+  /// Throws UsageError when the program cannot be run, IoError.
   explicit PeerProcess(const std::vector<std::string>& command);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;

@@ -8,6 +8,7 @@
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/storage/file_io.h"
+#include "tandem/storage/log_file.h"
 
 namespace tandem::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "tandem/cli/run/loss_check.h"
 #include "tandem/report/progress.h"
 #include "tandem/storage/event_file.h"
+#include "tandem/storage/fields.h"
 #include "tandem/storage/json_log.h"
 #include "tandem/train/trainer.h"
 

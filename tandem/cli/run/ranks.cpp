@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/format.h"
+#include "tandem/base/phase.h"
 #include "tandem/base/table.h"
 #include "tandem/memory/table.h"
 
@@ -37,7 +38,7 @@ std::string memory_text(const std::vector<job::RankFacts>& ranks) {
 
 std::string wire_text(const std::vector<job::RankFacts>& ranks) {
   std::vector<std::string> head = {"operation", "calls", "bytes"};
-  for (const auto phase : comm::kPhaseNames) head.emplace_back(phase);
+  for (const auto phase : kPhaseNames) head.emplace_back(phase);
   Table table(head);
   for (const auto& [operation, count] : ranks.at(0).wire) {
     std::vector<std::string> row = {operation, format_count(count.calls), format_bytes(count.bytes)};

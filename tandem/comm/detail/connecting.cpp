@@ -6,8 +6,8 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
-#include "tandem/comm/detail/meeting.h"
-#include "tandem/comm/detail/patience.h"
+#include "tandem/rendezvous/meeting.h"
+#include "tandem/rendezvous/patience.h"
 
 namespace tandem::comm::detail {
 namespace {
@@ -16,7 +16,9 @@ using Clock = std::chrono::steady_clock;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 using GroupPointer = std::unique_ptr<ProcessGroup>;
 
-std::string there_key(const Launch& launch, int rank) { return key_of(launch, "there/" + std::to_string(rank)); }
+std::string there_key(const rendezvous::Launch& launch, int rank) {
+  return rendezvous::key_of(launch, "there/" + std::to_string(rank));
+}
 
 std::string list(const std::vector<int>& ranks) {
   std::string text;
@@ -26,9 +28,9 @@ std::string list(const std::vector<int>& ranks) {
 
 /// Each rank that could not connect says that it is there, and waits a while for the others to say so. The first that
 /// has waited long enough writes down who is lost, so that all tell the same.
-std::string find_lost(c10d::Store& store, const Launch& launch) {
+std::string find_lost(c10d::Store& store, const rendezvous::Launch& launch) {
   constexpr auto kTime = std::chrono::seconds(3);
-  const auto result_key = key_of(launch, "lost");
+  const auto result_key = rendezvous::key_of(launch, "lost");
   store.set(there_key(launch, launch.rank), "");
   const auto end = Clock::now() + kTime;
   std::vector<int> lost;
@@ -47,9 +49,9 @@ std::string find_lost(c10d::Store& store, const Launch& launch) {
   return stands;
 }
 
-[[noreturn]] void fail(const StorePointer& store, const Launch& launch, const WorldOptions& options,
+[[noreturn]] void fail(const StorePointer& store, const rendezvous::Launch& launch, const WorldOptions& options,
                        const std::string& reason) {
-  const Patience patience(std::chrono::seconds(5), options.stop_requested);
+  const rendezvous::Patience patience(std::chrono::seconds(5), options.stop_requested);
   std::optional<std::string> lost;
   try {
     lost = patience.await<std::string>([store, launch] { return find_lost(*store, launch); });
@@ -57,15 +59,16 @@ std::string find_lost(c10d::Store& store, const Launch& launch) {
     patience.interrupt_if_asked_soon();
   }
   if (!lost) lost = launch.agent_serves_store ? launch.launcher : "rank 0";  // nobody serves the store any more
-  TORCH_CHECK_WITH(DistBackendError, *lost != "nobody", "the ", launch.size, " ranks that met at ", place_of(launch),
-                   " cannot connect to each other: ", reason);
-  TORCH_CHECK_WITH(DistBackendError, false, "of ", launch.size, " ranks that met at ", place_of(launch), ", ", *lost,
+  TORCH_CHECK_WITH(DistBackendError, *lost != "nobody", "the ", launch.size, " ranks that met at ",
+                   rendezvous::place_of(launch), " cannot connect to each other: ", reason);
+  TORCH_CHECK_WITH(DistBackendError, false, "of ", launch.size, " ranks that met at ", rendezvous::place_of(launch),
+                   ", ", *lost,
                    " was lost before all were connected (killed, suspended, or its machine is gone): ", reason);
 }
 
 }  // namespace
 
-GroupPointer connect_ranks(const StorePointer& store, const Launch& launch, const WorldOptions& options,
+GroupPointer connect_ranks(const StorePointer& store, const rendezvous::Launch& launch, const WorldOptions& options,
                            const std::shared_ptr<Instruments>& instruments) {
   const auto connect = [store, launch, timeout = options.timeout, instruments] {
     std::vector<int> ranks(launch.size);
@@ -77,7 +80,7 @@ GroupPointer connect_ranks(const StorePointer& store, const Launch& launch, cons
     return group;
   };
   // Gloo has the time limit; this one is only for what heeds none.
-  const Patience patience(2 * options.timeout + std::chrono::seconds(5), options.stop_requested);
+  const rendezvous::Patience patience(2 * options.timeout + std::chrono::seconds(5), options.stop_requested);
   std::string reason = "no answer";
   try {
     if (auto group = patience.await<GroupPointer>(connect)) return std::move(*group);

@@ -9,8 +9,8 @@ namespace tandem::comm::detail {
 ///
 /// Throws c10::DistBackendError, which names the ranks that were lost meanwhile, and Interrupted when
 /// options.stop_requested says so while a rank is awaited.
-std::unique_ptr<ProcessGroup> connect_ranks(const c10::intrusive_ptr<c10d::Store>& store, const Launch& launch,
-                                            const WorldOptions& options,
+std::unique_ptr<ProcessGroup> connect_ranks(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const rendezvous::Launch& launch, const WorldOptions& options,
                                             const std::shared_ptr<Instruments>& instruments);
 
 }  // namespace tandem::comm::detail

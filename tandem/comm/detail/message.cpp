@@ -20,8 +20,8 @@ enum Flag : int64_t { kRequiresGrad = 1, kOnCuda = 2 };
 int head_tag(int tag) { return 2 * tag; }
 int body_tag(int tag) { return 2 * tag + 1; }
 
-CallInfo info_of(const char* operation, int peer, Where where) {
-  CallInfo call;
+flight::CallInfo info_of(const char* operation, int peer, flight::Where where) {
+  flight::CallInfo call;
   call.operation = operation;
   call.peer = peer;
   call.where = where;
@@ -65,7 +65,7 @@ c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, P
 
 }  // namespace
 
-Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where where) {
+Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight::Where where) {
   auto call = info_of("send", to, where);
   call.shape = message.tensor.sizes().vec();
   call.type = c10::toString(message.tensor.scalar_type());
@@ -97,7 +97,7 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where w
   });
 }
 
-Message receive(int from, int tag, ProcessGroup& group, Where where) {
+Message receive(int from, int tag, ProcessGroup& group, flight::Where where) {
   const auto call = info_of("recv", from, where);
   const auto number = group.begin(call, WireBytes{group.rank(), group.size()}.nothing(), true);
   Message message;

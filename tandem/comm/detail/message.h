@@ -13,8 +13,8 @@ struct Message {
 
 /// The handle's tensor is not defined. A tensor that nobody else holds changes hands between threads; another is
 /// copied.
-Handle start_send(Message message, int to, int tag, ProcessGroup& group, Where where);
+Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight::Where where);
 
-Message receive(int from, int tag, ProcessGroup& group, Where where);
+Message receive(int from, int tag, ProcessGroup& group, flight::Where where);
 
 }  // namespace tandem::comm::detail

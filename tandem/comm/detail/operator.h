@@ -1,6 +1,7 @@
 #pragma once
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/detail/transfer.h"
 
 // How an operator becomes a node of the graph. `Op` has
@@ -11,10 +12,10 @@ namespace tandem::comm::detail {
 
 /// All that an operator keeps between forward and backward.
 struct Plan : torch::CustomClassHolder {
-  Plan(ProcessGroup& of_group, Where of_where) : group(of_group), where(of_where) {}
+  Plan(ProcessGroup& of_group, flight::Where of_where) : group(of_group), where(of_where) {}
 
   ProcessGroup& group;
-  Where where;
+  flight::Where where;
   int root = 0;
   Reduce op = Reduce::sum;
   int64_t dim = 0, other_dim = 0;

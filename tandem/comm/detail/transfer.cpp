@@ -39,12 +39,13 @@ c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
 
 /// Counts, records and launches one call. `launch` may give no work: then nothing has to travel.
 template <class Launch, class Finish>
-Handle start(const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Launch launch, Finish finish) {
+Handle start(const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes, Launch launch,
+             Finish finish) {
   auto& group = caller.group;
   const auto number = group.begin(call, bytes);
   WorkPointer work;
   try {
-    const CallScope scope(&call);
+    const flight::CallScope scope(&call);
     if (caller.later && group.local()) group.local()->run_later(true);
     work = launch();
     if (group.local()) group.local()->run_later(false);
@@ -92,8 +93,8 @@ int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes
 
 /// A call on x itself; an empty tensor has nothing to send.
 template <class Launch, class Finish>
-Handle start_in_place(Tensor x, const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Launch launch,
-                      Finish finish) {
+Handle start_in_place(Tensor x, const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
+                      Launch launch, Finish finish) {
   const auto launch_unless_empty = [&]() -> WorkPointer {
     if (x.numel() == 0) return nullptr;
     std::vector<Tensor> tensors = {x};
@@ -106,8 +107,8 @@ Tensor unchanged(const Tensor& x) { return x; }
 
 /// Sends rows by `sent`, receives by `received`; both count rows of dim 0.
 template <class Finish>
-Handle start_exchange(Tensor rows, const Caller& caller, CallInfo call, const std::vector<int64_t>& bytes, Sizes sent,
-                      Sizes received, Finish finish) {
+Handle start_exchange(Tensor rows, const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
+                      Sizes sent, Sizes received, Finish finish) {
   auto result = empty_rows(rows, sum_of(received));
   return start(
       caller, std::move(call), bytes,
@@ -115,8 +116,8 @@ Handle start_exchange(Tensor rows, const Caller& caller, CallInfo call, const st
       [result, finish] { return finish(result); });
 }
 
-CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
-  CallInfo call;
+flight::CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
+  flight::CallInfo call;
   call.operation = operation;
   call.shape = x.sizes().vec();
   call.type = c10::toString(x.scalar_type());
@@ -126,7 +127,7 @@ CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
 }
 
 /// `sizes` are those of all ranks, where all know them.
-CallInfo with_split(CallInfo call, const Caller& caller, const Sizes& sizes) {
+flight::CallInfo with_split(flight::CallInfo call, const Caller& caller, const Sizes& sizes) {
   if (!caller.group.checks()) return call;
   call.split = "dim " + std::to_string(caller.dim);
   for (size_t i = 0; i < sizes.size(); ++i) call.split += (i ? ", " : ", sizes ") + std::to_string(sizes[i]);
@@ -134,13 +135,13 @@ CallInfo with_split(CallInfo call, const Caller& caller, const Sizes& sizes) {
 }
 
 /// Of a call to which the ranks bring rows of their own number.
-CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller, const Sizes& sizes) {
+flight::CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller, const Sizes& sizes) {
   auto call = with_split(info_of(operation, rows, caller), caller, sizes);
   call.dim = 0;
   return call;
 }
 
-CallInfo with_root(CallInfo call, int root) {
+flight::CallInfo with_root(flight::CallInfo call, int root) {
   call.peer = root;
   return call;
 }
@@ -185,7 +186,7 @@ Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
 
 /// Gloo's own reduce_scatter moves twice the bytes. Small parts go in one exchange, which wakes each rank once; large
 /// ones in chunks, for which no buffer of the tensor's size is needed.
-Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, CallInfo call, const Sizes& bytes,
+Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, flight::CallInfo call, const Sizes& bytes,
                                          Sizes sizes) {
   const int64_t largest = *std::ranges::max_element(sizes), own = sizes[caller.group.rank()];
   const int ranks = caller.group.size();
@@ -308,7 +309,7 @@ Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes) {
 }
 
 Handle start_barrier(const Caller& caller) {
-  CallInfo call;
+  flight::CallInfo call;
   call.operation = "barrier";
   call.where = caller.where;
   return start(

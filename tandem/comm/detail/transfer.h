@@ -14,7 +14,7 @@ using Sizes = std::vector<int64_t>;
 /// What every call needs to know of who makes it.
 struct Caller {
   ProcessGroup& group;
-  Where where;
+  flight::Where where;
   bool later = false;
   bool requires_grad = false;
   int64_t dim = 0;  // that the caller named

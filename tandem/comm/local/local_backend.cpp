@@ -6,9 +6,9 @@
 #include <exception>
 #include <numeric>
 
-#include "tandem/comm/call_info.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/split.h"
+#include "tandem/flight/call_info.h"
 
 namespace tandem::comm {
 namespace {
@@ -124,7 +124,7 @@ using Given = std::pair<at::Tensor, bool>;
 // What is handed over never meets what c10d's send has posted.
 int own_tag(int tag) { return -1 - tag; }
 
-std::string describe_call(const void* subject) { return static_cast<const CallInfo*>(subject)->describe(); }
+std::string describe_call(const void* subject) { return static_cast<const flight::CallInfo*>(subject)->describe(); }
 
 std::string describe_plain(const void* subject) { return static_cast<const char*>(subject); }
 
@@ -134,7 +134,7 @@ LocalBackend::LocalBackend(std::shared_ptr<LocalHub> hub, int rank)
     : Backend(rank, hub->exchange.size()), hub_(std::move(hub)) {}
 
 LocalCall LocalBackend::call(const char* operation, uint64_t signature) const {
-  const auto* known = current_call();
+  const auto* known = flight::current_call();
   LocalCall call;
   call.operation = known ? known->operation : operation;
   call.signature = signature;
@@ -174,9 +174,9 @@ LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, 
     work->complete(nullptr);
     return work;
   }
-  const auto* known = current_call();
+  const auto* known = flight::current_call();
   queue_.push([guarded, work, info = known ? std::optional(*known) : std::nullopt] {
-    const CallScope scope(info ? &*info : nullptr);
+    const flight::CallScope scope(info ? &*info : nullptr);
     try {
       guarded();
       work->complete(nullptr);

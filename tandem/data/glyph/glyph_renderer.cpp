@@ -16,7 +16,7 @@
 #include "tandem/data/glyph/character_set.h"
 #include "tandem/data/glyph/font_file.h"
 #include "tandem/data/glyph/freetype_error.h"
-#include "tandem/data/mapped_file.h"
+#include "tandem/storage/mapped_file.h"
 
 namespace tandem::data {
 namespace {
@@ -77,7 +77,7 @@ void fit(FT_Outline& outline, int64_t size) {
 /// One thread's view of a font: FreeType's objects belong to one thread.
 class Renderer {
  public:
-  Renderer(const Font& font, std::span<const MappedFile> files, int64_t size)
+  Renderer(const Font& font, std::span<const storage::MappedFile> files, int64_t size)
       : font_(font), size_(size), library_(open_library()) {
     for (size_t i = 0; i < files.size(); ++i) {
       faces_.push_back(open_face(library_.get(), font.faces[i], files[i].bytes(), size));
@@ -129,8 +129,8 @@ class Renderer {
   std::vector<Face> faces_;
 };
 
-std::vector<MappedFile> open_files(const Font& font) {
-  std::vector<MappedFile> files;
+std::vector<storage::MappedFile> open_files(const Font& font) {
+  std::vector<storage::MappedFile> files;
   for (const auto& face : font.faces) {
     files.emplace_back(face.file);
     if (const auto missing = missing_font_bytes(files.back().bytes())) {

@@ -74,9 +74,9 @@ void warn_once(const fs::path& folder, const std::string& why) {
 std::shared_ptr<const GlyphSheet> read_cached(const fs::path& file, uint64_t key, int64_t size) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return nullptr;
-  MappedFile mapped;
+  storage::MappedFile mapped;
   try {
-    mapped = MappedFile(file);
+    mapped = storage::MappedFile(file);
   } catch (const IoError&) {
     return nullptr;
   }
@@ -119,7 +119,7 @@ std::shared_ptr<const GlyphSheet> read_or_draw(const Font& font, Tier tier, int6
 GlyphSheet::GlyphSheet(GlyphImages images)
     : images_(std::move(images)), view_{images_.characters, images_.pixels.data()} {}
 
-GlyphSheet::GlyphSheet(MappedFile file, SheetView view) : file_(std::move(file)), view_(view) {}
+GlyphSheet::GlyphSheet(storage::MappedFile file, SheetView view) : file_(std::move(file)), view_(view) {}
 
 std::optional<fs::path> default_cache_folder() {
   if (const auto folder = env::get("TANDEM_CACHE")) return fs::path(*folder);

@@ -8,7 +8,7 @@
 #include "tandem/data/glyph/character_set.h"
 #include "tandem/data/glyph/font_table.h"
 #include "tandem/data/glyph/sheet_file.h"
-#include "tandem/data/mapped_file.h"
+#include "tandem/storage/mapped_file.h"
 
 namespace tandem::data {
 
@@ -16,14 +16,14 @@ namespace tandem::data {
 class GlyphSheet {
  public:
   explicit GlyphSheet(GlyphImages images);
-  GlyphSheet(MappedFile file, SheetView view);
+  GlyphSheet(storage::MappedFile file, SheetView view);
 
   std::span<const char32_t> characters() const { return view_.characters; }
   const uint8_t* pixels() const { return view_.pixels; }  // size * size bytes a character, in the same order
 
  private:
   GlyphImages images_;
-  MappedFile file_;
+  storage::MappedFile file_;
   SheetView view_;
 };
 

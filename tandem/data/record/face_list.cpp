@@ -73,7 +73,7 @@ FaceProperty parse_face_property(std::span<const std::byte> file, std::string_vi
   return {numbers[0], numbers[1], numbers[2]};
 }
 
-std::vector<FaceSample> list_faces(std::span<const std::byte> records, std::span<const RecordPlace> places,
+std::vector<FaceSample> list_faces(std::span<const std::byte> records, std::span<const storage::RecordPlace> places,
                                    int64_t num_classes, std::string_view name) {
   const bool may_have_header = !places.empty() && places.front().key == 0;
   const auto keys = may_have_header ? with_image_record(records, places.front().offset, name, keys_of) : ImageKeys();

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/data/record/record_io.h"
+#include "tandem/storage/record_io.h"
 
 namespace tandem::data {
 
@@ -37,7 +37,7 @@ struct FaceSample {
 /// Without such a record every record is an image. `num_classes` 0: not known, any label below 2^24 will do.
 /// Throws DataError (a damaged record, a label that is no whole number in 0..num_classes-1, an image whose header is
 /// none, fewer or more images than the header tells, none at all).
-std::vector<FaceSample> list_faces(std::span<const std::byte> records, std::span<const RecordPlace> places,
+std::vector<FaceSample> list_faces(std::span<const std::byte> records, std::span<const storage::RecordPlace> places,
                                    int64_t num_classes, std::string_view name);
 
 }  // namespace tandem::data

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
-#include "tandem/data/record/record_io.h"
+#include "tandem/storage/record_io.h"
 
 namespace tandem::data {
 
@@ -34,11 +34,11 @@ std::vector<std::byte> pack_image_record(const ImageRecord& record);
 template <class Use>
 auto with_image_record(std::span<const std::byte> file, uint64_t offset, std::string_view name, Use use) {
   std::vector<std::byte> joined;
-  const auto record = read_record(file, offset, joined, name);
+  const auto record = storage::read_record(file, offset, joined, name);
   try {
     return use(parse_image_record(record.payload));
   } catch (const DataError& error) {
-    throw DataError(record_place_text(name, offset) + " " + error.what());
+    throw DataError(storage::record_place_text(name, offset) + " " + error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string_view>
 
+#include "tandem/classifier/class_sampler.h"
 #include "tandem/classifier/class_sharded_head.h"
 
 namespace tandem::job {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/rendezvous.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/section.h"
+#include "tandem/rendezvous/environment.h"
 
 namespace tandem::job {
 namespace {
@@ -18,7 +18,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 /// As many as the launcher has started, else as `ranks` says.
 int world_size(const settings::Settings& settings) {
   const auto ranks = settings.get_int("ranks");
-  const auto launch = comm::detect_launch();
+  const auto launch = rendezvous::detect_launch();
   if (!launch || launch->size == 1) return static_cast<int>(ranks);
   if (settings.given("ranks") && ranks != launch->size) {
     throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) + " as " +

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "tandem/models/detail/channel_kernels.h"
+#include "tandem/kernels/channel_kernels.h"
 
 namespace tandem::models::detail {
 namespace {
@@ -23,7 +23,7 @@ struct Layout {
   explicit Layout(const Tensor& values)
       : channels(values.size(1)),
         rows(values.numel() / channels),
-        chunk(std::max<int64_t>(kLanes, kValuesPerChunk / channels)),
+        chunk(std::max<int64_t>(kernels::kLanes, kValuesPerChunk / channels)),
         chunks((rows + chunk - 1) / chunk) {}
 
   /// run(index, first value, rows) for every chunk, on all threads.
@@ -69,7 +69,7 @@ Statistics statistics_of(const Tensor& input) {
   const T* values = read<T>(input);
   layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
     float* sum = sums.data() + 2 * i * channels;
-    moments(values + first, rows, channels, sum, sum + channels);
+    kernels::moments(values + first, rows, channels, sum, sum + channels);
   });
   // The chunk's own first row was subtracted: put it back.
   const auto first_rows = input.dim() == 2 ? input : input.permute({0, 2, 3, 1}).reshape({layout.rows, channels});
@@ -131,9 +131,9 @@ Tensor transformed(const Tensor& input, const Tensor& affine, Activation activat
   const float* scale = affine.const_data_ptr<float>();
   dispatch(input, [&]<class T>(T) {
     layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
-      scale_shift(read<T>(input) + first, residual.defined() ? read<T>(residual) + first : nullptr, scale,
-                  scale + layout.channels, activation == Activation::relu, rows, layout.channels,
-                  write<T>(output) + first);
+      kernels::scale_shift(read<T>(input) + first, residual.defined() ? read<T>(residual) + first : nullptr, scale,
+                           scale + layout.channels, activation == Activation::relu, rows, layout.channels,
+                           write<T>(output) + first);
     });
   });
   return output;
@@ -145,13 +145,13 @@ struct Gradients {
 };
 
 template <class T>
-Gradients gradients_of(Backward<T> in, const Tensor& input, const Tensor& inverse_deviation) {
+Gradients gradients_of(kernels::Backward<T> in, const Tensor& input, const Tensor& inverse_deviation) {
   const Layout layout(input);
   const int64_t channels = layout.channels;
   Gradients made{at::empty_like(input), empty_channels(input), empty_channels(input), {}};
-  if (in.mask == Mask::output) made.masked = at::empty_like(input);
+  if (in.mask == kernels::Mask::output) made.masked = at::empty_like(input);
   std::vector<float> sums(static_cast<size_t>(2 * layout.chunks * channels));
-  const auto moved = [](Backward<T> part, int64_t first) {
+  const auto moved = [](kernels::Backward<T> part, int64_t first) {
     part.grad += first;
     part.x += first;
     if (part.y) part.y += first;
@@ -160,7 +160,7 @@ Gradients gradients_of(Backward<T> in, const Tensor& input, const Tensor& invers
   T* masked = write<T>(made.masked);
   layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
     float* sum = sums.data() + 2 * i * channels;
-    gradient_moments(moved(in, first), rows, channels, sum, sum + channels, masked ? masked + first : nullptr);
+    kernels::gradient_moments(moved(in, first), rows, channels, sum, sum + channels, masked ? masked + first : nullptr);
   });
 
   // grad_x = scale (g - mean(g) - (x - mean) / variance * mean(g (x - mean)))   (Ioffe, Szegedy 2015, section 3)
@@ -181,10 +181,10 @@ Gradients gradients_of(Backward<T> in, const Tensor& input, const Tensor& invers
   }
   if (masked) {
     in.grad = masked;
-    in.mask = Mask::none;
+    in.mask = kernels::Mask::none;
   }
   layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
-    gradient_apply(moved(in, first), slope.data(), shift.data(), rows, channels, write<T>(made.input) + first);
+    kernels::gradient_apply(moved(in, first), slope.data(), shift.data(), rows, channels, write<T>(made.input) + first);
   });
   return made;
 }
@@ -216,9 +216,9 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     dispatch(input, [&]<class T>(T) {
       const int64_t channels = input.size(1);
       made = gradients_of<T>(
-          {!relu      ? Mask::none
-           : residual ? Mask::output
-                      : Mask::input,
+          {!relu      ? kernels::Mask::none
+           : residual ? kernels::Mask::output
+                      : kernels::Mask::input,
            read<T>(gradient), read<T>(input), read<T>(output), scale, scale + channels, scale + 2 * channels},
           input, saved[2]);
     });
@@ -236,7 +236,7 @@ bool is_channels_last(const Tensor& values) {
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state) {
   const auto type = input.scalar_type();
   return input.device().is_cpu() && (type == at::kFloat || type == at::kBFloat16) &&
-         (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 && input.size(1) % kLanes == 0 &&
+         (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 && input.size(1) % kernels::kLanes == 0 &&
          is_channels_last(input) && state.weight.scalar_type() == at::kFloat &&
          (!residual.defined() ||
           (residual.scalar_type() == type && residual.sizes() == input.sizes() && is_channels_last(residual)));

@@ -1,6 +1,6 @@
 #pragma once
 #include "tandem/base/tensor.h"
-#include "tandem/models/layers.h"
+#include "tandem/models/network/layers.h"
 
 namespace tandem::models::detail {
 

@@ -5,13 +5,14 @@
 
 #include <limits>
 
+#include "tandem/base/phase.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::parallel::detail {
 namespace {
 
-comm::CallInfo info_of(const Tensor& bucket, comm::Where where) {
-  comm::CallInfo call;
+flight::CallInfo info_of(const Tensor& bucket, flight::Where where) {
+  flight::CallInfo call;
   call.operation = "all_reduce";
   call.shape = bucket.sizes().vec();
   call.type = c10::toString(bucket.scalar_type());
@@ -26,13 +27,13 @@ Tensor mark_of(const Tensor& bucket) { return bucket.narrow(0, 0, std::min<int64
 }  // namespace
 
 GradientSums::Future GradientSums::start(const Tensor& bucket) {
-  const comm::PhaseScope phase(comm::Phase::backward);
+  const PhaseScope phase(Phase::backward);
   const auto call = info_of(bucket, where_);
   const comm::WireBytes wire{group_.rank(), group_.size()};
   const auto number = group_.begin(call, wire.all_reduce(bucket.numel(), bucket.element_size()));
   Future sent;
   try {
-    const comm::CallScope scope(&call);
+    const flight::CallScope scope(&call);
     std::vector<Tensor> tensors = {bucket};
     sent = group_.backend(bucket.device().type()).allreduce(tensors)->getFuture();
   } catch (const std::exception& error) {
@@ -55,7 +56,7 @@ GradientSums::Future GradientSums::start(const Tensor& bucket) {
   return done;
 }
 
-void GradientSums::reset(comm::Where where) {
+void GradientSums::reset(flight::Where where) {
   where_ = where;
   buckets_.clear();
   futures_.clear();

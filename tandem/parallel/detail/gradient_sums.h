@@ -23,7 +23,7 @@ class GradientSums {
   size_t count() const { return buckets_.size(); }
 
   /// A backward begins, which `where` has asked for.
-  void reset(comm::Where where);
+  void reset(flight::Where where);
 
   /// The same for a bucket that this rank cannot fill: on all ranks its sum is then not a number.
   void start_spoilt(const Tensor& bucket);
@@ -34,7 +34,7 @@ class GradientSums {
 
  private:
   comm::ProcessGroup& group_;
-  comm::Where where_;
+  flight::Where where_;
   std::vector<Tensor> buckets_;
   std::vector<Future> futures_;
 };

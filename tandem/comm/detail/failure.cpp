@@ -1,0 +1,79 @@
+#include "tandem/comm/detail/failure.h"
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tandem/base/env.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/rendezvous/environment.h"
+
+namespace tandem::comm::detail {
+namespace {
+
+constexpr std::chrono::seconds kTimeForTheFirst{5};
+
+Place place_of_this_process() {
+  try {
+    if (const auto launch = rendezvous::detect_launch()) return {launch->rank, launch->size, launch->local_rank};
+  } catch (const std::exception&) {
+    // The launcher's variables may be the very fault that is being reported.
+  }
+  return {};
+}
+
+void write_error_file(const std::string& message) {
+  const auto path = env::get("TORCHELASTIC_ERROR_FILE");
+  if (!path) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::ofstream(*path) << torchelastic_error(message, std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
+std::string with_rank(const std::exception& error, const Place& place) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) {
+    Error named = *own;
+    named.set_rank(place.rank, place.size);
+    return named.what();
+  }
+  return message_of(error) + " (rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) + ")";
+}
+
+}  // namespace
+
+std::optional<std::string> failure_line(const std::exception& error, const Place& place) {
+  auto text = message_of(error);
+  const auto code = exit_code_of(error);
+  const auto where = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size);
+  const bool names_rank = text.find("(rank ") != text.npos || text.find(where) != text.npos;
+  const bool is_everyones = (code == ExitCode::usage || code == ExitCode::settings) && !names_rank;
+  if (is_everyones && place.local_rank != 0) return std::nullopt;
+  if (place.size > 1 && !names_rank && !(is_everyones && place.rank == 0)) text = with_rank(error, place);
+  return "error: " + text;
+}
+
+std::string torchelastic_error(const std::string& message, int64_t seconds) {
+  // The agent's table shows the call stack, and the message only where there is none at all.
+  const nlohmann::json error = {
+      {"message",
+       {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
+  return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+int report_failure(const std::exception& error, const std::function<bool()>& stop_requested) {
+  write_error_file(message_of(error));
+  if (const auto line = failure_line(error, place_of_this_process())) {
+    log::info(*line);
+  } else {
+    // Launchers end the whole job with the first process that fails: it must not be this silent one.
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + kTimeForTheFirst;
+    while (Clock::now() < end && !(stop_requested && stop_requested())) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  return static_cast<int>(exit_code_of(error));
+}
+
+}  // namespace tandem::comm::detail

@@ -1,0 +1,73 @@
+#include "tandem/launch/detail/guardian.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+#include "tandem/base/error.h"
+
+namespace tandem::launch::detail {
+namespace {
+
+/// Messages are process group ids: positive to watch, negative to forget. Only system calls: the process was forked and
+/// other threads' locks may be held for ever.
+[[noreturn]] void guard(int socket) {
+  setpgid(0, 0);
+  close(STDIN_FILENO);
+  close(STDOUT_FILENO);  // a reader of our output must not wait for this process
+  close(STDERR_FILENO);
+  std::array<pid_t, Guardian::kMostGroups> groups{};
+  size_t count = 0;
+  pid_t message = 0;
+  for (ssize_t size; (size = read(socket, &message, sizeof message)) != 0;) {
+    if (size != sizeof message) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    if (message > 0 && count < groups.size()) groups[count++] = message;
+    if (message < 0) count = std::remove(groups.begin(), groups.begin() + count, -message) - groups.begin();
+  }
+  for (size_t i = 0; i < count; ++i) kill(-groups[i], SIGKILL);
+  _exit(0);
+}
+
+}  // namespace
+
+Guardian::Guardian() {
+  const auto reason = [] { return std::generic_category().message(errno); };
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw IoError("no socket can be made", reason());
+  process_ = fork();
+  if (process_ == 0) {
+    close(ends[1]);
+    guard(ends[0]);
+  }
+  const auto fault = reason();
+  close(ends[0]);
+  socket_ = ends[1];
+  if (process_ > 0) return;
+  close(socket_);
+  throw IoError("a process cannot be started", fault);
+}
+
+Guardian::~Guardian() {
+  close(socket_);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Guardian::add(pid_t group) const { send(group); }
+void Guardian::remove(pid_t group) const { send(-group); }
+
+void Guardian::send(pid_t message) const {
+  // A guardian that somebody has killed is no reason to end the job: no SIGPIPE.
+  (void)!::send(socket_, &message, sizeof message, MSG_NOSIGNAL);
+}
+
+}  // namespace tandem::launch::detail

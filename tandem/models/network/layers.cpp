@@ -1,0 +1,49 @@
+#include "tandem/models/network/layers.h"
+
+#include <cmath>
+
+#include "tandem/base/rng.h"
+
+namespace tandem::models {
+
+void initialize(torch::nn::Module& model, uint64_t seed) {
+  for (const auto& entry : model.named_modules("", /*include_self=*/false)) {
+    if (auto* layer = dynamic_cast<Layer*>(entry.value().get())) layer->initialize(seed, entry.key());
+  }
+}
+
+Conv2d::Conv2d(const Options& options) : Layer("Conv2d"), options_(options) {
+  // In memory as oneDNN's channels-last gradient comes: no reordering in a step.
+  weight_ = register_parameter("weight", at::empty({options.out, options.in, options.kernel, options.kernel},
+                                                   at::TensorOptions(), at::MemoryFormat::ChannelsLast));
+  if (options.bias) bias_ = register_parameter("bias", at::empty({options.out}));
+}
+
+Tensor Conv2d::forward(const Tensor& input) const {
+  return at::conv2d(input, weight_, bias_, options_.stride, options_.padding);
+}
+
+void Conv2d::initialize(uint64_t seed, const std::string& name) {
+  const at::NoGradGuard no_grad;
+  const auto fan_out = static_cast<double>(options_.out * options_.kernel * options_.kernel);
+  const auto values = at::empty(weight_.sizes(), weight_.options());  // drawn by index, whatever the layout
+  fill_normal_(values, options_.gain * std::sqrt(2.0 / fan_out), seed, stream_of(name + ".weight"));
+  weight_.copy_(values);
+  if (bias_.defined()) bias_.zero_();
+}
+
+Linear::Linear(int64_t in, int64_t out, bool bias) : Layer("Linear") {
+  weight_ = register_parameter("weight", at::empty({out, in}));
+  if (bias) bias_ = register_parameter("bias", at::empty({out}));
+}
+
+Tensor Linear::forward(const Tensor& input) const { return at::linear(input, weight_, bias_); }
+
+void Linear::initialize(uint64_t seed, const std::string& name) {
+  const at::NoGradGuard no_grad;
+  const double bound = 1.0 / std::sqrt(static_cast<double>(weight_.size(1)));
+  fill_uniform_(weight_, bound, seed, stream_of(name + ".weight"));
+  if (bias_.defined()) fill_uniform_(bias_, bound, seed, stream_of(name + ".bias"));
+}
+
+}  // namespace tandem::models

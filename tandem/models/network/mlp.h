@@ -1,0 +1,22 @@
+#pragma once
+#include <memory>
+
+#include "tandem/models/backbone.h"
+#include "tandem/models/network/layers.h"
+
+namespace tandem::models {
+
+/// images -> flat -> fc1 relu -> fc2 relu -> embedding. No batch statistics: the loss of a batch does not depend on how
+/// it is split over ranks, which is what it is for. Images are [N, channels, size, width].
+class Mlp : public Backbone {
+ public:
+  explicit Mlp(const ModelOptions& options);
+
+  Tensor forward(const Tensor& images) override;
+
+ private:
+  int64_t height_, width_;
+  std::shared_ptr<Linear> fc1_, fc2_, embedding_;
+};
+
+}  // namespace tandem::models

@@ -1,0 +1,162 @@
+#include "tandem/models/network/resnet.h"
+
+#include <cmath>
+
+namespace tandem::models {
+namespace {
+
+constexpr int64_t kBottleneckExpansion = 4;
+
+int64_t out_channels_of(const ResNetShape& shape) {
+  return shape.stages.back().width * (shape.bottleneck ? kBottleneckExpansion : 1);
+}
+
+/// What comes out of the last block, per image, and is read by the embedding.
+int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
+  if (!shape.flatten) return out_channels_of(shape);
+  const auto halved = [](int64_t size) { return (size + 1) / 2; };
+  const auto left_of = [&](int64_t side) {
+    side = halved(side);
+    if (shape.stem_pool) side = halved(side);
+    for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
+    return side;
+  };
+  return out_channels_of(shape) * left_of(options.size) * left_of(options.columns());
+}
+
+int64_t dim_of(const ResNetShape& shape, const ModelOptions& options) {
+  return options.embedding > 0 ? options.embedding : features_of(shape, options);
+}
+
+/// A copy with channels last in memory. Not Tensor::contiguous: with one channel it would see nothing to do, and the
+/// layers behind would take the image for channels first.
+Tensor channels_last(const Tensor& images) {
+  const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
+  auto copy = at::empty_strided(images.sizes(), {channels * height * width, 1, channels * width, channels},
+                                images.options().requires_grad(false));
+  return copy.copy_(images);
+}
+
+bool wants_channels_last(const Tensor& images) {
+  return images.device().is_cpu() && (images.scalar_type() == at::kFloat || images.scalar_type() == at::kBFloat16);
+}
+
+/// Without normalisation the sum over all branches would grow with the depth (Zhang et al. 2019, Fixup).
+double branch_gain(const ResNetShape& shape, Norm norm) {
+  if (norm != Norm::none) return 1.0;
+  int64_t blocks = 0;
+  for (const auto& stage : shape.stages) blocks += stage.blocks;
+  return 1.0 / std::sqrt(static_cast<double>(blocks));
+}
+
+}  // namespace
+
+ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("ResidualBlock") {
+  const auto add = [&](const std::string& conv, const std::string& norm, Conv2d::Options shape) -> Step {
+    shape.bias = options.norm == Norm::none;
+    return {register_module(conv, std::make_shared<Conv2d>(shape)),
+            register_module(norm, make_normalization(options.norm, shape.out))};
+  };
+  const int64_t in = options.in, width = options.width, stride = options.stride;
+  out_channels_ = options.bottleneck ? width * kBottleneckExpansion : width;
+  if (options.bottleneck) {
+    branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 1}),
+               add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
+               add("conv3", "bn3", {.in = width, .out = out_channels_, .kernel = 1, .gain = options.gain})};
+  } else {
+    branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
+               add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .padding = 1, .gain = options.gain})};
+  }
+  if (stride != 1 || in != out_channels_) {
+    auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>("Downsample"));
+    const Conv2d::Options shape{
+        .in = in, .out = out_channels_, .kernel = 1, .stride = stride, .bias = options.norm == Norm::none};
+    shortcut_ = {downsample->register_module("0", std::make_shared<Conv2d>(shape)),
+                 downsample->register_module("1", make_normalization(options.norm, out_channels_))};
+  }
+}
+
+Tensor ResidualBlock::forward(const Tensor& input) {
+  const Tensor shortcut = shortcut_.conv ? shortcut_.norm->forward(shortcut_.conv->forward(input)) : input;
+  Tensor values = input;
+  for (const auto& [conv, norm] : branch_) {
+    const bool last = conv == branch_.back().conv;
+    values = norm->forward(conv->forward(values), Activation::relu, last ? shortcut : Tensor());
+  }
+  return values;
+}
+
+ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
+    : Backbone("ResNet", options.channels, dim_of(shape, options)),
+      stem_pool_(shape.stem_pool),
+      flatten_(shape.flatten),
+      height_(options.size),
+      width_(options.columns()) {
+  conv1_ = register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
+                                                                             .out = shape.stem_channels,
+                                                                             .kernel = shape.stem_kernel,
+                                                                             .stride = 2,
+                                                                             .padding = shape.stem_kernel / 2,
+                                                                             .bias = options.norm == Norm::none}));
+  bn1_ = register_module("bn1", make_normalization(options.norm, shape.stem_channels));
+  const double gain = branch_gain(shape, options.norm);
+  int64_t channels = shape.stem_channels;
+  for (size_t i = 0; i < shape.stages.size(); ++i) {
+    const auto& stage = shape.stages[i];
+    auto layer = register_module("layer" + std::to_string(i + 1), std::make_shared<torch::nn::Module>("Stage"));
+    for (int64_t k = 0; k < stage.blocks; ++k) {
+      blocks_.push_back(layer->register_module(
+          std::to_string(k),
+          std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
+                                                                 shape.bottleneck, options.norm, gain})));
+      channels = blocks_.back()->out_channels();
+    }
+  }
+  if (options.embedding > 0) {
+    embedding_ = register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
+                                                                       /*bias=*/options.norm == Norm::none));
+    embedding_bn_ = register_module("embedding_bn", make_normalization(options.norm, options.embedding));
+  }
+  initialize(*this, options.seed);
+}
+
+Tensor ResNet::forward(const Tensor& images) {
+  Tensor features = stem(images);
+  for (const auto& block : blocks_) features = block->forward(features);
+  return head(features);
+}
+
+Tensor ResNet::stem(const Tensor& images) {
+  check_images(images);
+  if (flatten_) check_size(images, height_, width_);
+  const Tensor features =
+      bn1_->forward(conv1_->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
+  return stem_pool_ ? at::max_pool2d(features, 3, 2, 1) : features;
+}
+
+Tensor ResNet::head(const Tensor& features) {
+  const Tensor pooled = flatten_ ? features.flatten(1) : features.mean({2, 3});
+  return embedding_ ? embedding_bn_->forward(embedding_->forward(pooled)) : pooled;
+}
+
+std::shared_ptr<ResNet> resnet18(const ModelOptions& options) {
+  static const ResNetShape shape{64, 7, true, false, false, {{64, 2, 1}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}}};
+  return std::make_shared<ResNet>(shape, options);
+}
+
+std::shared_ptr<ResNet> resnet34(const ModelOptions& options) {
+  static const ResNetShape shape{64, 7, true, false, false, {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}}};
+  return std::make_shared<ResNet>(shape, options);
+}
+
+std::shared_ptr<ResNet> resnet50(const ModelOptions& options) {
+  static const ResNetShape shape{64, 7, true, true, false, {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}}};
+  return std::make_shared<ResNet>(shape, options);
+}
+
+std::shared_ptr<ResNet> resnet_glyph(const ModelOptions& options) {
+  static const ResNetShape shape{32, 3, false, false, true, {{32, 1, 1}, {64, 1, 2}, {128, 1, 2}}};
+  return std::make_shared<ResNet>(shape, options);
+}
+
+}  // namespace tandem::models

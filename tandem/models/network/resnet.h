@@ -1,0 +1,82 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/models/backbone.h"
+#include "tandem/models/network/layers.h"
+
+namespace tandem::models {
+
+/// One residual block: relu(branch(x) + shortcut(x)). Two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with four times
+/// the width behind (bottleneck; the stride is in the 3x3, as in torchvision).
+class ResidualBlock : public torch::nn::Module {
+ public:
+  struct Options {
+    int64_t in, width, stride;
+    bool bottleneck;
+    Norm norm;
+    double gain;  // of the branch's last convolution: below 1 where no normalisation holds the sum down
+  };
+  explicit ResidualBlock(const Options& options);
+
+  Tensor forward(const Tensor& input);
+  int64_t out_channels() const { return out_channels_; }
+
+ private:
+  struct Step {
+    std::shared_ptr<Conv2d> conv;
+    std::shared_ptr<Normalization> norm;
+  };
+  std::vector<Step> branch_;
+  Step shortcut_;  // empty where the shape stays
+  int64_t out_channels_;
+};
+
+/// What tells one ResNet from another.
+struct ResNetShape {
+  struct Stage {
+    int64_t width, blocks, stride;
+  };
+  int64_t stem_channels, stem_kernel;
+  bool stem_pool;  // 3x3 maximum, stride 2, behind the stem
+  bool bottleneck;
+  bool flatten;  // where in the image a feature stands is kept, instead of the mean over all places
+  std::vector<Stage> stages;
+};
+
+/// He et al. 2015, Deep residual learning for image recognition (arXiv:1512.03385), in torchvision's form with its
+/// state-dict names, the last layer (`fc`) replaced by an embedding: `embedding.weight` and `embedding_bn`.
+///
+///   images -> conv1 bn1 relu [maxpool] -> layer1 .. layerK -> mean over H, W, or flat -> [embedding embedding_bn]
+///
+/// On a CPU, float32 and bfloat16 run channels last: oneDNN then needs no reordering between layers.
+class ResNet : public Backbone {
+ public:
+  ResNet(const ResNetShape& shape, const ModelOptions& options);
+
+  Tensor forward(const Tensor& images) override;
+
+  /// The parts of forward, for who cuts it: forward = head(blocks(stem(images))).
+  Tensor stem(const Tensor& images);
+  const std::vector<std::shared_ptr<ResidualBlock>>& blocks() const { return blocks_; }
+  Tensor head(const Tensor& features);
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<Normalization> bn1_;
+  bool stem_pool_, flatten_;
+  int64_t height_, width_;
+  std::vector<std::shared_ptr<ResidualBlock>> blocks_;
+  std::shared_ptr<Linear> embedding_;
+  std::shared_ptr<Normalization> embedding_bn_;
+};
+
+/// `options.name` is not looked at. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic
+/// block each of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
+std::shared_ptr<ResNet> resnet18(const ModelOptions& options);
+std::shared_ptr<ResNet> resnet34(const ModelOptions& options);
+std::shared_ptr<ResNet> resnet50(const ModelOptions& options);
+std::shared_ptr<ResNet> resnet_glyph(const ModelOptions& options);
+
+}  // namespace tandem::models

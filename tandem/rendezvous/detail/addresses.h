@@ -1,0 +1,27 @@
+#pragma once
+#include <netdb.h>
+
+#include <string>
+
+namespace tandem::rendezvous::detail {
+
+/// What a host's name means to this machine.
+class Addresses {
+ public:
+  Addresses(const std::string& host, int port);
+  ~Addresses();
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+
+  int error() const { return error_; }              // of getaddrinfo; 0: none
+  const addrinfo* first() const { return first_; }  // null when there is an error
+
+  /// Whether the name means this machine alone, as localhost does, and a machine's own name on Debian (127.0.1.1).
+  bool is_loopback() const;
+
+ private:
+  int error_ = 0;
+  addrinfo* first_ = nullptr;
+};
+
+}  // namespace tandem::rendezvous::detail

@@ -1,0 +1,17 @@
+#pragma once
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "tandem/rendezvous/meeting.h"
+#include "tandem/rendezvous/patience.h"
+
+namespace tandem::rendezvous::detail {
+
+/// Whether this process serves the store: rank 0 does, unless the launcher does.
+bool serves(const Launch& launch);
+
+/// The store of `launch`, served here or reached as a client. Throws c10::DistBackendError (what is wrong with the
+/// address or the port, a server that does not answer in time) and Interrupted.
+c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const MeetingOptions& options,
+                                           const Patience& patience);
+
+}  // namespace tandem::rendezvous::detail

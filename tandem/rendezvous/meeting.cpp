@@ -1,0 +1,198 @@
+#include "tandem/rendezvous/meeting.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/rendezvous/detail/open_store.h"
+#include "tandem/rendezvous/patience.h"
+
+namespace tandem::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+constexpr const char *kSize = "tandem/size", *kRefused = "tandem/refused";  // of all that come to the store
+constexpr const char *kGo = "go", *kStop = "stop";                          // conclusions; any other is a fault's text
+
+std::string read(c10d::Store& store, const std::string& key) {
+  return store.check({key}) ? store.get_to_str(key) : std::string();
+}
+
+/// The value that stands there afterwards: what somebody else has written first, or this.
+std::string write_first(c10d::Store& store, const std::string& key, const std::string& value) {
+  return store.compareSet(key, std::string(), value);
+}
+
+/// One rank among those that come.
+class Arrival {
+ public:
+  Arrival(StorePointer store, const Launch& launch, const Patience& patience)
+      : store_(std::move(store)), launch_(launch), patience_(patience) {}
+
+  /// Until there is a conclusion.
+  void operator()() {
+    enter();
+    for (;;) {
+      const auto seen = look();
+      if (!seen.size.empty() && seen.size != own_size()) refuse(seen.size);
+      tell_refused(seen.refused);
+      auto conclusion = seen.conclusion;
+      if (conclusion.empty() && seen.all_are_here) conclusion = conclude(kGo);
+      if (conclusion.empty() && patience_.stop_requested()) conclusion = conclude(kStop);
+      if (conclusion.empty() && patience_.is_over()) conclusion = conclude(missing());
+      if (!conclusion.empty()) return follow(conclusion);
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  }
+
+ private:
+  struct Seen {
+    std::string size, refused, conclusion;  // "": not written yet
+    bool all_are_here = false;
+  };
+
+  /// Whoever serves the store may end or stand still at any time.
+  template <typename Call>
+  auto on_store(Call call) const {
+    using Result = decltype(call(*store_));
+    std::optional<Result> result;
+    try {
+      result = patience_.await<Result>([store = store_, call] { return call(*store); });
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception&) {
+      patience_.interrupt_if_asked_soon();
+      TORCH_CHECK_WITH(DistBackendError, false, server(), " has ended while the ranks met at ", place_of(launch_));
+    }
+    TORCH_CHECK_WITH(DistBackendError, result.has_value(), server(), " does not answer at ", place_of(launch_),
+                     " within ", patience_.seconds(), " s");
+    return std::move(*result);
+  }
+
+  std::string server() const { return launch_.agent_serves_store ? launch_.launcher : "rank 0"; }
+  std::string own_size() const { return std::to_string(launch_.size); }
+  std::string key(const std::string& name) const { return key_of(launch_, name); }
+
+  std::vector<std::string> arrival_keys() const {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < launch_.size; ++rank) keys.push_back(key("arrived/" + std::to_string(rank)));
+    return keys;
+  }
+
+  /// Rank 0's number of ranks is the job's.
+  void enter() const {
+    if (launch_.rank == 0) {
+      const auto size = on_store([own = own_size()](c10d::Store& store) { return write_first(store, kSize, own); });
+      if (size != own_size()) refuse(size);
+    }
+    const auto count = on_store(
+        [own = key("arrived/" + std::to_string(launch_.rank))](c10d::Store& store) { return store.add(own, 1); });
+    TORCH_CHECK_WITH(DistBackendError, count == 1, "rank ", launch_.rank, " has come to ", place_of(launch_),
+                     " twice, wanted one process of each rank");
+  }
+
+  Seen look() const {
+    return on_store([keys = arrival_keys(), conclusion = key("conclusion")](c10d::Store& store) {
+      return Seen{read(store, kSize), read(store, kRefused), read(store, conclusion), store.check(keys)};
+    });
+  }
+
+  [[noreturn]] void refuse(const std::string& size) const {
+    on_store([who = "rank " + std::to_string(launch_.rank) + " of " + own_size()](c10d::Store& store) {
+      store.set(kRefused, who);
+      return true;
+    });
+    TORCH_CHECK_WITH(DistBackendError, false, "rank ", launch_.rank, " is one of ", launch_.size, " and rank 0 at ",
+                     place_of(launch_), " one of ", size,
+                     ", wanted the same: set WORLD_SIZE alike, or MASTER_PORT to another port for another job");
+  }
+
+  void tell_refused(const std::string& who) {
+    if (who == refused_) return;
+    refused_ = who;
+    if (launch_.rank != 0) return;
+    log::warn("a process that says it is " + who + " is refused at " + place_of(launch_) + ": this job has " +
+              own_size() + " ranks");
+  }
+
+  std::string conclude(const std::string& proposal) const {
+    return on_store(
+        [key = key("conclusion"), proposal](c10d::Store& store) { return write_first(store, key, proposal); });
+  }
+
+  std::vector<bool> presence() const {
+    return on_store([keys = arrival_keys()](c10d::Store& store) {
+      std::vector<bool> present;
+      for (const auto& key : keys) present.push_back(store.check({key}));
+      return present;
+    });
+  }
+
+  std::string missing() const {
+    std::string missing;
+    const auto present = presence();
+    for (size_t rank = 0; rank < present.size(); ++rank) {
+      if (!present[rank]) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    }
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", patience_.seconds());
+    return "of " + own_size() + " ranks that should meet at " + place_of(launch_) + ", " + missing +
+           " did not come within " + seconds + " s" +
+           (refused_.empty() ? "" : "; a process that said it was " + refused_ + " was refused: set WORLD_SIZE alike");
+  }
+
+  void follow(const std::string& conclusion) const {
+    if (conclusion == kGo) return;
+    leave();
+    if (conclusion == kStop) Patience::interrupt();
+    TORCH_CHECK_WITH(DistBackendError, false, conclusion);
+  }
+
+  /// Rank 0 takes the store with it: the others read the conclusion first.
+  void leave() const {
+    constexpr auto kTime = std::chrono::seconds(1);
+    const auto count = [this](int64_t more) {
+      return on_store([key = key("left"), more](c10d::Store& store) { return store.add(key, more); });
+    };
+    const int64_t left = count(1);
+    if (!detail::serves(launch_)) return;
+    const auto end = Clock::now() + kTime;
+    const auto present = presence();
+    const auto others = std::ranges::count(present, true);
+    for (int64_t gone = left; gone < others && Clock::now() < end; gone = count(0)) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+
+  StorePointer store_;
+  const Launch& launch_;
+  const Patience& patience_;
+  std::string refused_;
+};
+
+}  // namespace
+
+std::string key_of(const Launch& launch, const std::string& name) {
+  return "tandem/of" + std::to_string(launch.size) + "/" + name;
+}
+
+std::string place_of(const Launch& launch) { return launch.address + ":" + std::to_string(launch.port); }
+
+StorePointer meet(const Launch& launch, const MeetingOptions& options) {
+  const Patience patience(options.timeout, options.stop_requested);
+  auto store = detail::open_store(launch, options, patience);
+  if (launch.attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
+    store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch.attempt), store);
+  }
+  Arrival(store, launch, patience)();
+  return store;
+}
+
+}  // namespace tandem::rendezvous

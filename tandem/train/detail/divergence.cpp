@@ -1,0 +1,43 @@
+#include "tandem/train/detail/divergence.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "tandem/base/finite.h"
+#include "tandem/comm/collectives.h"
+
+namespace tandem::train::detail {
+namespace {
+
+constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!all_finite(tensors[i].tensor.detach())) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& gradient = parameters[i].tensor.grad();
+    if (gradient.defined() && !all_finite(gradient)) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+StepVote agree(bool stop, std::optional<int64_t> own_fault, comm::ProcessGroup& group) {
+  const int64_t own = own_fault ? *own_fault * group.size() + group.rank() : kNone;
+  TORCH_CHECK_VALUE(own <= kNone, "place of a tensor is ", *own_fault, ", wanted fewer tensors");
+  const auto votes = at::tensor(std::vector<int64_t>{stop ? 0 : 1, own}, at::kInt);
+  comm::all_reduce_(votes, group, comm::Reduce::min);
+  StepVote vote{votes[0].item<int>() == 0, std::nullopt};
+  const int first = votes[1].item<int>();
+  if (first != kNone) vote.fault = NonFinite{first / group.size(), first % group.size()};
+  return vote;
+}
+
+}  // namespace tandem::train::detail
