@@ -1,4 +1,5 @@
-# tandem_library(NAME [LIGHT|TORCH_FREE] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...] [LINKS target...])
+# tandem_library(NAME [LIGHT|TORCH_FREE] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...]
+#                [LINKS target...])
 #
 # One folder of tandem/: makes target tandem_NAME and alias tandem::NAME. USES names the folders of Tandem that its
 # headers and sources include; LINKS names third parties, which stay private. Sources in TOGETHER are compiled as one:

@@ -2,6 +2,14 @@ import tree
 
 
 class CheckLayers(tree.TreeTest):
+    def write(self, path, text, executable=False):
+        """A folder of the ladder comes with its page and its tests."""
+        super().write(path, text, executable)
+        parts = path.split("/")
+        if parts[0] == "tandem" and len(parts) > 2:
+            super().write(f"docs/{parts[1]}.md", "\n")
+            super().write(f"tests/{parts[1]}/CMakeLists.txt", "\n")
+
     def faults(self):
         status, lines, _ = self.run_tool("check_layers")
         self.assertEqual(status, 1 if lines else 0)
@@ -38,6 +46,12 @@ class CheckLayers(tree.TreeTest):
         self.write("tandem/cli/own.h", "\n")
         self.assertEqual(self.faults(), ["tandem/comm/own.h:1: no other folder includes this header: move it into a "
                                          "sub-folder"])
+
+    def test_a_folder_has_a_page_and_tests(self):
+        self.write("tandem/comm/a.cpp", "\n")
+        (self.root / "docs/comm.md").unlink()
+        self.assertEqual(self.faults(), ["tandem/comm:1: docs/comm.md is missing: a folder has a page and tests of "
+                                         "its own"])
 
     def test_a_comment_is_no_edge(self):
         self.write("tandem/base/a.cpp", '// #include "tandem/comm/world.h"\n')
@@ -79,7 +93,8 @@ class CheckLayers(tree.TreeTest):
     def test_targets_are_held_to_the_same_ladder(self):
         self.write("tandem/data/CMakeLists.txt",
                    "tandem_library(data\n  SOURCES a.cpp\n  USES base comm\n  LINKS png)\n")
-        self.assertEqual(self.faults(), ["tandem/data/CMakeLists.txt:3: data may not use comm (USES); it may use base"])
+        self.assertEqual(self.faults(), ["tandem/data/CMakeLists.txt:3: data may not use comm (USES); it may use base, "
+                                         "storage"])
 
     def test_no_tandem_folder_is_a_usage_error(self):
         status, _, error = self.run_tool("check_layers")
