@@ -5,13 +5,13 @@
 
 #include "tandem/classifier/detail/block_softmax.h"
 #include "tandem/classifier/detail/row_losses.h"
+#include "tandem/classifier/detail/whole_softmax.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::classifier {
 namespace {
 
-using detail::BlockSoftmax;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -26,17 +26,23 @@ void check_arguments(const Tensor& features, const Tensor& weight, const Tensor&
   check_scoring(scoring);
 }
 
-/// What a loss keeps for its backward.
-struct Kept : torch::CustomClassHolder {
-  Kept(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first, const Scoring& scoring,
-       const BlockOptions& options, const ClassSample* sample = nullptr)
-      : softmax(features, weight, targets, first, scoring, options, sample) {}
+// What each loss keeps for its backward.
+struct KeptBlocks : torch::CustomClassHolder {
+  template <class... Arguments>
+  explicit KeptBlocks(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
 
-  BlockSoftmax softmax;
+  detail::BlockSoftmax softmax;
   Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
-  Tensor gradient;        // of the scores, for the naive form
   RowUpdate update;
   int64_t classes = 0;
+};
+
+struct KeptScores : torch::CustomClassHolder {
+  template <class... Arguments>
+  explicit KeptScores(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
+
+  detail::WholeSoftmax softmax;
+  Tensor gradient;  // of the scores
 };
 
 /// The names that libtorch's Function gives its arguments in backward.
@@ -47,9 +53,12 @@ variable_list gradients_of(const std::pair<Tensor, Tensor>& both, size_t argumen
   return gradients;
 }
 
-Kept& kept_in(AutogradContext* context) { return static_cast<Kept&>(*context->saved_data["kept"].toCapsule()); }
+template <class Kept>
+Kept& kept_in(AutogradContext* context) {
+  return static_cast<Kept&>(*context->saved_data["kept"].toCapsule());
+}
 
-void keep(AutogradContext* context, const c10::intrusive_ptr<Kept>& kept, const Tensor& features,
+void keep(AutogradContext* context, const c10::intrusive_ptr<torch::CustomClassHolder>& kept, const Tensor& features,
           const Tensor& weight) {
   context->save_for_backward({features, weight});
   context->saved_data["kept"] = c10::IValue::make_capsule(kept);
@@ -59,8 +68,8 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group,
                         const LossOptions& options) {
-    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, options.blocks,
-                                                options.sample ? &*options.sample : nullptr);
+    const auto kept = c10::make_intrusive<KeptBlocks>(features, weight, targets, first, scoring, options.blocks,
+                                                      options.sample ? &*options.sample : nullptr);
     const auto own = kept->softmax.forward(features, weight);
     const auto rows = detail::merge_ranks(own, kept->softmax.targets(), *group);
     detail::check_owners(targets, rows.has_owner);
@@ -75,7 +84,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const memory::Scope scope(memory::Category::activations);
     const auto saved = context->get_saved_variables();
-    auto& kept = kept_in(context);
+    auto& kept = kept_in<KeptBlocks>(context);
     const auto share = kept.share * gradients[0];
     return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 8);
   }
@@ -85,8 +94,8 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, const std::vector<int64_t>& counts, const Scoring& scoring,
                         comm::ProcessGroup* group) {
-    const auto kept = c10::make_intrusive<Kept>(features, weight, targets, first, scoring, BlockOptions());
-    const auto scores = kept->softmax.whole_scores(features, weight);
+    const auto kept = c10::make_intrusive<KeptScores>(features, weight, targets, first, scoring);
+    const auto scores = kept->softmax.forward(features, weight);
     const auto all = comm::gather(scores, 0, *group, 0, counts);
     auto loss = at::zeros({}, scores.options());
     Tensor gradient = all;
@@ -103,8 +112,8 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const memory::Scope scope(memory::Category::activations);
     const auto saved = context->get_saved_variables();
-    auto& kept = kept_in(context);
-    return gradients_of(kept.softmax.backward_of_scores(saved[0], saved[1], kept.gradient * gradients[0]), 7);
+    auto& kept = kept_in<KeptScores>(context);
+    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.gradient * gradients[0]), 7);
   }
 
  private:

@@ -1,12 +1,9 @@
 #pragma once
-#include <algorithm>
 #include <utility>
-#include <vector>
 
-#include "tandem/classifier/detail/lanes.h"
+#include "tandem/classifier/detail/class_blocks.h"
 #include "tandem/classifier/detail/score_passes.h"
 #include "tandem/classifier/detail/targets.h"
-#include "tandem/classifier/softmax_loss.h"
 
 namespace tandem::classifier::detail {
 
@@ -15,6 +12,9 @@ namespace tandem::classifier::detail {
 ///   forward    block of weight ── GEMM ── products [c, N] ── maximum, sum of exp, target of each row
 ///   backward   block of weight ── GEMM ── products ── their gradient ──┬── GEMM ── adds to features' gradient [N, D]
 ///                                                                      └── GEMM ── weight's gradient of the block
+///
+/// What a block is stands in class_blocks.h, what one thread holds in lane.h, what becomes of the targets in
+/// target_scores.h, and how gradients are summed in block_gradients.h.
 ///
 /// Each thread works on a block of its own, in turn, so that none waits for another before the end; the sums over the
 /// classes are kept for each and added in their order. The products live only while their block is worked on, except
@@ -33,90 +33,19 @@ class BlockSoftmax {
   OwnNumbers forward(const Tensor& features, const Tensor& weight);
 
   /// Gradients of this rank's features (its share) and weight. `log_sum` [N] over all ranks; `share` [N]: the loss's
-  /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's is not defined.
+  /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's gradient is not defined.
   std::pair<Tensor, Tensor> backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
                                      const Tensor& share, int64_t classes, const RowUpdate& update = {});
-
-  /// All scores with margin at once, [C_local, N], and what their gradient is turned into: for the naive form.
-  Tensor whole_scores(const Tensor& features, const Tensor& weight);
-  std::pair<Tensor, Tensor> backward_of_scores(const Tensor& features, const Tensor& weight, const Tensor& gradient);
 
   const LocalTargets& targets() const { return targets_; }
 
  private:
-  struct Range {  // of the classes that are scored
-    int64_t begin, end;
-    int64_t size() const { return end - begin; }
-  };
-  struct OwnRows {
-    Tensor exact, entering;  // the weight's, and as they enter the products, in their type
-  };
-  struct Lane {
-    int64_t index;
-    Tensor products;  // [block, columns], of those that are not kept
-    Tensor rounded;   // [block, D] in bfloat16: rows of the weight, then of its gradient
-  };
-  class RowGradients;
-  struct Gradients {
-    const RowUpdate& update;
-    Tensor inputs;                   // [columns, D], what entered the products, in their type
-    Tensor features, weight;         // [lanes, columns, D] of the inputs; [scored, D], or of the lanes' blocks
-    Tensor along_samples;            // [lanes, columns]
-    std::vector<double> along_rows;  // the targets' part of it
-  };
+  bool is_kept(ClassRange classes) const { return kept_.defined() && classes.end <= kept_.size(0); }
+  bool needs_lanes_products() const { return !kept_.defined() || kept_.size(0) < blocks_.num_classes(); }
 
-  bool has_radial() const;
-  bool is_rounded() const { return product_type_ == at::kBFloat16; }
-  bool is_kept(Range classes) const;
-  double filter() const;
-  Tensor padded_rows(const Tensor& row_numbers) const;
-  Tensor directions_of(const Tensor& features) const;
-  Tensor factors_of(Range classes, const at::TensorOptions& options) const;
-  std::vector<Lane> make_lanes(const Tensor& features) const;
-  std::vector<Range> blocks() const;
-  Tensor buffer_of(const Lane& lane, Range classes) const;
-  Rows rows_of(Range classes) const;
-  double log_weight_of(Range classes) const;
-  Tensor entering(const Tensor& own_weight, const Lane& lane) const;
-  Tensor measure(const Tensor& own_weight, const Lane& lane, Range classes);
-  void multiply_targets(const Tensor& features, const Tensor& weight);
-  void read_targets(const Tensor& products, Range classes);
-  void apply_margins(const Tensor& factors, Range classes);
-  void put_target_values(Tensor& products, Range classes);
-  void add_others(Running& rows, const Running& others) const;
-  void add_targets(Running& rows);
-  at::TensorOptions product_options(const Tensor& features) const;
-  std::vector<double> target_gradients(Range classes, const RowGradients& rows);
-  Gradients start_gradients(const Tensor& features, const Tensor& weight, const RowUpdate& update) const;
-  void put_target_gradients(Gradients& gradients, Range classes, Tensor& products, Tensor& along_classes,
-                            const std::vector<double>& of_values);
-  void add_gradients(Gradients& gradients, int64_t lane, const OwnRows& own, Range classes, Tensor& products,
-                     Tensor& along_classes, const std::vector<double>& of_values);
-  void multiply_gradients(const Gradients& gradients, int64_t lane, OwnRows own, const Tensor& products,
-                          const Tensor& along_classes, Tensor& weight_gradient) const;
-  Tensor spread(const Tensor& gradient, const Tensor& weight) const;
-  Tensor features_gradient(const Gradients& gradients, const Tensor& features) const;
-
-  /// body(lane, classes of a block)
-  template <class Body>
-  void for_each_block(const Tensor& features, const Body& body) const {
-    const auto ranges = blocks();
-    const auto lanes = make_lanes(features);
-    run_lanes(num_lanes_, [&](int lane) {
-      for (size_t i = lane; i < ranges.size(); i += lanes.size()) body(lanes[lane], ranges[i]);
-    });
-  }
-
-  Scoring scoring_;
+  ClassBlocks blocks_;
   LocalTargets targets_;
-  Tensor ids_;  // [scored], where not all classes are
-  int64_t num_targets_ = 0;
-  double log_weight_ = 0;
-  int64_t rows_, classes_, columns_, block_, num_kept_;
-  int num_lanes_;
-  at::ScalarType product_type_;
-  Tensor kept_;
-  Tensor inverse_features_, inverse_weight_;  // [N], [scored]; undefined where not normalised
+  Tensor kept_;  // products of the first classes, from forward to the first backward
 };
 
 }  // namespace tandem::classifier::detail
