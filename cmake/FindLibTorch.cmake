@@ -1,8 +1,8 @@
 # Finds libtorch inside the Python wheel, without asking CMake for CUDA.
 #
-# Order: -DTANDEM_TORCH_DIR or the environment's (the folder that holds include/ and lib/), then the wheel of
-# .venv beside the sources, then of python3 on PATH.
-# Gives: tandem::libtorch (c10 and torch_cpu), tandem::libtorch_cuda where it is complete, LibTorch_VERSION,
+# Search order: -DTANDEM_TORCH_DIR or the environment variable TANDEM_TORCH_DIR (the folder that contains include/ and
+# lib/), then the wheel in .venv next to the sources, then the wheel of python3 on PATH.
+# Defines: tandem::libtorch (c10 and torch_cpu), tandem::libtorch_cuda if all its parts are found, LibTorch_VERSION,
 # LibTorch_DIR.
 set(TANDEM_TORCH_DIR "$ENV{TANDEM_TORCH_DIR}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
 set(_hint "torch is needed, version 2.11 or newer. Install it with:\n"
@@ -12,7 +12,7 @@ list(JOIN _hint "" _hint)
 
 set(_torch "${TANDEM_TORCH_DIR}")
 if(NOT _torch)
-  # Asked without importing torch: this works before the CUDA libraries are there.
+  # Does not import torch, so that this works before the CUDA libraries are installed.
   set(_ask "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')")
   foreach(_python ${PROJECT_SOURCE_DIR}/.venv/bin/python ${Python3_EXECUTABLE} python3)
     execute_process(COMMAND ${_python} -c "${_ask}" OUTPUT_VARIABLE _torch OUTPUT_STRIP_TRAILING_WHITESPACE
@@ -35,7 +35,7 @@ if(LibTorch_VERSION VERSION_LESS "${LibTorch_FIND_VERSION}")
 endif()
 set(LibTorch_DIR "${_torch}")
 
-# libtorch_cpu of a CUDA wheel needs two small CUDA libraries, which pip puts beside torch.
+# libtorch_cpu of a CUDA wheel needs two small CUDA libraries, which pip installs next to torch.
 get_filename_component(_site "${_torch}" DIRECTORY)
 set(_cuda "${_site}/nvidia/cu13/lib")
 add_library(tandem_libtorch INTERFACE)
@@ -47,9 +47,9 @@ target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libtorch_cpu.so" 
 target_link_options(tandem_libtorch INTERFACE
   "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_torch}/lib" "LINKER:-rpath,${_cuda}")
 
-# ATen's parallel_for is a template in a header: what includes it runs on one thread unless it is compiled for OpenMP.
-# The wheel's own runtime is linked, so that our threads and libtorch's are one pool. It knows g++'s calls only, and
-# the thread sanitizer knows nothing of its locks.
+# ATen's parallel_for is a template in a header: a source that includes it runs it on one thread unless it is compiled
+# with OpenMP. Link the wheel's own OpenMP runtime, so that our threads and libtorch's are one pool. That runtime
+# supports only g++'s calls, and the thread sanitizer does not know its locks.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TANDEM_SANITIZER STREQUAL "thread")
   target_compile_options(tandem_libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
   if(EXISTS "${_torch}/lib/libgomp.so.1")
@@ -59,8 +59,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TANDEM_SANITIZER STREQUAL "threa
   endif()
 endif()
 
-# The wheel's CUDA half: headers of CUDA and NCCL lie beside torch too. Made where all of them are found: cuda_runtime.h
-# includes some that come with nvidia-cuda-crt or a CUDA toolkit.
+# The CUDA part of the wheel. The headers of CUDA and NCCL are next to torch too. The target is defined only if all
+# headers are found: cuda_runtime.h includes some that come with nvidia-cuda-crt or a CUDA toolkit.
 set(_nvidia "${_site}/nvidia")
 set(_cuda_headers "${_nvidia}/nccl/include" "${_nvidia}/cu13/include")
 set(_cuda_compiles OFF)

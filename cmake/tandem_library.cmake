@@ -1,9 +1,10 @@
 # tandem_library(NAME [LIGHT|TORCH_FREE] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...]
 #                [LINKS target...])
 #
-# One folder of tandem/: makes target tandem_NAME and alias tandem::NAME. USES names the folders of Tandem that its
-# headers and sources include; LINKS names third parties, which stay private. Sources in TOGETHER are compiled as one:
-# they share headers that cost more than they do. LIGHT and TORCH_FREE are told at tandem_compile.
+# The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
+# that its headers and sources include. LINKS: third-party targets, which are linked privately. TOGETHER: sources to
+# compile as one, because they share headers that take longer to compile than they do. LIGHT, TORCH_FREE: see
+# tandem_compile.
 function(tandem_library name)
   cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
   set(target tandem_${name})
@@ -29,14 +30,17 @@ function(tandem_library name)
   tandem_compile(${target} ${headers})
 endfunction()
 
-# tandem_compile(TARGET [LIGHT|TORCH_FREE]): flags and a precompiled header for one of Tandem's own targets. LIGHT: most
-# sources take no more of torch than the tensor, and only that is precompiled; what includes all of ATen pays for it.
-# TORCH_FREE: no header of torch, and nothing precompiled.
+# tandem_compile(TARGET [LIGHT|TORCH_FREE])
+#
+# Flags and a precompiled header for one of Tandem's own targets. LIGHT: most sources include only the tensor header of
+# torch, and only that header is precompiled; sources that include all of ATen compile it themselves. TORCH_FREE: no
+# header of torch, and no precompiled header.
 function(tandem_compile target)
   cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "" ${ARGN})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PUBLIC tandem::libtorch Threads::Threads)
-  # Left out: options aggregates are filled by name, and g++ 12 sees overflows in std::string that are none.
+  # Disabled: warnings about options aggregates, which are initialised by name, and about overflows in std::string,
+  # which g++ 12 reports where there are none.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
     $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict>)
   tandem_optimise(${target})
@@ -56,7 +60,7 @@ function(tandem_compile target)
   endif()
 endfunction()
 
-# A project that includes Tandem and names neither a build type nor an -O gets optimised code.
+# Optimises the code in a project that includes Tandem and sets neither a build type nor an -O flag.
 function(tandem_optimise target)
   if(NOT CMAKE_CXX_FLAGS MATCHES "(^| )-O")
     target_compile_options(${target} PRIVATE $<$<STREQUAL:$<CONFIG>,>:-O3>)
@@ -64,7 +68,9 @@ function(tandem_optimise target)
   endif()
 endfunction()
 
-# tandem_precompiled(NAME header...): the precompiled header tandem_pch_NAME of these and the standard library's.
+# tandem_precompiled(NAME header...)
+#
+# The precompiled header tandem_pch_NAME, from these headers and some of the standard library.
 function(tandem_precompiled name)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch_${name}.cpp
     CONTENT "// Holds a precompiled header that targets share.\n")
@@ -74,7 +80,7 @@ function(tandem_precompiled name)
     <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>)
 endfunction()
 
-# No more than these: what a header's templates instantiate is compiled again in every source that has it precompiled
+# Do not add headers: templates that a precompiled header instantiates are compiled again in every source that uses it
 # (torch/csrc/autograd/custom_function.h: a second each).
 tandem_precompiled(aten <ATen/ATen.h> <ATen/core/grad_mode.h>)
 tandem_precompiled(tensor <ATen/core/Tensor.h> <ATen/core/grad_mode.h>)

@@ -1,4 +1,4 @@
-# Defaults for a build of Tandem itself; nothing here reaches a project that includes it.
+# Defaults for a build of Tandem itself. They do not affect a project that includes Tandem.
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
@@ -6,7 +6,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   find_program(TANDEM_CCACHE ccache)
   if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # A precompiled header is part of the key only with these settings.
+    # ccache includes a precompiled header in its key only with these settings.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         ${TANDEM_CCACHE})

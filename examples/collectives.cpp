@@ -1,4 +1,4 @@
-// Four ranks as threads of this process; a collective that differentiates; what each rank has sent.
+// Runs four ranks as threads of this process, differentiates through a collective, and prints what rank 0 has sent.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ void run() {
     auto mine = at::arange(begin, end, at::kDouble).reshape({-1, 1}).requires_grad_();
 
     const auto all = comm::all_gather(mine, group);  // [10, 1] on every rank
-    (all * all).sum().backward();                    // gradient: the sum of all four ranks' losses
+    (all * all).sum().backward();                    // differentiates the sum of all four ranks' losses
     TORCH_CHECK(mine.grad().equal(4 * 2 * mine.detach()), "the gradient is not that of the sum over ranks");
 
     const auto sum = comm::all_reduce(mine.detach().sum(), group);

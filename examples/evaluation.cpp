@@ -1,4 +1,4 @@
-// Retrieval scores of features that are spread over the ranks: the same numbers for any number of ranks.
+// Retrieval scores of features that are distributed over the ranks. The scores are the same for any number of ranks.
 #include <ATen/ATen.h>
 
 #include <cstdio>

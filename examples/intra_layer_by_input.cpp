@@ -1,6 +1,7 @@
-// A linear layer split by its inputs: each rank holds some columns of W and the same columns of x, and its product is
-// one term of y = sum of x_r W_r'. reduce_scatter adds the terms and leaves each rank some samples: data parallel.
-// Behind a layer split by outputs no communication is needed between the two. Checked against one device.
+// A linear layer that is split by its inputs. Each rank holds some columns of W and the same columns of x, so that its
+// product is one term of y = sum over r of x_r W_r'. reduce_scatter adds the terms and gives each rank some samples
+// (data parallel). If the layer before is split by its outputs, no communication is needed between the two. The result
+// is compared with one device.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -34,7 +35,7 @@ void run() {
     auto down = all_down.slice(1, low, high).clone().requires_grad_();  // split by inputs
 
     const auto batch = comm::all_gather(x, group);            // [n, in]
-    const auto hidden = at::relu(at::matmul(batch, up.t()));  // [n, hidden / N]: what the next layer wants
+    const auto hidden = at::relu(at::matmul(batch, up.t()));  // [n, hidden / N]: input of the next layer
     const auto term = at::matmul(hidden, down.t());           // [n, out]: one term of the sum
     const auto y = comm::reduce_scatter(term, group);         // [n / N, out]
     y.pow(2).sum().backward();                                // all_gather, then reduce_scatter

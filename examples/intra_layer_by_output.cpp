@@ -1,6 +1,6 @@
-// A linear layer split by its outputs inside a data-parallel net: gather the batch, compute some columns of y for all
-// samples, and turn "all samples, some outputs" into "some samples, all outputs" with one all_to_all. Checked against
-// one device.
+// A linear layer that is split by its outputs, inside a data-parallel net. Each rank gathers the batch and computes
+// some columns of y for all samples; one all_to_all then turns "all samples, some outputs" into "some samples, all
+// outputs". The result is compared with one device.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ Tensor numbers(at::IntArrayRef shape, double phase) {
   return at::sin(at::arange(c10::multiply_integers(shape), at::kDouble) * 1.3 + phase).reshape(shape);
 }
 
-/// Sum over the samples of their cross entropy: of one rank's samples, or of all.
+/// Sum of the cross entropies of the samples: those of one rank, or all.
 Tensor loss_of(const Tensor& scores, const Tensor& targets) {
   return -at::log_softmax(scores, 1).gather(1, targets.unsqueeze(1)).sum();
 }

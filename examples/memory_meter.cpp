@@ -1,4 +1,4 @@
-// Who ate the memory: exact bytes by rank and category, and what the peak was made of.
+// Measures memory exactly: bytes by rank and category, and the composition of the peak.
 #include <ATen/ATen.h>
 
 #include <cstdio>

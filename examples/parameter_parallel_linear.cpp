@@ -1,5 +1,5 @@
-// Parameter parallelism, as data parallelism with the weights scattered: each rank keeps some rows of W and of its
-// momentum, gathers all of W when it is needed, and gets back the gradient of its own rows alone. Checked against one
+// Parameter parallelism: data parallelism with split weights. Each rank keeps some rows of W and of its momentum,
+// gathers all of W when it is needed, and receives the gradient of its own rows only. The result is compared with one
 // device.
 #include <ATen/ATen.h>
 
@@ -42,13 +42,13 @@ void run() {
   comm::run_ranks(3, [&](comm::ProcessGroup& group) {
     const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
     const auto own_x = x.slice(0, begin, end);  // data parallel: a part of the batch
-    // The root cuts W and hands out the parts.
+    // The root splits W and sends each rank its part.
     auto weight = comm::scatter(numbers({kOut, kIn}, 2), 0, group).requires_grad_();
     auto momentum = at::zeros_like(weight.detach());
     group.meter().reset();
     for (int step = 0; step < 10; ++step) {
       const auto whole = comm::all_gather(weight, group);  // [out, in]; backward: reduce_scatter
-      loss_of(at::matmul(own_x, whole.t())).backward();    // the ranks' losses add up to that of the whole batch
+      loss_of(at::matmul(own_x, whole.t())).backward();    // the ranks' losses add up to the loss of the whole batch
       update(weight, momentum);
     }
     const auto result = comm::all_gather(weight.detach(), group);

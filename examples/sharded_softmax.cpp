@@ -1,4 +1,4 @@
-// A softmax over classes that no rank has all of, checked against one device.
+// A softmax over classes that are split over the ranks, compared with one device.
 #include <ATen/ATen.h>
 
 #include <cstdio>

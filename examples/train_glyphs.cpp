@@ -1,4 +1,5 @@
-// README's program with clipping and a look at the result: learns to tell 100 characters apart on 4 ranks.
+// The program of the README with gradient clipping and a check of the result: learns to tell 100 characters apart on 4
+// ranks.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -17,7 +18,7 @@ void run() {
                                       group);
     parallel::DistributedDataParallel replicas(*backbone, group);
     auto parameters = train::parameters_of(*backbone);
-    parameters.push_back(head.parameter());  // says which rows this rank holds: clipping and checkpoints go by that
+    parameters.push_back(head.parameter());  // knows which rows this rank holds, as clipping needs
     train::Optimizer optimizer(parameters, {.momentum = 0.9});
     data::Loader loader(*glyphs.train, {.batch = kBatch, .rank = group.rank(), .size = group.size()});
     for (int epoch = 0; epoch < 2; ++epoch) {

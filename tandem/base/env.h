@@ -5,10 +5,10 @@
 
 namespace tandem::env {
 
-/// The variable's text; nothing when it is not set or empty.
+/// The variable's value; nullopt if it is not set or empty.
 std::optional<std::string> get(const char* name);
 
-/// The variable as a whole number. Throws SettingsError when it is set to something else.
+/// The variable as a whole number; nullopt if it is not set or empty. Throws SettingsError if it has any other value.
 std::optional<int64_t> get_int(const char* name);
 
 }  // namespace tandem::env

@@ -16,7 +16,7 @@ Error::Error(ExitCode code, std::string fault, std::string remedy)
 void Error::set_rank(int rank, int size) {
   if (has_rank_) return;
   has_rank_ = true;
-  if (size == 1) return;  // who else
+  if (size == 1) return;  // with one rank there is nothing to tell apart
   fault_ += " (rank " + std::to_string(rank) + " of " + std::to_string(size) + ")";
   set_remedy(remedy_);
 }
@@ -49,7 +49,7 @@ std::string message_of(const std::exception& error) {
   if (dynamic_cast<const Error*>(&error) != nullptr) return printable(error.what());
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  // libtorch puts its own source place and blank lines into some texts; a user needs one line.
+  // libtorch adds its source location and blank lines to some texts; a user needs one line.
   for (auto at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) text[at] = ' ';
   for (auto at = text.find("  "); at != std::string::npos; at = text.find("  ", at)) text.erase(at, 1);
   while (!text.empty() && text.back() == ' ') text.pop_back();

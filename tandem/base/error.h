@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// What the program's exit status tells a script (sysexits.h where it has a name).
+/// The program's exit status, for scripts. The values are those of sysexits.h where it names one.
 enum class ExitCode : int {
   done = 0,
   usage = 64,
@@ -19,9 +19,10 @@ enum class ExitCode : int {
   non_finite = 80,
 };
 
-/// A fault that a user can mend, told in one line: `what[where] is X, wanted Y (rank r of n): remedy`.
+/// An error that the user can fix, reported in one line: `what[where] is X, wanted Y (rank r of n): remedy`.
 ///
-/// The caller's own mistakes in C++ are c10's errors (TORCH_CHECK_VALUE and its kin), a silent peer is c10::DistError.
+/// Wrong calls of the C++ API throw c10's errors instead (TORCH_CHECK_VALUE and the like); a peer that does not answer
+/// throws c10::DistError.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, std::string fault, std::string remedy = "");
@@ -29,7 +30,7 @@ class Error : public std::runtime_error {
   const char* what() const noexcept override { return text_.c_str(); }
   ExitCode code() const { return code_; }
 
-  /// Names the rank where it happened. The first rank named stays.
+  /// Adds to the text on which rank the error happened. Does nothing if a rank has been set already.
   void set_rank(int rank, int size);
 
   void set_remedy(std::string remedy);
@@ -61,22 +62,22 @@ struct NonFiniteError : Error {
       : Error(ExitCode::non_finite, std::move(fault), std::move(remedy)) {}
 };
 
-/// Not a fault: somebody asked to stop, and a later run goes on from what is saved.
+/// Not an error: the run was asked to stop, and a later run can resume from what was saved.
 struct Interrupted : Error {
   explicit Interrupted(std::string fault, std::string remedy = "")
       : Error(ExitCode::preempted, std::move(fault), std::move(remedy)) {}
 };
 
-/// Any other exception of a rank, with the rank's name before its text; the original is nested in it.
+/// Any other exception of a rank, with the rank before its text. Holds the original as its nested exception.
 struct RankError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Call inside a catch block: rethrows the current exception with the rank in its text. Type: kept for Error and
-/// c10::Error; everything else becomes a RankError that holds the original as its nested exception.
+/// Must be called inside a catch block: rethrows the current exception with the rank in its text. Error and c10::Error
+/// keep their type; any other exception becomes a RankError that holds the original as its nested exception.
 [[noreturn]] void rethrow_with_rank(int rank, int size);
 
-/// One line for a user, without a C++ stack trace.
+/// The error as one line for the user, without a C++ stack trace.
 std::string message_of(const std::exception& error);
 
 /// The exit code that belongs to an exception.

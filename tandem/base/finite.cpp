@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kBytesATask = 256 << 10;
 
-// A number is finite unless all bits of its exponent are set. Whole numbers are compared, which the compiler turns into
-// vectors; a sum of floats it would have to keep in order.
+// A number is finite unless all bits of its exponent are set. The compiler turns these integer comparisons into
+// vectors; it would have to keep a sum of floats in order.
 template <class Word>
 TANDEM_INLINE bool any_has_all_of(const Word* words, int64_t count, Word exponent) {
   Word found = 0;

@@ -3,11 +3,11 @@
 
 namespace tandem {
 
-/// Whether `tensor` holds neither an infinity nor a NaN. Tensors of whole numbers never do; of a sparse tensor the
-/// stored values count.
+/// True if `tensor` holds neither an infinity nor a NaN; always true for integers. Of a sparse tensor the stored values
+/// are checked.
 ///
-/// Reads the tensor once, on all threads, and copies nothing when its numbers lie densely in the memory of the CPU (in
-/// any order of the dims). Other tensors are judged by libtorch's operators, with a copy. Not collective.
+/// A dense CPU tensor (dims in any order) is read once, on all threads, without a copy. Other tensors are checked by
+/// libtorch's operators, which make a copy. Not collective.
 bool all_finite(const Tensor& tensor);
 
 }  // namespace tandem

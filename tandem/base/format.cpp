@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
 
-/// Divides by 1024 as often as it goes; returns the unit's place.
+/// Divides by 1024 while the number is 1024 or more and a larger unit exists; returns the unit's index.
 size_t scale_down(double& bytes) {
   size_t unit = 0;
   for (; std::abs(bytes) >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;

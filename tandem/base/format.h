@@ -6,19 +6,19 @@
 
 namespace tandem {
 
-// Numbers as texts for a reader, and back.
+// Formats numbers for people, and parses them.
 
 /// "512 B", "6.3 KiB", "163.0 MiB", "2.38 GiB".
 std::string format_bytes(int64_t bytes);
 
-/// As short as a label: "512 KiB", "1.5 GiB", "203 MiB".
+/// A shorter form, for labels: "512 KiB", "1.5 GiB", "203 MiB".
 std::string format_bytes_short(double bytes);
 
-/// A part of 1: 0.98765 -> "98.77 %".
+/// A fraction of 1 as a percentage: 0.98765 -> "98.77 %".
 std::string format_percent(double part);
 
-/// Bytes from a user: "512", "64K", "1.5G", also "64 M" and "64MiB" (powers of 1024). Nothing when the text is not
-/// that, or the number does not fit.
+/// Parses a number of bytes as users write it: "512", "64K", "1.5G", also "64 M" and "64MiB" (powers of 1024). Returns
+/// nullopt if the text has another form or the number does not fit int64_t.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 /// A number with thousands separated: 1234567 -> "1,234,567".

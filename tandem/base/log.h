@@ -3,13 +3,14 @@
 
 namespace tandem::log {
 
-/// One line on stderr, whole even when several ranks write at once. A progress bar on the same line is wiped first.
-/// Control characters of `text`, line breaks too, are escaped (printable()): names from outside steer no terminal.
+/// Writes one line to stderr. Lines of several ranks do not mix, and a progress bar on the current line is erased
+/// first. Control characters of `text`, including line breaks, are escaped (printable()), so that names from outside
+/// cannot control the terminal.
 void info(std::string_view text);
 void warn(std::string_view text);  // begins with "warning: "
 
-/// Writes `text` to stderr as it is, under the same lock (the progress bar's door): its text is the program's own.
-/// `open_line`: the text leaves the cursor on a line that later messages must wipe.
+/// Writes `text` to stderr unchanged, under the same lock. Only for the progress bar, whose text is the program's own.
+/// `open_line`: `text` leaves the cursor on a line that the next message must erase.
 void raw(std::string_view text, bool open_line);
 
 }  // namespace tandem::log

@@ -3,7 +3,7 @@
 
 namespace tandem {
 
-/// The middle one, of an even number the upper; 0 of none.
+/// The median; of an even number of values the upper one of the two in the middle. 0 if `values` is empty.
 double median(std::vector<double> values);
 
 }  // namespace tandem

@@ -10,7 +10,8 @@ inline constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "back
 
 Phase current_phase();
 
-/// Sets the calling thread's phase until its end. The communication operators' gradients set `backward` themselves.
+/// Sets the calling thread's phase while the object lives. The gradients of the communication operators set `backward`
+/// themselves.
 class PhaseScope {
  public:
   explicit PhaseScope(Phase phase);

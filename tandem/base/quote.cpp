@@ -3,9 +3,7 @@
 #include <cstddef>
 
 namespace tandem {
-namespace {
 
-/// Bytes of the UTF-8 character that begins at `at`; 0 when it is malformed (Unicode 15, table 3-7).
 size_t utf8_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto first = byte(at), second = byte(at + 1);
@@ -23,19 +21,21 @@ size_t utf8_length(std::string_view text, size_t at) {
   return 0;
 }
 
-/// C0, DEL, and C1, which UTF-8 writes as C2 80 to C2 9F.
+namespace {
+
+/// True for C0, DEL and C1 (C1 is C2 80 to C2 9F in UTF-8).
 bool is_control(std::string_view text, size_t at, size_t length) {
   const auto byte = static_cast<unsigned char>(text[length == 2 ? at + 1 : at]);
   return length == 1 ? byte < 0x20 || byte == 0x7F : length == 2 && text[at] == '\xC2' && byte < 0xA0;
 }
 
-/// Bytes of the character at `at` that may go out as they are; 0: the byte there is to be escaped.
+/// Length of the character at `at` if it may be written unchanged; 0 if the byte there must be escaped.
 size_t plain_length(std::string_view text, size_t at) {
   const auto length = utf8_length(text, at);
   return length > 0 && is_control(text, at, length) ? 0 : length;
 }
 
-/// `kept`: a control character that stays, or 0 for none. `limit`: bytes of the result after which it is cut.
+/// `kept`: a control character that stays, or 0 for none. `limit`: the result is cut once it has this many bytes.
 std::string escaped(std::string_view text, char kept, size_t limit) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string out;

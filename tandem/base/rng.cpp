@@ -22,7 +22,7 @@ std::pair<double, double> to_normals(const std::array<uint32_t, 4>& words) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// Calls fill(values, begin, end, words of an index), the range shared out to the threads.
+/// Calls fill(values, begin, end, words_of), with the range divided among the threads.
 template <class Fill>
 void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Fill& fill) {
   TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.is_contiguous(), "random fill: wanted a contiguous CPU tensor");
@@ -111,7 +111,7 @@ int64_t Permutation::operator()(int64_t position) const {
 }
 
 void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first) {
-  // Two elements share the words of an index: their cosine and their sine.
+  // Two elements share the words of one index: one takes the cosine, the other the sine.
   fill_shared(tensor, seed, stream, [=](auto* values, int64_t begin, int64_t end, const auto& words_of) {
     using Value = std::remove_pointer_t<decltype(values)>;
     for (int64_t i = begin; i < end;) {

@@ -31,7 +31,7 @@ class CounterRng {
 };
 
 /// A permutation of 0..n-1 that is computed, not stored: position -> item in O(1) memory and time.
-/// Four to eight Feistel rounds on the next even power of two, walking until the value falls below n.
+/// Six Feistel rounds on the next even power of two, repeated until the value is below n.
 class Permutation {
  public:
   Permutation(int64_t n, uint64_t seed, uint64_t epoch);
@@ -47,11 +47,11 @@ class Permutation {
   uint64_t seed_, epoch_;
 };
 
-/// Fills a contiguous CPU tensor with normal(0, deviation); element i is drawn from (seed, stream, first + i), so that
+/// Fills a contiguous CPU tensor with normal(0, deviation). Element i is drawn from (seed, stream, first + i), so that
 /// a shard gets the values that the whole tensor would have there.
 void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first = 0);
 
-/// The same with values uniform in [-bound, bound).
+/// Like fill_normal_(), with values uniform in [-bound, bound).
 void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, int64_t first = 0);
 
 /// A 64-bit number for a name, to use as a stream (FNV-1a).

@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-/// While it lives, torch's default CPU generator begins at `seed` and belongs to this thread: another thread's
-/// SeedScope waits until this one ends. At the end the generator is where it was before. torch::nn's modules draw their
-/// weights from that generator, of which a process has one: thread-ranks that build a module inside a scope of the same
-/// seed get the same bits, on each run. Draws of other threads outside of any scope are not held back. Scopes do not
-/// nest.
+/// While the object lives, torch's default CPU generator begins at `seed` and belongs to this thread: a SeedScope in
+/// another thread waits until this one ends. The destructor restores the generator's state. torch::nn's modules draw
+/// their weights from this generator, and a process has only one: thread-ranks that build a module inside scopes with
+/// the same seed get the same bits, on each run. Threads that draw without a scope are not blocked. Scopes must not be
+/// nested.
 class SeedScope {
  public:
   explicit SeedScope(uint64_t seed);

@@ -5,7 +5,7 @@
 namespace tandem {
 
 int edit_distance(std::string_view a, std::string_view b) {
-  // Rows of the dynamic programme: two above, one above, this one.
+  // Rows of the dynamic programming table: two above, one above, this one.
   std::vector<int> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) above[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -23,7 +23,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::vector<std::string> nearest(std::string_view text, std::span<const std::string_view> candidates, size_t limit) {
-  constexpr size_t kLongest = 64;  // longer words are no misspelling, and the distance costs their product
+  constexpr size_t kLongest = 64;  // longer texts are not misspellings, and edit_distance() is quadratic
   if (text.size() > kLongest) return {};
   int best = kLongest;
   std::vector<std::string> found;

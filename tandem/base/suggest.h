@@ -6,11 +6,12 @@
 
 namespace tandem {
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
+/// The number of insertions, deletions, replacements and swaps of neighbouring bytes that turn one text into the other.
 int edit_distance(std::string_view a, std::string_view b);
 
-/// The candidates nearest to `text` (all that tie, at most `limit`), or none when even those are too far: more than a
-/// third of the longer one's letters, but one is always near enough.
+/// Returns the candidates nearest to `text` (all that tie, at most `limit`). A candidate is too far if more than a
+/// third of the longer text's bytes differ; one difference is always allowed. A candidate that has nothing in common
+/// with `text` is always too far. Empty if no candidate is near enough or `text` is longer than 64 bytes.
 std::vector<std::string> nearest(std::string_view text, std::span<const std::string_view> candidates, size_t limit = 3);
 
 /// "did you mean a, b or c?"; "" for none.

@@ -4,12 +4,12 @@
 
 namespace tandem {
 
-/// Plain text table: first column left, the others right, two spaces between.
+/// Plain text table: the first column is left-aligned, the others right-aligned, with two spaces between columns.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
 
-  /// Throws c10::ValueError when the number of cells is not the header's.
+  /// Throws c10::ValueError if the number of cells differs from the header's.
   void add_row(std::vector<std::string> cells);
 
   std::string str() const;  // each line ends with a newline

@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <cstring>
 
-// Vectors of 64 bytes for kernels that are compiled for several machines. Everything here is inlined into them.
+// Vectors of 64 bytes for kernels that are compiled for several CPUs. Everything here is inlined into those kernels.
 
-// One source for all machines: the compiler makes each entry point several times and the loader picks. Sanitizers run
-// before the loader's choice can be made, so they get the plain one.
+// One source for all CPUs: the compiler makes several versions of each entry point, and the loader picks one. The
+// loader cannot choose under a sanitizer, so sanitizer builds get the plain version.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANDEM_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -54,7 +54,7 @@ TANDEM_INLINE Vector<float> load(const uint16_t* from) {
   return values;
 }
 
-/// To the nearest, ties to even; a NaN stays one.
+/// Rounds to the nearest, ties to even; a NaN stays a NaN.
 TANDEM_INLINE void store(const Vector<float>& values, uint16_t* to) {
   Words words;
   std::memcpy(&words, &values, sizeof(words));

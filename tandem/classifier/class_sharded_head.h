@@ -61,7 +61,6 @@ class ClassShardedHead {
   parallel::Parameter parameter(std::string name = "head.weight") const {
     return parallel::Parameter::split(std::move(name), weight_, {first_, weight_.size(0), options_.classes});
   }
-  int64_t first_class() const { return first_; }
   const HeadOptions& options() const { return options_; }
 
  private:

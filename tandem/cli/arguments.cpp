@@ -25,7 +25,7 @@ std::string missing_value(const Flag& flag) {
   return "flag " + std::string(flag.name) + " has no value, wanted " + std::string(flag.value);
 }
 
-/// One flag and its value; `at` is left on the last word that belongs to it.
+/// Reads one flag and its value. Leaves `at` on the last word that belongs to the flag.
 void read_flag(const Command& command, std::span<const std::string> words, size_t& at, Arguments& arguments) {
   const std::string_view word = words[at];
   const auto equals = word.find('=');

@@ -19,14 +19,14 @@ namespace {
 
 const std::vector<settings::Setting>& comm_settings() {
   static const std::vector<settings::Setting> settings = {
-      {.key = "ranks", .default_value = int64_t{4}, .doc = "thread-ranks", .range = {2, 64}},
+      {.key = "ranks", .default_value = int64_t{4}, .doc = "number of thread-ranks", .range = {2, 64}},
       {.key = "bytes",
        .default_value = std::vector<double>{1024, 16384, 262144, 4194304, 67108864},
-       .doc = "sizes of the whole tensor",
+       .doc = "sizes of the whole tensor in bytes",
        .range = {4, 1e10}},
-      {.key = "operations", .default_value = std::vector<std::string>(), .doc = "which; empty: all"},
-      {.key = "seconds", .default_value = 0.6, .doc = "time for a case", .range = {0.01, 3600}},
-      {.key = "quick", .default_value = false, .doc = "fewer sizes and less time for each, under 40 s"},
+      {.key = "operations", .default_value = std::vector<std::string>(), .doc = "operations to measure; empty: all"},
+      {.key = "seconds", .default_value = 0.6, .doc = "seconds per case", .range = {0.01, 3600}},
+      {.key = "quick", .default_value = false, .doc = "fewer sizes and less time for each: under 40 s in all"},
   };
   return settings;
 }
@@ -109,22 +109,22 @@ void tell(const Arguments& arguments, const CommBenchResult& result) {
 
 const std::vector<settings::Setting>& classifier_settings() {
   static const std::vector<settings::Setting> settings = {
-      {"classes", int64_t{0}, "0: the two standard cases, 100,000 and 1,000,000", {0, 1e12}},
-      {"dim", int64_t{512}, "numbers of a feature", {1, 65536}},
-      {"batch", int64_t{0}, "samples of all ranks; 0: 256, or 64 from 500,000 classes on", {0, 1e9}},
-      {"ranks", int64_t{1}, "thread-ranks of ours, processes of a sharded peer", {1, 64}},
+      {"classes", int64_t{0}, "number of classes; 0: the two standard cases, 100,000 and 1,000,000", {0, 1e12}},
+      {"dim", int64_t{512}, "size of a feature vector", {1, 65536}},
+      {"batch", int64_t{0}, "batch size over all ranks; 0: 256, or 64 from 500,000 classes on", {0, 1e9}},
+      {"ranks", int64_t{1}, "thread-ranks of Tandem, and processes of a sharded peer", {1, 64}},
       {.key = "form",
        .default_value = std::string("fused"),
-       .doc = "the step inside backward, or a gradient first",
+       .doc = "fused: update inside backward; sharded: gradient first, then update",
        .choices = {"fused", "sharded"}},
       {"bf16", false, "products in bfloat16"},
-      {"block", int64_t{0}, "classes of a block; 0: as many as a core's cache holds", {0, 1e9}},
+      {"block", int64_t{0}, "classes per block; 0: as many as fit in a core's cache", {0, 1e9}},
       {.key = "keep_bytes",
        .default_value = std::string("128M"),
-       .doc = "scores kept for backward",
+       .doc = "bytes of scores kept for backward",
        .other = {"bytes as 512, 64M or 2G", settings::read_size}},
-      {"peers", classifier_peers(), "which; empty: none"},
-      {"rounds", int64_t{5}, "steps beside each peer", {1, 1000}},
+      {"peers", classifier_peers(), "peers to compare with; empty: none"},
+      {"rounds", int64_t{5}, "steps measured beside each peer", {1, 1000}},
   };
   return settings;
 }
@@ -173,7 +173,7 @@ nlohmann::json json_of(const ClassifierResult& result) {
         {{"name", peer.name}, {"seconds", peer.seconds}, {"extra_bytes", peer.extra_bytes}, {"speedup", peer.speedup}});
   }
   if (result.peers.empty()) return json;
-  const auto& first = result.peers.front();  // naive, where it is asked for
+  const auto& first = result.peers.front();  // naive, if it was asked for
   json["speedup"] = first.speedup;
   json["bytes_ratio"] = static_cast<double>(result.extra_bytes) / static_cast<double>(first.extra_bytes);
   return json;

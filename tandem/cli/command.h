@@ -14,7 +14,7 @@ class Settings;
 
 namespace tandem::cli {
 
-/// What was written after a subcommand's name.
+/// The command line after a subcommand's name.
 struct Arguments {
   std::map<std::string, std::string, std::less<>> flags;  // "--json" -> its value, "" for a flag without one
   std::vector<std::string> words;                         // the rest, in order
@@ -24,7 +24,7 @@ struct Arguments {
 
 struct Flag {
   std::string_view name;   // "--json", "-n"
-  std::string_view value;  // what follows it, for the help; "" when nothing does
+  std::string_view value;  // name of its value in the help; "" if it takes none
   std::string_view doc;
 };
 
@@ -34,10 +34,10 @@ struct Command {
   int (*run)(const Arguments&);
   std::vector<Flag> flags;
   bool ends_at_word = false;       // flags after the first word belong to that word
-  settings::Schema settings = {};  // for the help, where they are not a job's
+  settings::Schema settings = {};  // for the help, if they are not those of a job
 };
 
-// One file each. They return the exit status; whatever they throw becomes one line on stderr and its exit code.
+// One source file each. They return the exit status; an exception becomes one line on stderr and its exit code.
 int run_train(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
@@ -53,14 +53,14 @@ settings::Schema reshard_schema();
 /// All subcommands. A new one is a line here, in commands.cpp.
 std::span<const Command> commands();
 
-/// Null when there is none of that name.
+/// Returns null if there is no subcommand of that name.
 const Command* find_command(std::string_view name);
 
-/// Splits a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; after `--` all are
-/// words. Throws UsageError: unknown flag, missing or needless value.
+/// Separates a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; everything after `--`
+/// is a word. Throws UsageError for an unknown flag, and for a missing or needless value.
 Arguments read_arguments(const Command& command, std::span<const std::string> words);
 
-/// The job's settings from --config and the words.
+/// Reads the job's settings from --config and the words.
 settings::Settings read_settings(const Arguments& arguments);
 
 }  // namespace tandem::cli

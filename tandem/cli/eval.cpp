@@ -29,7 +29,7 @@ std::string checkpoint_source(const settings::Settings& settings) {
                       "add resume=FOLDER, a run's folder or one of its checkpoints");
 }
 
-/// Defaults, then those that the run was trained with unless a file is named, then the words.
+/// The defaults, then the settings that the run was trained with (unless --config names a file), then the words.
 settings::Settings evaluation_settings(const Arguments& arguments) {
   const auto settings = read_settings(arguments);
   const auto source = checkpoint_source(settings);
@@ -40,7 +40,7 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
   run.load_file(saved);
   run.set("resume", "none");
   const auto launch = rendezvous::detect_launch();
-  if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still say otherwise
+  if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still change it
   run.apply(arguments.words);
   return run;
 }

@@ -35,14 +35,14 @@ std::chrono::milliseconds read_grace(const Arguments& arguments) {
   return std::chrono::milliseconds(static_cast<int64_t>(*seconds * 1000));
 }
 
-/// Which file to run: a subcommand's name means this program itself.
+/// Sets the file to run: this program itself if the first word is a subcommand.
 void set_command(launch::AgentOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) {
     throw UsageError("launch has no command, wanted a program or a subcommand", "tandem launch -n 2 train data=glyphs");
   }
   options.arguments = words;
   if (find_command(words[0])) {
-    options.path = "/proc/self/exe";  // in the child: a copy of this process until it runs the file
+    options.path = "/proc/self/exe";  // opened in the child, which still is a copy of this process
     options.arguments.insert(options.arguments.begin(), "tandem");
     options.hears_stop_signals = hears_stop_signals(words[0]);
     return;
@@ -55,7 +55,7 @@ void set_command(launch::AgentOptions& options, const std::vector<std::string>& 
                    did_you_mean(nearest(words[0], names)));
 }
 
-/// The store by itself would listen to the whole network.
+/// By default the store would listen on all network interfaces.
 rendezvous::Listener listen_here() {
   try {
     return rendezvous::listen_at("127.0.0.1", 0);
@@ -71,11 +71,11 @@ int run_launch(const Arguments& arguments) {
   options.ranks = read_ranks(arguments);
   options.grace = read_grace(arguments);
   set_command(options, arguments.words);
-  launch::SignalInbox inbox;  // before the store's threads
-  stop_signals::begin();      // what the inbox does not get any more comes too late to change the status
+  launch::SignalInbox inbox;  // must be made before the store's threads
+  stop_signals::begin();      // a signal after the end of the inbox must not change the status
   const auto listener = listen_here();
   const launch::StoreServer store(listener.file, listener.port);
-  // torchrun's names: whoever can join torchrun's ranks, in C++ or Python, can join these.
+  // torchrun's variables: every program, in C++ or Python, that runs under torchrun can run here.
   options.environment = {{"MASTER_ADDR", "127.0.0.1"},
                          {"MASTER_PORT", std::to_string(listener.port)},
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},

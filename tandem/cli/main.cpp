@@ -11,15 +11,16 @@
 
 namespace {
 
-/// A standard stream that the caller closed would give its number to the next file, and text would land in it.
+/// If the caller has closed a standard stream, the next file to be opened would get its number, and text for the stream
+/// would land in the file.
 void open_missing_streams() {
   for (int stream = 0; stream <= 2; ++stream) {
     if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
   }
 }
 
-/// The loader calls this before the initialisers of all libraries: libtorch's take a quarter of a second, in which a
-/// signal would end the process as it ends any other program.
+/// The loader calls this before the initialisers of all libraries. libtorch's initialisers take a quarter of a second,
+/// in which a stop signal would otherwise end the process without a message.
 void before_main(int argc, char** argv, char**) {
   if (argc > 1 && tandem::cli::hears_stop_signals(argv[1])) tandem::cli::stop_signals::hear();
 }

@@ -26,7 +26,7 @@ struct Planned {
   std::vector<int64_t> counts, most;  // most: empty without a limit
   std::vector<CategoryBytes> ranks;
   std::vector<job::MemoryPlan::Form> forms;
-  std::string fault;  // why it does not fit; empty: it does
+  std::string fault;  // why the job does not fit; empty: it fits
 };
 
 Planned plan_of(const job::Job& job) {
@@ -95,15 +95,14 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
 void draw(const std::string& path, const Planned& planned) {
   std::vector<report::MemoryBars> bars;
   for (const auto& form : planned.forms) bars.push_back({.form = form.name, .ranks = form.ranks, .predicted = {}});
-  // A name that a user gives may be a link.
-  storage::write_text_file(std::filesystem::weakly_canonical(path), report::memory_figure_svg(bars));
+  storage::write_named_file(path, report::memory_figure_svg(bars));
 }
 
 }  // namespace
 
 int run_plan(const Arguments& arguments) {
   memory::install_meter();
-  if (!job::prints_for_the_job()) return 0;  // one process of a job tells
+  if (!job::prints_for_the_job()) return 0;  // one process of a job prints
   const auto job = job::read_job(read_settings(arguments));
   check_training(job);
   check_result_file(arguments);

@@ -73,7 +73,7 @@ int run_program(std::span<const std::string> words) {
       flush_stdout();
       return status;
     } catch (...) {
-      stop_signals::begin();  // the status is the failure's, whatever signal follows
+      stop_signals::begin();  // a later signal must not change the exit status of the failure
       throw;
     }
   };

@@ -6,14 +6,14 @@
 
 namespace tandem::cli {
 
-/// The whole program without its name: `{"train", "data=glyphs"}`. Returns the exit status; throws nothing.
+/// Runs the program with the words after its name: `{"train", "data=glyphs"}`. Returns the exit status; throws nothing.
 int run_program(std::span<const std::string> words);
 
-/// "tandem help", "tandem help NAME".
+/// The texts of "tandem help" and "tandem help NAME".
 std::string help_text();
 std::string help_text(const Command& command);
 
-/// "0.1.0", and that of the libtorch it was built with.
+/// The version of Tandem ("0.1.0"), and that of the libtorch it was built with.
 std::string version();
 std::string torch_version();
 

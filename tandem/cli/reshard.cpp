@@ -25,10 +25,13 @@ namespace fs = std::filesystem;
 
 const std::vector<settings::Setting>& reshard_settings() {
   static const std::vector<settings::Setting> settings = {
-      {"ranks", int64_t{1}, "ranks that the new checkpoint is for; with shares as many as these", {1, 1024}},
-      {"shares", std::vector<double>{}, "how much each rank gets, in proportion; empty: all the same", {0}},
+      {"ranks",
+       int64_t{1},
+       "number of ranks of the new checkpoint; if shares are given, one rank per share",
+       {1, 1024}},
+      {"shares", std::vector<double>{}, "relative size of each rank's part; empty: equal parts", {0}},
       {"out", std::string(), "folder of the new checkpoint"},
-      {"merge", std::string(), "new file for all weights, each whole, without the optimizer's state: x.safetensors"},
+      {"merge", std::string(), "new .safetensors file for all weights, merged, without the optimizer state"},
   };
   return settings;
 }
@@ -76,7 +79,7 @@ Request read_request(const Arguments& arguments) {
   return request;
 }
 
-/// The one that is named, or a run's newest whole one.
+/// The checkpoint that the user names, or a run's newest complete one.
 std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& request) {
   const auto place = train::locate_checkpoints(request.source);
   train::CheckpointStore store(place.folder);
@@ -94,7 +97,7 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& reques
   return {std::move(store), found->step};
 }
 
-/// So that train and eval find what the run was.
+/// Copies the settings of the run, so that train and eval find them.
 void copy_settings(const fs::path& checkpoints, const Request& request) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
   if (!fs::exists(saved)) return;
@@ -104,7 +107,7 @@ void copy_settings(const fs::path& checkpoints, const Request& request) {
   write_run_file(request.out / "settings.toml", run.to_toml());
 }
 
-/// The file appears when it is whole.
+/// Writes to a temporary file first, so that `path` never holds an incomplete file.
 void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
   auto unfinished = path;
   unfinished += ".unfinished";

@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::cli {
 namespace {
@@ -21,9 +21,9 @@ void print(const std::string& text) {
   flush_stdout();
 }
 
-/// The control characters that nlohmann writes as they are (U+007F-009F) are escaped as JSON has it.
+/// Escapes the control characters U+007F-009F, which nlohmann does not escape.
 std::string json_text(const nlohmann::json& json) {
-  // Texts from outside (paths, messages) may hold bytes that JSON cannot: they become U+FFFD.
+  // Texts from outside (paths, messages) may hold bytes that JSON does not allow: they become U+FFFD.
   const auto text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   std::string result;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -57,7 +57,9 @@ void check_result_file(const Arguments& arguments) {
   if (std::filesystem::is_directory(*path, error)) reject(*path, "it is a folder");
   const bool exists = std::filesystem::exists(*path, error);
   const auto folder = std::filesystem::absolute(*path).parent_path();
-  if (access(exists ? path->c_str() : folder.c_str(), W_OK) != 0) reject(*path, reason());
+  const bool is_file = !exists || std::filesystem::is_regular_file(*path, error);
+  if (exists && access(path->c_str(), W_OK) != 0) reject(*path, reason());
+  if (is_file && access(folder.c_str(), W_OK) != 0) reject(*path, reason());
 }
 
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json) {
@@ -66,14 +68,7 @@ void write_result(const Arguments& arguments, const std::string& text, const nlo
   if (path != "-") print(printable_lines(text));
   if (!path) return;
   if (*path == "-") return print(written);
-  std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(*path, ignored);
-  std::ofstream file(*path, std::ios::binary | std::ios::trunc);
-  file << written << std::flush;
-  if (file) return;
-  const auto why = reason();
-  if (is_new) std::filesystem::remove(*path, ignored);
-  reject(*path, why);
+  storage::write_named_file(*path, written);
 }
 
 }  // namespace tandem::cli

@@ -6,14 +6,14 @@
 
 namespace tandem::cli {
 
-/// Gives a subcommand's result to whoever asked: `text` on stdout, `json` in --json's file; with `--json -` only the
-/// JSON on stdout. In a job of several processes rank 0 calls it. Throws IoError.
+/// Writes a subcommand's result: `text` to stdout, `json` to the file of --json. With `--json -` only the JSON is
+/// written, to stdout. In a job of several processes only rank 0 may call it. Throws IoError.
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json);
 
-/// Throws IoError when --json's file could not be written: call it before long work.
+/// Throws IoError if the file of --json cannot be written. Call it before long work.
 void check_result_file(const Arguments& arguments);
 
-/// Throws IoError when stdout did not take all that was written to it.
+/// Flushes stdout. Throws IoError if not all of the output could be written.
 void flush_stdout();
 
 }  // namespace tandem::cli

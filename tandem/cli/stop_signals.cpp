@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kNothingBegun = "error: stopped before the job had begun; there is nothing to save\n";
 
-// Set before any initialiser has run.
+// Initialised at compile time: signals may come before any initialiser has run.
 constinit launch::StopRule rule;
 constinit std::atomic<bool> is_requested{false}, has_begun{false}, has_own_launcher{false};
 static_assert(std::atomic<bool>::is_always_lock_free);

@@ -22,7 +22,7 @@ int run_train(const Arguments& arguments) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);
   }
   const auto data = job::open_data(job);
-  if (job.memory.is_limited()) job::MemoryPlan(job, shape_of(job, *data.train)).counts();  // told before all is made
+  if (job.memory.is_limited()) job::MemoryPlan(job, shape_of(job, *data.train)).counts();  // fails before all is made
   std::atomic<ExitCode> code{ExitCode::done};
   stop_signals::begin();
   job::on_ranks(

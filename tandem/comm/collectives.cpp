@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tandem/comm/agree.h"
 #include "tandem/comm/detail/operator.h"
 #include "tandem/comm/split.h"
 
@@ -18,18 +19,18 @@ using detail::PlanPointer;
 using detail::Sizes;
 using Saved = std::vector<Tensor>;
 
-/// x with its dim `dim` in front, in one piece.
+/// x with dims 0 and `dim` swapped, contiguous.
 Tensor rows_of(const Tensor& x, int64_t dim) { return dim == 0 ? x.contiguous() : x.transpose(0, dim).contiguous(); }
 
-/// The way back, when the rows have come.
+/// Undoes rows_of() when the rows have come.
 Handle from_rows(Handle rows, int64_t dim) {
   if (dim == 0) return rows;
   return Handle(
       [dim, rows = std::make_shared<Handle>(std::move(rows))] { return rows->wait().transpose(0, dim).contiguous(); });
 }
 
-/// Zeros of the input's shape for a rank whose input counts for nothing. `hook`, an empty tensor, keeps it in the
-/// graph: the second backward pass is collective too.
+/// Zeros of the input's shape, for a rank whose input has no influence. The empty tensor `hook` keeps the result in the
+/// graph, since the second backward pass is collective too.
 Tensor no_gradient(const Plan& plan, const Tensor& hook) { return at::zeros(plan.shape, hook.options()) + hook.sum(); }
 
 struct NothingSaved {
@@ -121,7 +122,7 @@ struct AllToAllOp : NothingSaved {
   }
 };
 
-/// Blocks of two dims travel flat, each in one piece.
+/// Blocks that differ in two dims are sent flattened, each contiguous.
 struct TransposeOp : NothingSaved {
   static Handle begin(const Tensor& x, const Plan& plan, const Caller& caller) {
     std::vector<Tensor> flat;
@@ -167,7 +168,7 @@ Sizes checked_sizes(std::span<const int64_t> sizes, const ProcessGroup& group, c
   return Sizes(sizes.begin(), sizes.end());
 }
 
-/// Sizes of what this rank cuts.
+/// Sizes of the parts into which this rank splits x; by default split_sizes().
 Sizes cut_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, const ProcessGroup& group,
                 const char* operation) {
   if (sizes.empty()) return split_sizes(x.size(dim), group.size());
@@ -178,10 +179,10 @@ Sizes cut_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, co
   return parts;
 }
 
-/// Sizes of what the ranks bring.
+/// Sizes of the ranks' own parts along `dim`; exchanged if `sizes` is empty.
 Sizes brought_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes, ProcessGroup& group,
                     const char* operation, flight::Where where) {
-  if (sizes.empty()) return detail::exchange_sizes(x.size(dim), {group, where});
+  if (sizes.empty()) return gather_numbers(x.size(dim), group, where);
   auto parts = checked_sizes(sizes, group, operation);
   TORCH_CHECK_VALUE(parts[group.rank()] == x.size(dim), operation, ": size of dim ", dim, " is ", x.size(dim),
                     ", wanted ", parts[group.rank()], " as told for rank ", group.rank());
@@ -265,7 +266,7 @@ Handle begin_reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, s
   return detail::begin<ReduceScatterOp>(x, plan, later);
 }
 
-/// What each rank sends to this one: row `rank` of everybody's list.
+/// What each rank sends to this one: entry `rank` of each rank's list.
 Sizes told_sizes(const Sizes& sent, ProcessGroup& group, flight::Where where) {
   const auto ones = Sizes(group.size(), 1);
   const auto lists = at::tensor(sent, at::kLong);

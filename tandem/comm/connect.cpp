@@ -26,7 +26,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> wrap(c10::intrusive_ptr<c10d::Backend> ba
   return group;
 }
 
-/// This machine's address on the way to `host`: a datagram socket that is connected has chosen it, and sends nothing.
+/// This machine's address on the route to `host`. Connecting a datagram socket chooses the address and sends nothing.
 std::string own_address_towards(const std::string& host) {
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_socktype = SOCK_DGRAM;
@@ -46,7 +46,7 @@ std::string own_address_towards(const std::string& host) {
   return text[0] == '\0' ? host : text.data();
 }
 
-/// Gloo itself would take the address that the machine's own name has, which other machines may not reach.
+/// By default Gloo takes the address of the machine's own name, which other machines may not reach.
 c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(std::chrono::milliseconds timeout,
                                                                  const std::string& host) {
   using Gloo = c10d::ProcessGroupGloo;
@@ -95,7 +95,7 @@ void LocalWorld::forget_ended() {
 
 ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
                                    const std::string& host) {
-  // Gloo writes to sockets whose peer may be gone; that must become an error here, not a signal that ends the process.
+  // Gloo writes to sockets whose peer may be gone. This must be an error, not a signal that ends the process.
   std::signal(SIGPIPE, SIG_IGN);
   return [store, timeout, host](const std::string& name, int rank, int size) {
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);

@@ -6,21 +6,21 @@
 
 namespace tandem::comm {
 
-/// Thread-ranks over shared memory. One object of this kind serves all ranks of one process.
+/// Connects thread-ranks through shared memory. One object serves all ranks of a process.
 class LocalWorld {
  public:
   explicit LocalWorld(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
   c10::intrusive_ptr<c10d::ProcessGroup> connect(const std::string& name, int rank, int size);
 
-  /// Ends every group that was or will be made here.
+  /// Aborts every group that was or will be connected by this object.
   void abort(const std::string& reason);
 
-  /// Groups that have a rank left, or wait for one that is to come.
+  /// Number of groups that still have a rank or wait for one to connect.
   int num_groups();
 
  private:
-  /// What the ranks of a group share. Kept here until all ranks have come, then by the ranks that are left.
+  /// What the ranks of a group share. The slot owns it until all ranks have connected; from then on the ranks own it.
   struct Slot {
     std::shared_ptr<LocalHub> until_all_came;
     std::weak_ptr<LocalHub> hub;
@@ -34,8 +34,8 @@ class LocalWorld {
   const std::chrono::milliseconds timeout_;
 };
 
-/// Process-ranks on Gloo that meet at a store. They talk over the interface that leads to `host`, where rank 0 is;
-/// GLOO_SOCKET_IFNAME names another.
+/// Connects process-ranks through Gloo. The ranks meet at `store` and use the network interface that leads to `host`,
+/// where rank 0 runs, unless GLOO_SOCKET_IFNAME names another one.
 ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
                                    const std::string& host = "127.0.0.1");
 

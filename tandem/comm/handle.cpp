@@ -30,7 +30,7 @@ void Handle::drop() noexcept {
   try {
     finish();
   } catch (...) {
-    // The record holds it; nobody is there to be told.
+    // The flight record has the error, and no caller is left to report it to.
   }
 }
 

@@ -5,11 +5,11 @@
 
 namespace tandem::comm {
 
-/// An operation that has begun. Nobody may write its input before wait() has returned.
+/// An operation that has been started. Its input must not be written before wait() has returned.
 ///
-/// The ranks must wait for their handles in the order in which they began. A handle that is destroyed without wait()
-/// waits then, and drops what comes, so that the other ranks get theirs; not while an exception is on its way. May
-/// outlive its group. Movable; one thread uses it.
+/// Every rank must wait for its handles in the order in which the operations were started. If wait() was not called,
+/// the destructor waits and discards the result, so that the other ranks can finish; it does not wait during stack
+/// unwinding. A handle may outlive its group, except a handle of recv_async(). Movable; not thread-safe.
 class Handle {
  public:
   explicit Handle(std::function<Tensor()> finish) : finish_(std::move(finish)) {}
@@ -17,8 +17,8 @@ class Handle {
   Handle(Handle&& other) noexcept;
   Handle& operator=(Handle&& other) noexcept;
 
-  /// Waits and gives the result, with its place in the graph. Throws c10::DistBackendError as the operation would.
-  /// A second call is an error (c10::Error).
+  /// Waits for the operation and returns its result, which is part of the autograd graph. Throws c10::DistBackendError
+  /// if the operation fails, and c10::Error if wait() was called before.
   Tensor wait();
 
  private:

@@ -11,8 +11,8 @@
 
 namespace tandem::comm {
 
-/// A stretch of work, such as reading files, that may take each rank as long as it takes: no rank is late while it
-/// works. Each rank makes this object, works, and calls end(), which returns when all ranks have called it.
+/// Work, such as reading files, that may take longer than the group's timeout on some ranks. Every rank makes this
+/// object, works, and calls end(), which returns when all ranks have called it.
 ///
 ///   rank 0   work ─────────────────────▶ end ┐
 ///   rank 1   work ──▶ end                    ├ the smallest answer, on all ranks
@@ -20,21 +20,21 @@ namespace tandem::comm {
 ///                 ↑        ↑        ↑          every quarter of the group's timeout the ranks exchange
 ///                                              "at work" or their answers, 8 bytes
 ///
-/// The work runs on the calling thread; a thread of this object exchanges the words meanwhile. So a rank that is gone,
-/// or does not come, is noticed within the timeout as in any other call, and a rank whose work never ends is not. The
-/// rank must not use the group between the constructor and end(). The wire meter counts one all_reduce of one int64,
-/// however long the work takes. Collective.
+/// The work runs on the calling thread, while a thread of this object exchanges the messages. A rank that is gone, or
+/// does not come, is therefore detected within the timeout, as in any other call; a rank whose work never ends is not
+/// detected. The group must not be used between the constructor and end(). The wire meter counts one all_reduce of one
+/// int64, however long the work takes. Collective.
 class JointWork {
  public:
   explicit JointWork(ProcessGroup& group, flight::Where where = flight::Where::current());
 
-  /// Without end(): the other ranks find that this one does not come.
+  /// Without end(), the other ranks time out as if this rank were gone.
   ~JointWork();
   JointWork(const JointWork&) = delete;
   JointWork& operator=(const JointWork&) = delete;
 
-  /// This rank's work is done. Returns the smallest answer of all ranks; `answer` is 0 or more. Call it once.
-  /// Throws c10::DistBackendError when a rank is gone or does not come.
+  /// Ends this rank's work, waits for the other ranks, and returns the smallest answer of all ranks. `answer` must be 0
+  /// or more. Must be called once. Throws c10::DistBackendError if a rank is gone or does not come.
   int64_t end(int64_t answer);
 
  private:

@@ -26,10 +26,15 @@ const Route& route_of(AutogradContext* context) {
   return static_cast<const Route&>(*context->saved_data["route"].toCapsule());
 }
 
-// Gradients go the other way with a tag of their own, so that they never meet the messages.
-int gradient_tag(int tag) { return tag + (1 << 20); }
+// Tags of the caller's messages. Gradients travel in the opposite direction with the tags above, and gradients of
+// gradients above those, so that none of them matches another.
+constexpr int kTags = 1 << 20, kLimit = 1 << 29;
 
-/// One scalar for a message, in the graph of x.
+int gradient_tag(int tag) { return tag + kTags; }
+
+Tensor receive_in_graph(int from, ProcessGroup& group, int tag, const Tensor& anchor, flight::Where where);
+
+/// The scalar that stands for a message in the graph of x.
 struct SendNode : torch::autograd::Function<SendNode> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const RoutePointer& route) {
     context->saved_data["route"] = c10::IValue::make_capsule(route);
@@ -38,7 +43,7 @@ struct SendNode : torch::autograd::Function<SendNode> {
   static variable_list backward(AutogradContext* context, const variable_list&) {
     const PhaseScope phase(Phase::backward);
     const auto& route = route_of(context);
-    return {recv(route.peer, route.group, gradient_tag(route.tag), {}, route.where), {}};
+    return {receive_in_graph(route.peer, route.group, gradient_tag(route.tag), {}, route.where), {}};
   }
 };
 
@@ -48,7 +53,7 @@ Tensor message_in_graph(const Tensor& x, bool requires_grad, ProcessGroup& group
   return SendNode::apply(x, c10::make_intrusive<Route>(group, to, tag, where));
 }
 
-/// Hangs a received tensor into the graph, at `anchor`.
+/// Adds a received tensor to the graph, as a function of `anchor`.
 struct RecvNode : torch::autograd::Function<RecvNode> {
   static Tensor forward(AutogradContext* context, const Tensor&, const Tensor* received, const RoutePointer& route) {
     context->saved_data["route"] = c10::IValue::make_capsule(route);
@@ -60,7 +65,7 @@ struct RecvNode : torch::autograd::Function<RecvNode> {
     const auto& g = gradients[0];
     const bool requires_grad = at::GradMode::is_enabled() && g.requires_grad();
     const int tag = gradient_tag(route.tag);
-    // Nobody waits here: in a ring all ranks come to this place first.
+    // Do not wait here: in a ring, all ranks come to this place before any of them receives.
     route.group.finish_later(
         detail::start_send({g.detach(), requires_grad}, route.peer, tag, route.group, route.where));
     return {message_in_graph(g, requires_grad, route.group, route.peer, tag, route.where), {}, {}};
@@ -70,7 +75,15 @@ struct RecvNode : torch::autograd::Function<RecvNode> {
 void check_peer(int peer, const ProcessGroup& group, const char* operation, int tag) {
   TORCH_CHECK_INDEX(peer >= 0 && peer < group.size(), operation, ": rank is ", peer, ", wanted 0..", group.size() - 1);
   TORCH_CHECK_INDEX(peer != group.rank(), operation, ": rank is ", peer, ", which is this one, wanted another");
-  TORCH_CHECK_VALUE(tag >= 0 && tag < 1 << 29, operation, ": tag is ", tag, ", wanted 0..", (1 << 29) - 1);
+  TORCH_CHECK_VALUE(tag >= 0 && tag < kTags, operation, ": tag is ", tag, ", wanted 0..", kTags - 1);
+}
+
+Tensor receive_in_graph(int from, ProcessGroup& group, int tag, const Tensor& anchor, flight::Where where) {
+  TORCH_CHECK_VALUE(tag < kLimit, "recv: gradients of so high an order are not supported");
+  const auto message = detail::receive(from, tag, group, where);
+  if (!message.requires_grad || !at::GradMode::is_enabled()) return message.tensor;
+  const auto hook = anchor.defined() ? anchor : at::zeros({}, message.tensor.options()).requires_grad_();
+  return RecvNode::apply(hook, &message.tensor, c10::make_intrusive<Route>(group, from, tag, where));
 }
 
 }  // namespace
@@ -79,8 +92,8 @@ Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag, flight:
   check_peer(to, group, "send", tag);
   const bool requires_grad = at::GradMode::is_enabled() && x.requires_grad();
   auto begun = detail::start_send({x.detach(), requires_grad}, to, tag, group, where);
-  // Here and not in wait(): backward runs the youngest node first, so that who receives after it has begun to send
-  // gives its gradient before it waits for one.
+  // Make this node here, not in wait(): backward runs the newest node first, so a rank that starts to send before it
+  // receives will send its gradient before it waits for one.
   const auto message = message_in_graph(x, requires_grad, group, to, tag, where);
   return Handle([message, begun = std::make_shared<Handle>(std::move(begun))] {
     begun->wait();
@@ -102,10 +115,7 @@ Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag, flight::Where wher
 
 Tensor recv(int from, ProcessGroup& group, int tag, const Tensor& anchor, flight::Where where) {
   check_peer(from, group, "recv", tag);
-  const auto message = detail::receive(from, tag, group, where);
-  if (!message.requires_grad || !at::GradMode::is_enabled()) return message.tensor;
-  const auto hook = anchor.defined() ? anchor : at::zeros({}, message.tensor.options()).requires_grad_();
-  return RecvNode::apply(hook, &message.tensor, c10::make_intrusive<Route>(group, from, tag, where));
+  return receive_in_graph(from, group, tag, anchor, where);
 }
 
 Handle recv_async(int from, ProcessGroup& group, int tag, flight::Where where) {

@@ -5,33 +5,33 @@
 
 namespace tandem::comm {
 
-/// A message from this rank to `to`, which calls recv(). Messages of the same sender, receiver and tag arrive in order.
+/// Sends x to rank `to`, which must call recv(). Messages with the same sender, receiver and tag arrive in order.
 ///
-/// Gives a scalar 0 that stands for the message in the graph: where x needs a gradient, backward through that scalar
-/// waits for the receiver's gradient and hands it to x. Keep it, and call backward({it}) when the receiver does its
-/// backward pass.
+/// Returns a scalar 0 that stands for the message in the graph: if x requires a gradient, backward through this scalar
+/// waits for the receiver's gradient and passes it to x. Keep the scalar, and call backward({scalar}) when the receiver
+/// runs its backward pass.
 ///
-/// Between processes send waits until the receiver has begun to receive, so that two ranks that send to each other
-/// first wait for ever (and are told after the timeout): use send_async. Thread-ranks never wait: the receiver gets a
-/// copy, or, where x is given away (`send(std::move(x), ..)`, needs no gradient, nobody else holds its memory), x
-/// itself.
+/// Between processes, send() waits until the receiver has begun to receive. Two ranks that both send first therefore
+/// wait until the timeout, and throw: use send_async(). Thread-ranks never wait: the receiver gets a copy, or x itself
+/// if x is moved (`send(std::move(x), ..)`), requires no gradient, and nobody else references its memory.
 ///
-/// Throws c10::IndexError for a rank that is not there or is this one, c10::DistBackendError as the collectives do.
+/// Throws c10::IndexError if `to` is out of range or this rank, c10::ValueError for a tag outside 0..2^20-1, and
+/// c10::DistBackendError as the collectives do.
 Tensor send(const Tensor& x, int to, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
 Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
 Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag = 0,
                   flight::Where where = flight::Where::current());
 
-/// The next message from `from`: shape, type and whether it needs a gradient are the sender's. Backward sends the
-/// gradient back. Take backward(), not autograd::grad(): that one leaves out what does not lead to its inputs, and the
-/// sender would wait (unless `anchor` is one of them).
+/// Receives the next message from rank `from`. Shape, type and requires_grad are the sender's. Backward sends the
+/// gradient back to the sender. Use backward(), not autograd::grad(): grad() skips nodes that do not lead to its
+/// inputs, and the sender would wait, unless `anchor` is one of the inputs.
 ///
-/// `anchor`: for second derivatives, a scalar that needs a gradient; its gradient then is the scalar of the message
+/// `anchor`: for second derivatives, a scalar that requires a gradient. Its gradient is then the scalar of the message
 /// that backward sent.
 Tensor recv(int from, ProcessGroup& group, int tag = 0, const Tensor& anchor = {},
             flight::Where where = flight::Where::current());
 
-/// The same; the message is taken in wait().
+/// The same, but the message is received in wait(): the group must outlive the handle.
 Handle recv_async(int from, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
 
 }  // namespace tandem::comm

@@ -13,7 +13,7 @@
 namespace tandem::comm {
 namespace {
 
-/// Gloo begins its texts with the place in its own source.
+/// Gloo begins its messages with the location in its own source.
 std::string without_source(std::string text) {
   if (text.starts_with("[") && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
   return text;
@@ -62,7 +62,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, flight::Where wher
   const auto name = name_ + "/" + std::to_string(num_splits_++) + "." + std::to_string(colour);
   if (colour < 0) return nullptr;
   auto group = std::make_unique<ProcessGroup>(connect_, name, std::move(members), rank, instruments_);
-  // A rank that ends before a first call would leave the others without a word from Gloo.
+  // Without this barrier, the other ranks would get no error from Gloo if a rank ended before its first call.
   flight::CallInfo call;
   call.operation = "split";
   call.where = where;
@@ -101,7 +101,7 @@ void ProcessGroup::finish_later(Handle handle) {
     try {
       handle->wait();
     } catch (const std::exception&) {
-      // fail() has written the record; whoever waits for an answer fails too and tells.
+      // fail() has written the record. The rank that waits for this message fails too, and reports the error.
     }
   });
 }

@@ -23,7 +23,7 @@ namespace tandem::comm {
 
 class LocalBackend;
 
-/// What watches one rank's communication, through all of its groups.
+/// Counters and records of one rank's communication, through all of its groups.
 struct Instruments {
   Instruments(int rank, int size) : recorder(rank, size) {}
 
@@ -32,7 +32,7 @@ struct Instruments {
   bool check = false;  // compare every collective call with the other ranks' before it is made; see detail/call_check.h
 };
 
-/// What a call under way needs of its group; may outlive it.
+/// What a running call needs from its group; may outlive the group.
 class CallLog {
  public:
   CallLog(std::string group, int world_rank, std::shared_ptr<Instruments> instruments)
@@ -40,7 +40,7 @@ class CallLog {
 
   void end(uint64_t number) { instruments_->recorder.end(number); }
 
-  /// Writes the flight record and throws c10::DistBackendError that names operation, place and rank.
+  /// Writes the flight record and throws c10::DistBackendError, which names the operation, the call site and the rank.
   [[noreturn]] void fail(uint64_t number, const flight::CallInfo& call, const std::exception& error);
 
  private:
@@ -49,15 +49,17 @@ class CallLog {
   std::shared_ptr<Instruments> instruments_;
 };
 
-/// The ranks that talk to each other, seen from one of them. Passed to whatever communicates; nothing is global.
+/// A group of ranks that communicate, as seen from one of them. Functions that communicate take a group as an argument;
+/// there is no global group.
 ///
-/// Ranks and roots are group-local. One thread uses a group at a time. Threads: each rank has its own object.
+/// Ranks and roots are numbered within the group. Each rank has its own object, also if ranks are threads; only one
+/// thread may use an object at a time.
 class ProcessGroup {
  public:
-  /// How a group of a given name, rank and size connects; kept for split().
+  /// Connects a group of the given name, rank and size; kept for split().
   using Connect = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(const std::string& name, int rank, int size)>;
 
-  /// `members`: the world ranks, in the group's order; `rank` is this one's place among them.
+  /// `members`: the world ranks, in the group's order. `rank`: index of this rank in `members`.
   ProcessGroup(Connect connect, std::string name, std::vector<int> members, int rank,
                std::shared_ptr<Instruments> instruments);
   ~ProcessGroup();
@@ -69,38 +71,42 @@ class ProcessGroup {
   const std::string& name() const { return name_; }
   const std::vector<int>& members() const { return members_; }
 
-  /// The ranks that give the same colour make a group; they keep their order. A negative colour: in none, null.
-  /// Collective over this group.
+  /// Splits the group: the ranks that pass the same colour form a new group, in their old order. A rank that passes a
+  /// negative colour gets null. Collective over this group.
   std::unique_ptr<ProcessGroup> split(int colour, flight::Where where = flight::Where::current());
 
-  /// Counts what this rank sends through this group and those split from it.
+  /// Counts what this rank sends through this group and through groups split from it.
   WireMeter& meter() { return instruments_->meter; }
 
-  /// Its last calls, through this group and those split from it.
+  /// Records this rank's last calls through this group and through groups split from it.
   flight::FlightRecorder& recorder() { return instruments_->recorder; }
 
-  /// Compare every collective call with the other ranks' before it is made; all ranks alike. Slow: for finding faults.
+  /// If on, every collective call is compared with the calls of the other ranks before it is made. Must be the same on
+  /// all ranks. Slow; for debugging.
   void set_check(bool check) { instruments_->check = check; }
   bool checks() const { return instruments_->check; }
 
-  /// The c10d group below, for parts of libtorch that want one (c10d::Reducer).
+  /// The underlying c10d group, for parts of libtorch that need one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
-  /// Gloo or the local one; for CUDA tensors NCCL, in a build with CUDA. Throws c10::Error when the group has none.
+  /// The backend for CPU tensors (Gloo or LocalBackend) or, in a build with CUDA, for CUDA tensors (NCCL). Throws
+  /// c10::Error if the group has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
-  LocalBackend* local() const { return local_; }  // null: the ranks are processes
+  LocalBackend* local() const { return local_; }  // null: the ranks use Gloo
 
   /// How long an operation waits for a rank that does not come.
   std::chrono::milliseconds timeout() const;
 
-  /// For the operators: a call begins; it is numbered, counted, recorded, and checked when that is on. The log hears of
-  /// its end. `bytes`: what the meter counts, for each rank of the group; empty: the call is not counted.
+  /// For the operators: begins a call. The call is numbered, counted, recorded, and checked if set_check() is on; its
+  /// end must be reported to log(). Returns the number of the record. `bytes`: payload for each rank of the group, for
+  /// the meter; if empty, the call is not counted.
   uint64_t begin(const flight::CallInfo& call, const std::vector<int64_t>& bytes, bool is_message = false);
   const std::shared_ptr<CallLog>& log() const { return log_; }
 
-  /// Collective calls that have begun: the same number on all ranks.
+  /// Number of collective calls begun so far; the same on all ranks.
   int64_t num_calls() const { return num_calls_; }
 
-  /// Waits for a message on a thread of its own; the group's end waits for that thread. A fault is in the record.
+  /// Waits for `handle` on a thread of the group. The destructor of the group waits for that thread. An error is only
+  /// recorded, not thrown.
   void finish_later(Handle handle);
 
  private:
@@ -115,10 +121,10 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   LocalBackend* local_ = nullptr;
-  TaskQueue messages_;  // last: ends first
+  TaskQueue messages_;  // last member: destroyed first
 };
 
-/// A group of one: each collective is the identity.
+/// A group of one rank, in which each collective is the identity.
 std::unique_ptr<ProcessGroup> make_single_group();
 
 }  // namespace tandem::comm

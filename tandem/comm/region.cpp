@@ -24,7 +24,7 @@ struct Region : torch::CustomClassHolder {
 };
 using RegionPointer = c10::intrusive_ptr<Region>;
 
-/// `Way` names what happens forward and, for the gradient, the pair that goes the other way.
+/// `Way` defines the forward operation and, for the gradient, the operator in the opposite direction.
 template <class Way>
 struct RegionNode : torch::autograd::Function<RegionNode<Way>> {
   static Tensor forward(AutogradContext* context, const Tensor& x, const RegionPointer& region) {

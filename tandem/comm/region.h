@@ -3,22 +3,23 @@
 
 namespace tandem::comm {
 
-// Megatron's four pairs. They bound a region in which a layer is split over the group and differ from the operators in
-// collectives.h: the loss behind the region is the same on all ranks and counts ONCE, not once a rank. Take these
-// around a tensor-parallel layer, and never both conventions on one path: the gradient would be wrong by a factor of
-// size(). dim: the last by default; parts as split_sizes. Collective, forward or backward as said.
+// Megatron's four operators at the boundaries of a region in which a layer is split over the group. They differ from
+// the operators in collectives.h: the loss behind the region is the same on all ranks and counts ONCE, not once per
+// rank. Use them around a tensor-parallel layer, and do not mix both conventions on one path: the gradient would be
+// wrong by a factor of size(). `dim` defaults to the last dim; parts are those of split_sizes(). Each operator
+// communicates, and is collective, in the direction that its comment names.
 
-/// f: forward nothing, backward all_reduce. Into the region: every rank uses the same x.
+/// f: identity in forward, all_reduce in backward. Enters the region: every rank uses the same x.
 Tensor copy_to_region(const Tensor& x, ProcessGroup& group, flight::Where where = flight::Where::current());
 
-/// g: forward all_reduce, backward nothing. Out of the region: the ranks hold parts of a sum.
+/// g: all_reduce in forward, identity in backward. Leaves the region: x is one term of a sum over the ranks.
 Tensor reduce_from_region(const Tensor& x, ProcessGroup& group, flight::Where where = flight::Where::current());
 
-/// Forward this rank's part along `dim`, backward all_gather.
+/// Returns this rank's part of x along `dim` in forward; all_gather in backward.
 Tensor scatter_to_region(const Tensor& x, ProcessGroup& group, int64_t dim = -1,
                          flight::Where where = flight::Where::current());
 
-/// Forward all_gather along `dim`, backward this rank's part.
+/// all_gather along `dim` in forward; returns this rank's part in backward.
 Tensor gather_from_region(const Tensor& x, ProcessGroup& group, int64_t dim = -1,
                           flight::Where where = flight::Where::current());
 

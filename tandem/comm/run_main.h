@@ -4,9 +4,9 @@
 
 namespace tandem::comm {
 
-/// What a program's main() returns: runs `body` and gives 0, or the status that it returns. An exception becomes one
-/// line on stderr, `error: what[where] is X, wanted Y (rank r of n): remedy`, and the status that belongs to it (see
-/// ExitCode); torchrun's error file is filled where there is one. Without this, an exception that leaves main() ends in
+/// Runs `body` and returns the exit status for main(): the status that `body` returns, or 0. An exception becomes one
+/// line on stderr, `error: what[where] is X, wanted Y (rank r of n): remedy`, and the matching status (see ExitCode);
+/// torchrun's error file is written if there is one. Without run_main(), an exception that leaves main() ends in
 /// abort() and a stack trace.
 ///
 ///   int main() {

@@ -5,18 +5,18 @@
 
 namespace tandem::comm {
 
-/// Payload bytes that rank `rank` of `size` must send to each rank in an optimal algorithm: what the wire meter counts.
-/// Arithmetic only, so that a plan can be counted without running it. S: bytes of the whole tensor.
+/// Payload bytes that rank `rank` of `size` must send to each rank in an optimal algorithm, as the wire meter counts
+/// them. Only arithmetic, so that a plan can be counted without running it. S: bytes of the whole tensor.
 struct WireBytes {
   int rank = 0, size = 1;
 
-  /// Along the chain root, root + 1, ..: each but the last hands S on.
+  /// Along the chain root, root + 1, ...: each rank but the last sends S to the next one.
   std::vector<int64_t> broadcast(int root, int64_t bytes) const;
 
-  /// The chain the other way: each but the root hands its sum of S bytes on.
+  /// Along the same chain backwards: each rank but the root sends its sum of S bytes to the next one.
   std::vector<int64_t> reduce_sum(int root, int64_t bytes) const;
 
-  /// Each rank sums its part of the elements and sends the result to the others: its share of 2 (N - 1) / N S.
+  /// Each rank sums its part of the elements and sends the result to the others: 2 (N - 1) / N S per rank.
   std::vector<int64_t> all_reduce(int64_t elements, int64_t element_bytes) const;
 
   /// `own` bytes to the root.

@@ -17,18 +17,18 @@ struct WireCount {
 
 /// What one operation has sent so far.
 struct OperationCount : WireCount {
-  std::array<WireCount, 3> phases = {};  // by Phase; they add up to the whole
+  std::array<WireCount, 3> phases = {};  // by Phase; they add up to the totals
   std::vector<int64_t> to_rank;          // bytes to each rank of the world; they add up to `bytes`
 };
 
 /// Counts, for one rank, calls and payload bytes per operation, phase and peer.
 ///
-/// Bytes are those that the rank must send in an optimal algorithm (wire_bytes.h), whatever the backend does; sizes
-/// that are exchanged first and the heads of messages count as operations of their own or not at all. A group of one
-/// sends nothing and counts nothing. Safe to use from several threads.
+/// Bytes are those that the rank must send in an optimal algorithm (wire_bytes.h), whatever the backend does. Sizes
+/// that the ranks exchange first count as operations of their own; headers of messages do not count. A group of one
+/// sends nothing and counts nothing. Thread-safe.
 class WireMeter {
  public:
-  /// One call. `to_member[i]`: bytes for world rank `members[i]`.
+  /// Counts one call. `to_member[i]`: bytes for world rank `members[i]`.
   void add(const std::string& operation, std::span<const int64_t> to_member, std::span<const int> members);
 
   std::map<std::string, OperationCount> counts() const;

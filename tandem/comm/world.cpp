@@ -25,7 +25,7 @@ int threads_of(const WorldOptions& options, int ranks_here) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here);
 }
 
-/// The first exception of any rank; whoever is told of the abort afterwards does not count.
+/// The first exception of any rank. Exceptions that follow from the abort do not count.
 class FirstFailure {
  public:
   bool set(std::exception_ptr exception) {
@@ -45,7 +45,8 @@ class FirstFailure {
 
 ProcessGroup::Connect thread_connect(std::shared_ptr<LocalWorld> local, const WorldOptions& options) {
   if (options.gloo) {
-    // libtorch's flight recorder keeps one unguarded table a process: with several ranks in it, it must be off.
+    // libtorch's flight recorder keeps one table per process, without a lock. It must be off if the process has several
+    // ranks.
     setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
     return gloo_connect(c10::make_intrusive<c10d::HashStore>(), options.timeout);
   }
@@ -71,7 +72,7 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
   try {
     body(group);
   } catch (const Interrupted&) {
-    throw;  // no fault of which a record should tell
+    throw;  // not a fault: nothing to record
   } catch (const std::exception& error) {
     group.recorder().write(message_of(error));
     throw;
@@ -86,7 +87,8 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   const auto local = std::make_shared<LocalWorld>(options.timeout);
   const auto connect = thread_connect(local, options);
   FirstFailure failure;
-  // Stored before the group ends: once it does, the others fail too, and theirs must not come first.
+  // Store the exception before the group is destroyed: then the other ranks fail too, and their exceptions must not
+  // come first.
   const auto guard = [&](int rank, const std::function<void()>& step) {
     try {
       try {
@@ -99,7 +101,8 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
       local->abort(message_of(error));
     }
   };
-  // Before any rank begins: the doctor takes a record that is older than another's beginning for a former run's.
+  // Make these before any rank begins: the doctor takes a record that is older than the beginning of another one for a
+  // record of a former run.
   std::vector<std::shared_ptr<Instruments>> instruments;
   for (int rank = 0; rank < n; ++rank) instruments.push_back(instruments_of(options, rank, n));
   const auto run_one = [&](int rank) {
@@ -117,10 +120,10 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 
 namespace {
 
-std::weak_ptr<Instruments> joined;  // those of the process's world
+std::weak_ptr<Instruments> joined;  // the instruments of this process's world
 std::terminate_handler before = nullptr;
 
-/// Gloo's own thread throws when a peer sends more than is awaited, and nobody can catch that.
+/// Gloo's own thread throws if a peer sends more than is expected, and no code can catch that.
 [[noreturn]] void end_process() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);

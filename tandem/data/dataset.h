@@ -12,7 +12,7 @@
 
 namespace tandem::data {
 
-/// Labelled images of one shape, by index. Knows nothing of ranks, order or augmentation: that is the loader's part.
+/// Labelled images of one shape, by index. Knows nothing of ranks, order or augmentation: the loader handles these.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -26,20 +26,21 @@ class Dataset {
   /// Throws c10::IndexError (index), c10::ValueError (size of `pixels`), DataError (a file that cannot be decoded).
   virtual int64_t read(int64_t index, std::span<uint8_t> pixels) const = 0;
 
-  /// What a class is called: a folder's name, a character with its code point.
+  /// The name of a class: a folder's name, a character with its code point.
   virtual std::string class_name(int64_t label) const = 0;
 
-  /// One line for the top of a run.
+  /// One line, shown at the start of a run.
   virtual std::string describe() const = 0;
 
-  /// Of the samples read so far, on any thread of this process.
+  /// The odd samples among those that any thread of this process has read so far.
   const OddSamples& odd_samples() const { return odd_samples_; }
 
  protected:
-  /// What every read() checks first.
+  /// Every read() must call this first. Throws c10::IndexError (index), c10::ValueError (size of `pixels`).
   void check_read(int64_t index, std::span<uint8_t> pixels) const;
 
-  /// For read(): `oddity` as Image has it, empty for none; `name` is the sample's.
+  /// For a read() that decodes files: notes the sample as odd unless `oddity`, the Image::oddity, is empty. `name` is
+  /// the sample's name.
   void note_oddity(int64_t index, const std::string& name, const std::string& oddity) const;
 
  private:
@@ -53,24 +54,24 @@ struct Batch {
   int64_t global_size = 0;  // samples in the whole global batch, over all ranks
 };
 
-/// Images that are queries, or a gallery.
+/// The queries of a retrieval task, or its gallery.
 struct RetrievalSet {
   std::unique_ptr<Dataset> images;  // the labels are the identities
   std::vector<int64_t> identity,
-      camera;  // of each image; camera: what took it, whose other images of it count for nothing
+      camera;  // one per image; images of one identity by one camera do not count as matches
 };
 
-/// A task of finding each query's identity in a gallery.
+/// A retrieval task: find the identity of each query in a gallery.
 struct Retrieval {
   RetrievalSet query, gallery;
-  std::string what;  // one line for the top of a run
+  std::string what;  // one line, shown at the start of a run
 };
 
-/// A task: what to learn from and what to be judged by.
+/// A task: training data and test data.
 struct Split {
-  std::unique_ptr<Dataset> train, test;     // of the same classes; test: null when nothing is held out
-  std::string summary;                      // one line for the top of a run
-  std::optional<Retrieval> retrieval = {};  // identities that are not learned
+  std::unique_ptr<Dataset> train, test;     // both have the same classes; test is null if nothing is held out
+  std::string summary;                      // one line, shown at the start of a run
+  std::optional<Retrieval> retrieval = {};  // a retrieval task on identities that are not trained on
 };
 
 }  // namespace tandem::data

@@ -29,7 +29,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-/// What is common to the training and the test set.
+/// Shared by the training and the test set.
 struct Records {
   explicit Records(const fs::path& path) : file(path), name(path.string()) {}
 
@@ -97,7 +97,7 @@ std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample
   return sides;
 }
 
-/// Splits by the rule of hold_out.h, counting the images of a class by key.
+/// Splits by the rule of hold_out.h; the images of a class are counted in the order of their keys.
 std::pair<Samples, Samples> hold_out(Samples samples, int64_t num_classes, int64_t every) {
   if (every == 0) return {std::move(samples), Samples()};
   std::vector<int32_t> count(static_cast<size_t>(num_classes)), seen(count.size());
@@ -118,7 +118,7 @@ void check(const FaceRecordOptions& options) {
   }
 }
 
-/// For the summary; "" when the images keep the property's size.
+/// A note for the summary; "" if the images keep the property's size.
 std::string scaling_text(const Records& records, const std::optional<FaceProperty>& property) {
   if (!property || (property->height == records.height && property->width == records.width)) return "";
   const auto size = [](int64_t height, int64_t width) {

@@ -17,23 +17,25 @@ namespace tandem::data {
 /// Which records are images: list_faces() in face_list.h.
 struct FaceRecordOptions {
   std::filesystem::path folder = {};
-  /// Images are scaled to size x size, 8..1024; 0: height x width of the property, else of the first image.
+  /// Images are scaled to size x size, 8..1024. 0: to height x width of the property or, without it, of the first
+  /// image.
   int64_t size = 0;
-  int64_t hold_out = 5;  // of each class, by key, as ImageFolderOptions has it; 0: nothing, and Split::test is null
+  int64_t hold_out = 5;  // per class, by key, as in ImageFolderOptions; 0: nothing, Split::test is null
 };
 
-/// What DIR/property says, where there is one. Throws DataError (it says something else), IoError.
+/// The contents of DIR/property; nullopt if there is no such file. Throws DataError (other contents), IoError.
 std::optional<FaceProperty> face_property(const std::filesystem::path& folder);
 
-/// The side of the images as DIR/property says it; nothing where they are not square, or none that images can be scaled
-/// to. Throws as face_property().
+/// The side of the images according to DIR/property. Returns nullopt if there is no such file, if the images are not
+/// square, or if images cannot be scaled to that side. Throws as face_property() does.
 std::optional<int64_t> face_side(const std::filesystem::path& folder);
 
-/// Maps the records, and looks at each once for its label and its image's header: the first opening reads a page or two
-/// of the file for each image. Pixels are decoded when read. Memory: 16 bytes an image, twice that while opening.
+/// Maps the records and reads the label and the image header of each once: the first opening reads a page or two of the
+/// file for each image. Pixels are decoded when read. Memory: 16 bytes an image, twice that while opening.
 /// Throws SettingsError (size, hold_out), DataError (no train.rec, a damaged record, index or property, a label that is
-/// no whole number in 0..classes-1, more than 2^24 classes, images missing, an image that is none), IoError.
-/// Split::summary tells when the images are scaled to another size than the property's.
+/// not a whole number in 0..classes-1, more than 2^24 classes, missing images, an invalid image header, one image in
+/// each class), IoError.
+/// Split::summary says so if the images are scaled to another size than the property's.
 Split face_records(const FaceRecordOptions& options);
 
 }  // namespace tandem::data

@@ -23,10 +23,10 @@ constexpr int64_t kSmallest = 8, kLargest = 256, kFewestClasses = 10;
 using Sheets = std::vector<std::shared_ptr<const GlyphSheet>>;  // fonts in order, the tiers of each in order
 using Classes = std::vector<char32_t>;                          // label -> character
 
-/// Up to which tier, and how many of its characters.
+/// The last tier to use, and the number of characters.
 struct Request {
   Tier last_tier;
-  std::optional<int64_t> count;  // none: all that there are
+  std::optional<int64_t> count;  // nullopt: all
 };
 
 Request parse_classes(const std::string& text) {
@@ -127,7 +127,7 @@ class GlyphLoader {
   std::optional<std::filesystem::path> cache_;
 };
 
-/// Adds the tier's characters that a sheet holds, in the tier's order.
+/// Adds the tier's characters that at least one of `sheets` holds, in the tier's order.
 void add_classes(Classes& classes, Tier tier, const Sheets& sheets) {
   std::unordered_map<char32_t, bool> drawn;
   for (const auto& sheet : sheets) {
@@ -154,7 +154,7 @@ struct Sample {
 
 class GlyphDataset final : public Dataset {
  public:
-  /// Sheets: those of each tier, `num_fonts` a tier.
+  /// `sheets`: `num_fonts` sheets of the first tier, then of the second, and so on.
   GlyphDataset(std::shared_ptr<const Classes> classes, Sheets sheets, int64_t size, size_t num_fonts)
       : classes_(std::move(classes)), sheets_(std::move(sheets)), size_(size) {
     std::unordered_map<char32_t, int32_t> labels;
@@ -258,7 +258,7 @@ Split glyphs(const GlyphOptions& options) {
 
 namespace {
 
-/// Those of the tier that a query and some gallery font draw, beyond the learned ones.
+/// Adds the tier's characters that the query font and some gallery font draw and that are not in `learned`.
 void add_searched(Classes& found, Tier tier, const GlyphSheet& query, const Sheets& gallery,
                   const std::unordered_set<char32_t>& learned) {
   std::unordered_set<char32_t> in_query(query.characters().begin(), query.characters().end()), in_gallery;

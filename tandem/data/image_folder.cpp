@@ -23,7 +23,7 @@ struct Class {
   std::vector<fs::path> files;
 };
 
-/// What is no image of the known formats: other files, pipes and devices.
+/// Ignored entries: files of other formats, pipes and devices.
 struct PassedOver {
   int64_t count = 0;
   fs::path example;
@@ -33,7 +33,7 @@ struct PassedOver {
   }
 };
 
-/// All regular files of a folder and its sub-folders, but hidden ones; links to folders are not followed.
+/// All regular files of a folder and its sub-folders, except hidden ones; links to folders are not followed.
 std::vector<fs::path> list_files(const fs::path& folder, PassedOver& passed_over) {
   std::vector<fs::path> files;
   std::error_code fault;
@@ -55,7 +55,7 @@ std::vector<fs::path> list_files(const fs::path& folder, PassedOver& passed_over
   return files;
 }
 
-/// A file that is named as an image must be one; of the others those count that are.
+/// Lists and checks the images of a class. A file named as an image must be one; another file counts only if it is one.
 Class open_class(const fs::path& folder, PassedOver& passed_over) {
   Class one{folder.filename().string(), list_files(folder, passed_over)};
   const auto is_other = [](const fs::path& file) { return !has_image_name(file) && !is_image_file(file); };
@@ -87,7 +87,7 @@ std::vector<Class> list_classes(const fs::path& folder, PassedOver& passed_over)
   return classes;
 }
 
-/// Whatever the model says is right then.
+/// Rejects a single class, for which every prediction would be right.
 void check_several(const std::vector<Class>& classes, const fs::path& folder) {
   if (classes.size() > 1) return;
   throw DataError("image folder '" + folder.string() + "' has one class, '" + classes[0].name + "', wanted two or more",
@@ -96,7 +96,7 @@ void check_several(const std::vector<Class>& classes, const fs::path& folder) {
 
 using Samples = std::vector<ImageFile>;
 
-/// Labels are the places of the classes' names among those of the training classes.
+/// A class's label is the index of its name among the training classes.
 Samples label_all(const std::vector<Class>& classes, const std::vector<std::string>& names, const fs::path& folder) {
   Samples samples;
   for (const auto& one : classes) {

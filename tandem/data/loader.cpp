@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kChunk = 16;  // samples that a thread takes at a time
 
-/// One batch on its way. The numbers are guarded by the loader's mutex; the tensors' memory is written by whoever
-/// claimed the samples.
+/// A batch in preparation. The loader's mutex guards the numbers; the thread that claimed a sample writes its part of
+/// the tensors.
 struct Job {
   Batch batch;
   float* images = nullptr;
@@ -31,7 +31,7 @@ struct Job {
   std::exception_ptr fault;
 };
 
-/// Makes samples; one for each thread, as it holds scratch memory.
+/// Makes samples. Holds scratch memory, so each thread needs its own.
 class Maker {
  public:
   Maker(const Dataset& dataset, const LoaderOptions& options)
@@ -40,7 +40,7 @@ class Maker {
     pixels_.resize(static_cast<size_t>(channels * height * width));
   }
 
-  /// Sample i of the job.
+  /// Makes sample i of the job.
   void make(const Job& job, const Permutation& order, int64_t i) {
     const int64_t position = job.first_position + i;
     const int64_t sample = options_.shuffle ? order(position) : position;
@@ -84,13 +84,13 @@ class Loader::Impl {
     const int threads = options_.prefetch == 0 ? 0 : options_.threads;
     try {
       for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
-    } catch (...) {  // the system gives no more threads: those that run must end, or we would wait for them forever
+    } catch (...) {  // no more threads are available: stop those that run, or they would be joined for ever
       stop();
       throw;
     }
   }
 
-  ~Impl() { stop(); }  // the jobs' tensors are then freed here, on the caller's thread
+  ~Impl() { stop(); }  // frees the jobs' tensors on the caller's thread
 
   int64_t batches_per_epoch() const {
     const int64_t n = dataset_.size();
@@ -136,7 +136,7 @@ class Loader::Impl {
     workers_.clear();  // joins
   }
 
-  /// Allocates the next batch and hands it to the workers. Only the caller's thread changes the queue.
+  /// Allocates the next batch and passes it to the workers. Only the caller's thread may change the queue.
   bool add_job() {
     if (next_batch_ >= batches_per_epoch()) return false;
     const int64_t begin = next_batch_++ * options_.batch;
@@ -166,7 +166,7 @@ class Loader::Impl {
     return job;
   }
 
-  /// Lets no thread begin more of what is queued, waits for the few samples that are being made, then forgets all.
+  /// Drops all queued jobs: keeps threads from claiming more samples, and waits for those in progress.
   void drop_jobs() {
     std::unique_lock lock(mutex_);
     for (auto& job : jobs_) job->count = job->claimed;
@@ -217,7 +217,7 @@ class Loader::Impl {
 
   const Dataset& dataset_;
   const LoaderOptions options_;
-  Permutation order_;  // changes only while no job is under way
+  Permutation order_;  // changes only while there is no job
   Maker own_maker_;
   int64_t epoch_ = -1, next_batch_ = 0;
 
@@ -225,7 +225,7 @@ class Loader::Impl {
   std::condition_variable wanted_, done_;
   bool stop_ = false;
   std::deque<std::unique_ptr<Job>> jobs_;
-  std::vector<std::jthread> workers_;  // last: gone before what they use
+  std::vector<std::jthread> workers_;  // last member: destroyed before what the threads use
 };
 
 Loader::Loader(const Dataset& dataset, LoaderOptions options) {

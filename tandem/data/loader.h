@@ -15,22 +15,22 @@ struct LoaderOptions {
   bool drop_last = true;  // leave out a last batch that is not full
   AugmentOptions augment = {};
   int prefetch = 2;  // batches made ahead of the caller; 0: made in next(), on the caller's thread
-  int threads = 1;   // that make them
+  int threads = 1;   // threads that make batches
 };
 
-/// Batches of a data set, this rank's part of each, made ahead on threads of its own.
+/// Loads this rank's part of each batch of a data set, ahead of the caller, on threads of its own.
 ///
 ///   position   0 . . . . . B . . . . . 2B . . .        sample = Permutation(n, seed, epoch)(position)
 ///   batch      |---- 0 ----|---- 1 ----|
 ///   rank of 3  |0 0|1 1|2 2|0 0|1 1|2 2|               n / ranks each, the first n % ranks one more
 ///
-/// The samples of global batch b, and what augmentation does to each, depend on (seed, epoch, b) alone, never on how
-/// many ranks share it. Tensors are allocated and freed on the caller's thread, so a memory meter books them there.
-/// One thread uses a loader at a time. Keeps prefetch + 1 batches of memory. Not collective.
+/// The samples of global batch b and their augmentation depend on (seed, epoch, b) alone, not on the number of ranks.
+/// Tensors are allocated and freed on the caller's thread, so that a memory meter counts them there. Must be used by
+/// one thread at a time. Memory: prefetch + 1 batches. Not collective.
 class Loader {
  public:
-  /// `dataset` must outlive the loader. Throws SettingsError: a batch smaller than the ranks, or larger than the data
-  /// set while drop_last, or augment.
+  /// `dataset` must outlive the loader. Throws SettingsError (batch smaller than the number of ranks, or with drop_last
+  /// larger than the data set; augment), c10::ValueError (rank, prefetch, threads).
   Loader(const Dataset& dataset, LoaderOptions options);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -38,11 +38,12 @@ class Loader {
 
   int64_t batches_per_epoch() const;
 
-  /// Begins an epoch at a batch; what was prepared of another is dropped. Epochs may come in any order.
+  /// Starts `epoch` at batch `first_batch` and drops the batches prepared so far. Epochs may come in any order. Throws
+  /// c10::ValueError (epoch or batch out of range).
   void start(int64_t epoch, int64_t first_batch = 0);
 
-  /// The next batch, or false at the epoch's end. What went wrong while it was made is thrown here (the first sample's
-  /// fault, when several have one); the call after goes on with the batch that follows.
+  /// Gets the next batch, or returns false at the end of the epoch. Throws the error that occurred while the batch was
+  /// made (if several samples failed, the error of the first); the next call then continues with the following batch.
   bool next(Batch& batch);
 
  private:

@@ -36,7 +36,7 @@ PersonImageName read_name(const fs::path& file) {
   return *name;
 }
 
-/// The images of a folder but junk, sorted by name.
+/// The images of a folder without junk, sorted by name.
 PersonImages list_images(const fs::path& folder) {
   PersonImages images;
   std::error_code fault;

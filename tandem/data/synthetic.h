@@ -6,8 +6,8 @@
 
 namespace tandem::data {
 
-/// Noise with labels that mean nothing: to measure with. Image i is drawn from i; its label is i * 7919 mod classes, so
-/// that a batch meets classes all over. No test set.
+/// Random images with meaningless labels, for benchmarks. Image i depends on i alone; its label is i * 7919 mod
+/// classes, so that a batch has classes from the whole range. There is no test set.
 struct SyntheticOptions {
   int64_t classes = 1000;
   std::array<int64_t, 3> shape = {3, 32, 32};  // channels, height, width

@@ -17,7 +17,7 @@ namespace {
 class PairImages final : public Dataset {
   std::string name_of(int64_t index) const { return "'" + name_ + "': images[" + std::to_string(index) + "]"; }
 
-  /// Calls use(the image's bytes) and puts its place before what is wrong with it.
+  /// Returns use(bytes of image `index`) and puts the image's place before the text of a DataError.
   template <class Use>
   auto with_image(int64_t index, Use use) const {
     std::vector<std::byte> decoded;

@@ -20,7 +20,7 @@ namespace {
 using detail::PairCounts;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Similarities lie within +-reach; a matrix product gives them within slack.
+/// All similarities are within +-reach; a matrix product is off by at most slack.
 struct Bounds {
   double reach, slack;
 };
@@ -34,8 +34,8 @@ Bounds find_bounds(const detail::Rows& rows, comm::ProcessGroup& group) {
   return {reach, slack};
 }
 
-/// Each pair once over all ranks. Keys go around the ranks, so that all have about as much to do, and a block need not
-/// look at the own rows before it. Collective.
+/// Visits each pair once over all ranks. Keys are dealt to the ranks in turn, so that all ranks have about as much
+/// work, and a rank can skip its rows before the block. Collective.
 template <class Visit>
 void for_each_pair(const detail::Rows& own, const std::vector<int64_t>& sizes, double slack, int64_t block_bytes,
                    comm::ProcessGroup& group, Visit visit) {
@@ -57,7 +57,7 @@ void for_each_pair(const detail::Rows& own, const std::vector<int64_t>& sizes, d
   });
 }
 
-/// Bins of equal width over the reach; what lies outside by rounding is in the last ones.
+/// Bins of equal width over +-reach. Values outside of it, by rounding, are counted in the outermost bins.
 class Histogram {
  public:
   Histogram(double reach, int64_t num_bins)
@@ -72,7 +72,7 @@ class Histogram {
   int64_t num_same() const { return count_[num_bins_]; }
   int64_t num_different() const { return counts_.sum().item<int64_t>() - num_same(); }
 
-  /// The bin of number `index` of the different pairs, falling.
+  /// The bin that holds number `index` of the different pairs, in falling order.
   std::pair<double, double> bin_that_holds(int64_t index) const {
     int64_t bin = num_bins_ - 1;
     for (int64_t above = count_[bin]; above <= index; above += count_[bin]) --bin;
@@ -88,27 +88,27 @@ class Histogram {
 
   double reach_;
   int64_t num_bins_;
-  Tensor counts_;  // the last: same pairs
+  Tensor counts_;  // the last element counts the same pairs
   int64_t* count_;
 };
 
 /// What the second pass finds for one threshold.
 struct Window {
-  int64_t index = 0;                         // of the threshold among the different pairs, falling
-  double low = kInfinity, high = kInfinity;  // nothing is in it
+  int64_t index = 0;                         // of the threshold among the different pairs, in falling order
+  double low = kInfinity, high = kInfinity;  // by default empty
   PairCounts above;
   std::map<double, PairCounts, std::greater<>> within;
 };
 
-/// Which pairs may lie on the other side of the threshold than rounding says. The first pass can be off by the slack,
-/// and so can the second; and places of bins are rounded too.
+/// The similarities at which rounding may put a pair on the wrong side of the threshold. Both passes can be off by the
+/// slack, and the edges of bins are rounded too.
 Window window_of(int64_t index, const Histogram& histogram, const Bounds& bounds) {
   const auto [low, high] = histogram.bin_that_holds(index);
   const double margin = 2 * bounds.slack + 1e-12 * bounds.reach;
   return {.index = index, .low = low - margin, .high = high + margin};
 }
 
-/// How many of n different pairs may be accepted: the most whose share is not above `far`.
+/// The number of n different pairs that may be accepted: the most whose share is not above `far`.
 int64_t num_allowed(double far, int64_t n) {
   auto k = static_cast<int64_t>(far * double(n));
   while (k < n && double(k + 1) / double(n) <= far) ++k;
@@ -140,7 +140,7 @@ void share(Window& window, comm::ProcessGroup& group) {
     window.within[std::bit_cast<double>(number[0])] += PairCounts{number[1], number[2]};
 }
 
-/// The similarity of the pair that is one too many, and the share of the same pairs above it.
+/// The similarity of the first different pair that must be rejected, and the share of the same pairs above it.
 std::pair<double, double> threshold_and_tar(const Window& window, int64_t num_same) {
   auto accepted = window.above;
   for (const auto& [value, counts] : window.within) {

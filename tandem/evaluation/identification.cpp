@@ -13,7 +13,7 @@
 namespace tandem::evaluation {
 namespace {
 
-/// What is kept of the probes.
+/// The results of all probes.
 struct Searches {
   std::vector<int64_t> places;    // of mates, from 0
   std::vector<double> winners;    // similarities of mates above all others

@@ -38,13 +38,13 @@ PairCounts accepted(const Pairs& pairs, double threshold) {
   return counts;
 }
 
-/// The same for thresholds 0, step, 2 step, .. below the last, in one pass.
+/// accepted() for the thresholds 0, step, 2 step, .. below the last, in one pass.
 std::vector<PairCounts> accepted_at_each(const Pairs& pairs, double step) {
   const auto num = static_cast<int64_t>(std::lround(kLastThreshold / step));
   std::vector<PairCounts> counts(num);
   for (int64_t i = 0; i < pairs.size(); ++i) {
     const double distance = pairs.distances[i];
-    // The quotient may fall on the wrong side of a threshold, which is a product.
+    // Rounding may put the quotient on the wrong side of a threshold, which is a product.
     auto at = std::clamp<int64_t>(static_cast<int64_t>(distance / step) - 1, 0, num);
     while (at < num && distance >= double(at) * step) ++at;
     if (at < num) ++counts[at].of(pairs.same[i]);
@@ -59,7 +59,7 @@ std::vector<PairCounts> without(std::vector<PairCounts> all, const std::vector<P
   return all;
 }
 
-/// The first threshold of the most right calls: same pairs accepted, different ones not.
+/// The first threshold with the most correct decisions: same pairs accepted, different ones rejected.
 double best_threshold(const std::vector<PairCounts>& accepted) {
   const auto best = std::max_element(accepted.begin(), accepted.end(), [](const auto& a, const auto& b) {
     return a.same - a.different < b.same - b.different;

@@ -9,20 +9,21 @@ struct LfwOptions {
 };
 
 struct LfwScores {
-  double accuracy = 0, accuracy_deviation = 0;  // mean and standard deviation (of the folds, not of a sample)
-  double val = 0, val_deviation = 0;            // true accept rate at the threshold that gives `far` elsewhere
-  double far = 0;                               // mean false accept rate met there
+  double accuracy = 0, accuracy_deviation = 0;  // mean and population standard deviation over the folds
+  double val = 0, val_deviation = 0;            // true accept rate at the threshold that gives `far` on the other folds
+  double far = 0;                               // mean false accept rate at these thresholds
 };
 
-/// Labelled Faces in the Wild: pairs are called the same where the squared distance of the normalised features is below
-/// a threshold, which is chosen on the other folds. Folds are consecutive, as split_sizes() cuts them.
+/// Labelled Faces in the Wild: a pair is called the same if the squared distance of its normalised features is below a
+/// threshold, which is chosen on the other folds. Folds are consecutive, as split_sizes() cuts them.
 ///
-/// Accuracy: the best of 0, 0.01, .. 3.99, the first of equals. VAL: the smallest of 0, 0.001, .. 3.999 at which the
-/// rate on the other folds reaches `far`, moved back on the straight line to the threshold before it; 0 when none does.
-/// (The original asks SciPy for that line, whose present versions refuse rates that repeat.)
+/// Accuracy uses the best of the thresholds 0, 0.01, .. 3.99; of equals the first. VAL takes the smallest of 0, 0.001,
+/// .. 3.999 at which the false accept rate on the other folds reaches `far`, and interpolates linearly between it and
+/// the threshold before; the threshold is 0 if none reaches `far`. (The original interpolates with SciPy, whose present
+/// versions reject repeated rates.)
 ///   first, second  [P, D]  float32 or float64; pair i is first[i], second[i]     same  [P]  bool
-/// Local. Memory: 24 bytes an element of `first`. Throws c10::TypeError, c10::ValueError (shapes, folds without both
-/// kinds of pair). Source: Huang et al. 2007, LFW; FaceNet's and InsightFace's verification.py.
+/// Not collective. Memory: 24 bytes an element of `first`. Throws c10::TypeError, c10::ValueError (shapes, folds
+/// without both kinds of pair). Source: Huang et al. 2007, LFW; FaceNet's and InsightFace's verification.py.
 LfwScores lfw(const Tensor& first, const Tensor& second, const Tensor& same, const LfwOptions& options = {});
 
 }  // namespace tandem::evaluation

@@ -12,7 +12,7 @@ namespace {
 
 using detail::PairCounts;
 
-/// Pairs accepted at each threshold where the curve goes on: (0, 0) first.
+/// The accepted pairs at each point of the curve, beginning with (0, 0).
 std::vector<PairCounts> roc_points(const Tensor& scores, const Tensor& same) {
   const auto [sorted, order] = at::sort(scores, 0, true);
   const auto flags = same.index_select(0, order);
@@ -28,7 +28,7 @@ std::vector<PairCounts> roc_points(const Tensor& scores, const Tensor& same) {
   return points;
 }
 
-/// Without the points on straight pieces between equal steps; (0, 0) and the first threshold stay.
+/// `points` without those on straight pieces between equal steps; (0, 0) and the first threshold stay.
 std::vector<PairCounts> corners(const std::vector<PairCounts>& points) {
   std::vector<PairCounts> kept(points.begin(), points.begin() + 2);
   for (size_t i = 2; i < points.size(); ++i) {
@@ -38,7 +38,7 @@ std::vector<PairCounts> corners(const std::vector<PairCounts>& points) {
   return kept;
 }
 
-/// Points rise in both counts: of equally good ones the last.
+/// The last of equally good points, because points rise in both counts.
 PairCounts point_at(const std::vector<PairCounts>& points, double far, FarPoint point) {
   const double num = double(points.back().different);
   PairCounts best;

@@ -30,7 +30,7 @@ struct Call {
 struct Record {
   int rank = 0, size = 0;
   std::string fault;
-  double began = 0, seconds = 0;  // of its run, and when it was written
+  double began = 0, seconds = 0;  // when the run began, and when the record was written
   std::map<std::string, std::vector<int>> groups;
   std::vector<Call> calls;
 };
@@ -73,7 +73,8 @@ Record read_record(const fs::path& path) {
   }
 }
 
-/// A rank that could write none, because it was killed or suspended, leaves the one of a run before.
+/// Drops the records of earlier runs. A rank that was killed or suspended writes no record, so its old one is still
+/// there.
 void drop_older_runs(Records& records) {
   const auto newest =
       std::ranges::max_element(records, {}, [](const Records::value_type& entry) { return entry.second.seconds; });
@@ -136,7 +137,7 @@ const Call* last_of(const Record& record, const std::string& group) {
   return last;
 }
 
-/// The ranks that have written nothing.
+/// The ranks that have written no record.
 std::vector<int> silent_ranks(const Records& records) {
   std::vector<int> silent;
   for (int rank = 0; rank < records.begin()->second.size; ++rank) {
@@ -145,7 +146,7 @@ std::vector<int> silent_ranks(const Records& records) {
   return silent;
 }
 
-/// The first of the calls that did not come to its end, over all ranks: what hangs.
+/// The first unfinished call over all ranks: the one that hangs.
 struct Stuck {
   int rank = 0;
   Call call;
@@ -168,7 +169,7 @@ bool is_same_call(const Call& a, const Call& b) {
   return may_differ || a.shape == b.shape;
 }
 
-/// Ranks that are in the same place of the order with another call.
+/// Finds a rank that made another call than the other ranks at the same place in the sequence.
 std::optional<std::string> mismatch(const Records& records) {
   std::optional<std::string> found;
   double when = 0;
@@ -187,7 +188,7 @@ std::optional<std::string> mismatch(const Records& records) {
           other = theirs;
         }
       }
-      if (!other || others.size() < equal.size() + 1) continue;  // this rank is not the odd one
+      if (!other || others.size() < equal.size() + 1) continue;  // this rank is in the majority
       found = list({rank}) + " called " + words(call) + " where " + list(others) + " called " + words(*other);
       when = call.seconds;
     }
@@ -195,7 +196,7 @@ std::optional<std::string> mismatch(const Records& records) {
   return found;
 }
 
-/// A rank that threw what is no failure of communication ended the job.
+/// Finds a rank that ended the job by an error other than a failure of communication.
 std::optional<std::string> own_fault(const Records& records) {
   const Record* first = nullptr;
   for (const auto& [rank, record] : records) {
@@ -212,7 +213,7 @@ std::string no_record(const std::vector<int>& ranks) {
   return list(ranks) + " left no record (killed, stopped, ended early, or its machine is gone)";
 }
 
-/// What a rank was at instead.
+/// Says what a rank did instead.
 std::string whereabouts(const Record& record, const std::string& group) {
   const auto who = list({record.rank});
   for (const auto& call : record.calls) {
@@ -222,8 +223,8 @@ std::string whereabouts(const Record& record, const std::string& group) {
   return last ? "the last call of " + who + " there was " + words(*last) : who + " had made no call there";
 }
 
-/// Of ranks that were all in one call. Whoever gives up first closes its connections, so that the others notice at
-/// once, unless they stand still.
+/// Finds ranks that were suspended in a call that all ranks had entered. The rank that gives up first closes its
+/// connections; the others notice this at once, unless they are suspended.
 std::optional<std::string> stood_still(const Records& records, const std::vector<int>& ranks, const Call& call) {
   constexpr double kAtOnce = 1;  // seconds, on a busy machine
   const auto found_out = [&](int rank) { return records.at(rank).seconds; };

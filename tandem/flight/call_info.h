@@ -8,18 +8,18 @@
 
 namespace tandem::flight {
 
-/// A place in the sources: who called.
+/// The place in the sources from which a call was made.
 using Where = std::source_location;
 
-/// One communication call as its rank sees it.
+/// A communication call, as its rank sees it.
 struct CallInfo {
   const char* operation = "";  // "all_reduce"; a literal
   std::vector<int64_t> shape;  // of this rank's input
   const char* type = "";       // "Float"; a literal
   int peer = -1;               // root, destination or source, in the group; -1: none
   const char* detail = "";     // "sum"; a literal
-  int dim = -1;                // along which the ranks' sizes may differ; -1: nowhere
-  std::string split;           // "dim 1, sizes 3, 2" as the caller named them; only where calls are compared
+  int dim = -1;                // dim in which sizes may differ between ranks; -1: none
+  std::string split;           // "dim 1, sizes 3, 2" as the caller named them; set only if calls are compared
   bool requires_grad = false;
   Where where = Where::current();
 
@@ -33,10 +33,10 @@ struct CallInfo {
 /// "Float [2, 3]".
 std::string tensor_words(std::string_view type, std::span<const int64_t> shape);
 
-/// What the calling thread is in the middle of; null: nothing that a ProcessGroup knows of.
+/// The communication call that the calling thread is in; null if it is in no call of a ProcessGroup.
 const CallInfo* current_call();
 
-/// Sets it until the scope's end.
+/// Sets the calling thread's current_call() while the object lives; `call` must outlive it.
 class CallScope {
  public:
   explicit CallScope(const CallInfo* call);

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tandem/base/error.h"
 #include "tandem/base/phase.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::flight {
 namespace {
@@ -16,18 +16,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// In the place of what stands there; a link is not followed, and a part of a file is not left.
-void write_new(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::remove(path);
-  std::FILE* file = std::fopen(path.c_str(), "wxe");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr && std::fclose(file) != 0) written = false;
-  if (written) return;
-  if (file != nullptr) std::filesystem::remove(path);
-  throw IoError("'" + path.string() + "' cannot be written");
-}
-
-/// Groups come and go; those of which the ring holds no call are of no use to who reads the record.
+/// Drops groups without a call in the ring, which do not help the reader of the record.
 template <class Groups, class Entries>
 void forget_silent(Groups& groups, const Entries& entries) {
   std::set<std::string_view> called;
@@ -52,7 +41,7 @@ uint64_t FlightRecorder::begin(const std::string& group, const std::vector<int>&
   }
   auto& entry = entries_[next_ % entries_.size()];
   entry.number = ++next_;
-  entry.group = group;  // copies into what the older entry has held: no allocation once the ring is full
+  entry.group = group;  // reuses the older entry's memory: no allocation once the ring is full
   entry.sequence = sequence;
   entry.call = call;
   entry.phase = current_phase();
@@ -117,18 +106,15 @@ std::filesystem::path FlightRecorder::write(const std::string& fault) noexcept {
     is_written_ = true;
     return folder;
   } catch (...) {
-    return {};  // the fault itself is told elsewhere; a record that cannot be written must not hide it
+    return {};  // the fault itself is reported elsewhere and must not be hidden by a failed write
   }
 }
 
 void FlightRecorder::write_file(const std::filesystem::path& folder, const std::string& fault) {
   char name[64];
   std::snprintf(name, sizeof name, "flight_rank_%04d.json", rank_);
-  std::filesystem::create_directories(folder);
-  if (std::filesystem::is_symlink(folder)) throw IoError("'" + folder.string() + "' is a link");
-  const auto part = folder / (std::string(name) + ".part");
-  write_new(part, to_json(fault));
-  std::filesystem::rename(part, folder / name);
+  storage::make_own_folder(folder);
+  storage::write_text_file(folder / name, to_json(fault));
 }
 
 }  // namespace tandem::flight

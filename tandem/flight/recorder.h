@@ -11,26 +11,26 @@
 
 namespace tandem::flight {
 
-/// The last calls of one rank, through all of its groups. Kept in memory; written only when something has failed.
+/// Keeps the last calls of one rank, through all of its groups, in memory. They are written only after a failure.
 ///
-/// Cost: one lock and no allocation a call, about 0.1 µs. Safe to use from several threads.
+/// Cost: one lock and no allocation per call, about 0.1 µs. Safe to use from several threads.
 class FlightRecorder {
  public:
   enum class State { waiting, done, failed };
 
   FlightRecorder(int rank, int size, size_t capacity = 512);
 
-  /// A call begins: `sequence` counts the group's collectives from 1, or the messages between two ranks. Gives its
-  /// number in this record.
+  /// Records that a call begins. `sequence` counts the group's collectives from 1, or the messages between two ranks.
+  /// Returns the number of the call in this record, for end().
   uint64_t begin(const std::string& group, const std::vector<int>& members, int64_t sequence, const CallInfo& call);
   void end(uint64_t number, State state = State::done);
 
-  /// Where write() puts the record; nothing is written before it is set, nor when it is empty.
+  /// Sets the folder for write(). Nothing is written before it is set, or if it is empty.
   void set_folder(const std::filesystem::path& folder);
 
-  /// Writes <folder>/flight_rank_0003.json, whole or not at all; `fault` says what this rank found. The first call
-  /// counts (what fails afterwards is only a consequence). Returns the folder, empty when there is no record in it.
-  /// Never throws.
+  /// Writes <folder>/flight_rank_0003.json, whole or not at all; `fault` says what this rank found. Only the first call
+  /// writes, because later failures are consequences. Returns the folder, or an empty path if it holds no record. Never
+  /// throws.
   std::filesystem::path write(const std::string& fault) noexcept;
 
   std::string to_json(const std::string& fault) const;

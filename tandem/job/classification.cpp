@@ -14,7 +14,7 @@
 namespace tandem::job {
 namespace {
 
-/// Shares of the classes that memory.limit asks for: rank 0's word. Collective.
+/// How many classes each rank gets under memory.limit, as rank 0 has planned it; empty: the default split. Collective.
 std::vector<int64_t> planned_counts(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
   if (!job.memory.is_limited() || job.head.options.naive) return {};
   auto counts = comm::split_sizes(shape.classes, group.size());
@@ -40,7 +40,7 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, com
   return options;
 }
 
-/// A backbone that every rank has, and a classifier of which each rank has a part.
+/// A replicated backbone, and a classifier that is split over the ranks.
 class Classification : public train::Task {
  public:
   Classification(const Job& job, const DataShape& shape, comm::ProcessGroup& group)

@@ -6,9 +6,8 @@
 
 namespace tandem::job {
 
-/// A line for each thing about the length of training that its settings may not have meant: images that no batch takes
-/// (from 1 in 100 up), or so few steps in all, where train.steps does not ask for them, that hardly anything is
-/// learned.
+/// Warnings about a length of training that may not be intended, one line each: images that are in no batch (if 1 in
+/// 100 or more), or so few steps in all that hardly anything is learned, unless train.steps asks for them.
 std::vector<std::string> epoch_hints(const Training& training, int64_t images, int64_t steps_per_epoch);
 
 }  // namespace tandem::job

@@ -20,13 +20,13 @@ constexpr int64_t kMaxRank = 10;
 
 using EmbedBatch = std::function<Tensor(const data::Batch&)>;
 
-/// Features of this rank's images, and their places in the set.
+/// Features of this rank's images, and the indices of these images in the set.
 struct Embedded {
   Tensor features;
   std::vector<int64_t> places;
 };
 
-/// Each batch is split over the ranks. Collective only in that all ranks go through all batches.
+/// Each batch is split over the ranks. Does not communicate, but all ranks must go through all batches.
 Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, comm::ProcessGroup& group) {
   const auto loader = evaluation_loader(job, images, group);
   train::start_epoch(*loader, 0);
@@ -53,7 +53,7 @@ evaluation::Samples samples_of(const Job& job, train::Task& task, const data::Re
   return {all.features, own(set.identity), own(set.camera)};
 }
 
-/// [2 P, D] on all ranks, in the set's order.
+/// The features [2 P, D] of all images, on all ranks, in the set's order.
 Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset& images, comm::ProcessGroup& group) {
   const auto embed = [&](const data::Batch& batch) {
     auto mirrored = batch;
@@ -77,7 +77,7 @@ Tensor tensor_of(const std::vector<bool>& same) {
   return tensor;
 }
 
-/// The protocol's own faults (folds without both kinds of pair) are the file's.
+/// A fault that the protocol finds (a fold without both kinds of pair) is a fault of the file.
 evaluation::LfwScores score_pairs(const std::string& file, const Tensor& features, const Tensor& same) {
   try {
     return evaluation::lfw(features.slice(0, 0, std::nullopt, 2), features.slice(0, 1, std::nullopt, 2), same);

@@ -10,7 +10,7 @@
 
 namespace tandem::job {
 
-/// How well the task's features find identities that were not learned. Collective.
+/// Retrieval scores of the task's features for identities that are not in the training data. Collective.
 evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
                                              comm::ProcessGroup& group);
 
@@ -20,12 +20,12 @@ struct PairScores {
   evaluation::LfwScores lfw;
 };
 
-/// Each of the job's files of pairs by LFW's protocol, the features of an image and of its mirror image added.
-/// Collective.
+/// Scores each of the job's files of pairs by LFW's protocol. The feature of an image is the sum of the features of the
+/// image and of its mirror image. Collective.
 std::vector<PairScores> pair_scores(const Job& job, train::Task& task, comm::ProcessGroup& group);
 
-/// Opens the files of pairs, so that a bad one is told before long work. Throws as data::verification_pairs(), and
-/// DataError for pairs that cannot be scored.
+/// Opens the files of pairs, so that a bad file is reported before long work. Throws as data::verification_pairs(), and
+/// DataError if the pairs cannot be scored.
 void check_pairs(const Job& job);
 
 }  // namespace tandem::job

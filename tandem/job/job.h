@@ -23,9 +23,10 @@ namespace tandem::job {
 /// The settings of train, eval and plan.
 settings::Schema schema();
 
-/// A training job: its settings, read once into what they mean. Below this folder nobody sees a setting's name or text.
+/// A training job: its settings, parsed once into typed values. Code below this folder never sees the name or text of a
+/// setting.
 struct Job {
-  settings::Settings settings;  // with what the machine has decided for the user: what is saved with a run
+  settings::Settings settings;  // with values that were chosen for the user; saved with a run
   Parallel parallel;
   uint64_t seed = 0;
   Data data;
@@ -39,45 +40,46 @@ struct Job {
   Memory memory;
 };
 
-/// Throws SettingsError for a setting that means nothing beside the others, or contradicts the launcher. What a
-/// training needs beyond that check_training() looks at.
+/// Parses the settings. Throws SettingsError if a setting conflicts with others or with the launcher. check_training()
+/// checks what only training needs.
 Job read_job(settings::Settings settings);
 void check_training(const Job& job);
 
 /// The same job with its head in another form.
 Job with_form(const Job& job, HeadForm form);
 
-/// Opens the data. The fonts that it chose are written into the job. Throws as the data's own function does.
+/// Opens the data and writes the fonts that it chose into the job. Throws as the function that opens this kind of data.
 data::Split open_data(Job& job);
 
-/// What of the data decides how much memory a job needs.
+/// The properties of the data that decide how much memory a job needs.
 struct DataShape {
   int64_t classes = 0;             // of the head
   std::array<int64_t, 3> image{};  // channels, height, width
 };
 
-/// The shape of data that is open; throws SettingsError when head.classes is less than the data has.
+/// The shape of open data. Throws SettingsError if head.classes is less than the number of classes of the data.
 DataShape shape_of(const Job& job, const data::Dataset& dataset);
 
-/// The same from the settings; opens the data only where they do not say it.
+/// The same from the settings. Opens the data only if the settings do not determine the shape.
 DataShape shape_of(const Job& job);
 
-/// `shape`, or for a model that passes the images on, one row of as many numbers as an embedding has.
+/// Returns `shape`. For a model that passes the images through (none), returns one row of as many numbers as the
+/// embedding has: [1, 1, embedding].
 std::array<int64_t, 3> shape_for_model(const Job& job, const std::array<int64_t, 3>& shape);
 
-/// True when the setting changes nothing in this job, whatever its value.
+/// Returns true if the setting has no effect in this job, whatever its value.
 bool is_idle(const Job& job, std::string_view key);
 
-/// A line for each setting that was given and changes nothing in this job: "head.margin has no effect with
-/// head=softmax". One that holds its default is not named.
+/// Warnings, one line each: settings that were given but have no effect in this job, such as "head.scale has no effect
+/// with head=softmax, sphereface and l-softmax", unless they have their default value; then the sections' hints.
 std::vector<std::string> idle_settings(const Job& job);
 
-/// What this job is, for its checkpoints: a setting without effect counts as its default. A folder may move: of its
-/// path only the kind counts, beside the classes' names and the number of images.
+/// Identifies this job in its checkpoints. A setting without effect counts as its default. A data folder may move: only
+/// the kind of its data, the names of the classes and the number of images count.
 storage::Identity identity(const Job& job, const data::Dataset& dataset);
 
-/// What of identity() a checkpoint must share with the job that continues it. Settings without effect in this job are
-/// left out: those of the job that wrote it do not matter.
+/// The part of identity() that a checkpoint must share with the job that resumes from it. Settings without effect in
+/// this job are left out, so their values in the job that wrote the checkpoint do not matter.
 storage::Identity shared_identity(const Job& job, storage::Identity identity);
 
 }  // namespace tandem::job

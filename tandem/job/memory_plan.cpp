@@ -29,7 +29,7 @@ struct Probe {
   int64_t forward = 0, kept = 0, backward = 0;
 };
 
-/// One step of the backbone alone. `has_buckets`: gradients have their place before backward begins.
+/// One step of the backbone alone. `has_buckets`: gradients are allocated before backward begins.
 Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16, bool has_buckets,
                      memory::ProbeScope& book) {
   const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
@@ -57,8 +57,8 @@ Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16
   return probe;
 }
 
-/// How many images the two probes take: near to the rank's own number, as far as that is quick. (Batch normalisation
-/// wants two.)
+/// Batch sizes of the two probes: close to the rank's own batch size, as far as that is fast. (Batch normalisation
+/// needs two images.)
 std::array<int64_t, 2> probes_of(const DataShape& shape, int64_t own) {
   const int64_t pixels = shape.image[1] * shape.image[2];
   const int64_t most = pixels <= 64 * 64 ? 32 : pixels <= 256 * 256 ? 8 : 4;
@@ -146,7 +146,7 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   of(bytes, Category::parameters) += backbone_.parameters;
   of(bytes, Category::optimizer) += load.num_states * backbone_.parameters;
   if (load.num_states == 2) of(bytes, Category::optimizer) += backbone_.num_parameters * int64_t{sizeof(float)};
-  const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to go back to
+  const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
   of(bytes, Category::buffers) =
       copies * backbone_.buffers + (job_.data.prefetch + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
   if (ranks_ > 1) of(bytes, Category::gradients) += backbone_.parameters;  // the buckets

@@ -9,7 +9,7 @@
 
 namespace tandem::job {
 
-/// Activations of a backbone, measured on two small batches and continued in a straight line.
+/// Memory of a backbone. Its activations are measured on two small batches and extrapolated linearly.
 struct BackboneMemory {
   struct Line {
     double constant = 0, an_image = 0;
@@ -17,28 +17,27 @@ struct BackboneMemory {
   };
   int64_t parameters = 0, buffers = 0;  // bytes
   int64_t num_parameters = 0;           // tensors
-  Line forward, kept, backward;         // peak; what stays for backward; peak
+  Line forward, kept, backward;         // peak in forward; kept for backward; peak in backward
 };
 
-/// Tells the bytes of each rank in a training step before it is run; see head_memory() for what is exact. Not
-/// collective.
+/// Predicts the bytes of each rank in a training step; see head_memory() for what is exact. Not collective.
 class MemoryPlan {
  public:
-  /// Needs the memory meter for a backbone. Throws SettingsError as train does.
+  /// With a backbone, the memory meter must be installed. Throws SettingsError as train does.
   MemoryPlan(const Job& job, const DataShape& shape);
 
-  /// Classes of each rank: in proportion to what memory.limit leaves room for, else all the same. Throws SettingsError
-  /// when they do not fit.
+  /// Number of classes of each rank: in proportion to the room that memory.limit leaves, or equal parts without a
+  /// limit. Throws SettingsError if the classes do not fit.
   std::vector<int64_t> counts() const;
 
-  /// The most classes that memory.limit leaves room for on a rank; nothing without a limit.
+  /// The largest number of classes for which memory.limit leaves room on a rank; nullopt without a limit.
   std::optional<int64_t> most_classes(int rank) const;
   std::optional<int64_t> limit(int rank) const;
 
-  /// By category, at the rank's peak.
+  /// Bytes by category at the peak of the rank.
   memory::CategoryBytes rank(int rank, int64_t own_classes) const;
 
-  /// The forms of a head, each rank's bytes: what the same job needs without this, and with that.
+  /// The bytes of each rank with one form of the head: what the same job needs with or without an option.
   struct Form {
     std::string name;
     std::vector<memory::CategoryBytes> ranks;
@@ -56,7 +55,7 @@ class MemoryPlan {
   BackboneMemory backbone_;
 };
 
-/// "5,226 5,226 5,225", of many ranks "1,250,000 x 64 and 1,249,999 x 64".
+/// "5,226 5,226 5,225"; equal counts of more than 8 ranks are grouped: "1,250,000 x 64 1,249,999 x 64".
 std::string counts_text(const std::vector<int64_t>& counts);
 
 }  // namespace tandem::job

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
 
-/// Rank 0 holds about four buffers of all scores in the naive form.
+/// In the naive form rank 0 holds about four buffers of all scores.
 bool fits_easily(const Job& job, const DataShape& shape) {
   const double scores = 4.0 * 8.0 * static_cast<double>(shape.classes) * static_cast<double>(job.training.batch);
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));

@@ -7,18 +7,18 @@
 
 namespace tandem::job {
 
-/// What the ranks need in one form of the head.
+/// The measured memory of all ranks with one form of the head.
 struct FormMemory {
   HeadForm form;
   std::vector<RankFacts> ranks;
-  std::vector<int64_t> predicted;  // peak of each rank by MemoryPlan; only rank 0 knows it
+  std::vector<int64_t> predicted;  // peak of each rank by MemoryPlan; on rank 0 only
 };
 
-/// Trains two steps of the job in each form on fresh models and measures the peaks; nothing of it stays. A form whose
-/// scores would not fit easily is left out, and so is all of it when the epoch is too short. Collective.
+/// Trains two steps of the job with each form of the head, on new models, and measures the peaks; the models are
+/// discarded. The naive form is skipped if its scores would not easily fit in memory. Collective.
 std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 
-/// Weight, gradient and optimizer state of the class weight on this rank.
+/// Bytes of the class weight, its gradient and its optimizer state on this rank.
 int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer);
 
 }  // namespace tandem::job

@@ -9,7 +9,7 @@
 namespace tandem::job {
 namespace {
 
-/// One byte a sample of all sets: 1 when a rank found it odd.
+/// One byte per sample of all sets: 1 if a rank found it odd. Undefined if no sample is odd. Collective.
 Tensor marks_of(const std::vector<const data::Dataset*>& sets, comm::ProcessGroup& group) {
   int64_t size = 0, own = 0;
   for (const auto* set : sets) size += set->size(), own += set->odd_samples().count();
@@ -24,7 +24,7 @@ Tensor marks_of(const std::vector<const data::Dataset*>& sets, comm::ProcessGrou
   return marks;
 }
 
-/// What is odd about a sample, which another process may have read.
+/// What is odd about a sample. Reads the sample if another process found it.
 std::string oddity_of(const data::Dataset& set, int64_t index) {
   const auto known = set.odd_samples().indices();
   if (known.empty() || known.front() != index) {

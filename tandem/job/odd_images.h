@@ -8,9 +8,9 @@
 
 namespace tandem::job {
 
-/// On rank 0 a line on the images of `sets` that any rank has read and found odd (Dataset::odd_samples()): how many,
-/// and the first with what is wrong. Nothing when there are none, and on other ranks. Null sets are left out.
-/// Collective.
+/// Returns, on rank 0, a line about the images of `sets` that any rank has read and found odd (Dataset::odd_samples()):
+/// how many there are, and what is wrong with the first. Returns nullopt if there are none, and on the other ranks.
+/// Null sets are skipped. Collective.
 std::optional<std::string> odd_images(const std::vector<const data::Dataset*>& sets, comm::ProcessGroup& group);
 
 }  // namespace tandem::job

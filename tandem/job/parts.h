@@ -10,23 +10,24 @@ namespace tandem::models {
 class Backbone;
 }
 
-// What a job is made of, on one rank.
+// The parts of a job on one rank.
 namespace tandem::job {
 
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group);
 
-/// In the job's type, its bytes in the books of parameters and buffers.
+/// The backbone in the job's element type. Its memory counts as parameters and buffers. Throws SettingsError if the
+/// model is none and an image has another number of values than the embedding.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape);
 
-/// Backbone on every rank, classifier split over them. Collective.
+/// A task with a replicated backbone and a classifier that is split over the ranks. Collective.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
 
-/// The name under which the task's class weight stands among its parameters.
+/// The name of the class weight among the task's parameters.
 inline constexpr const char* kHeadWeight = "head.weight";
 
-/// But stop_requested, which is the caller's.
+/// All options except stop_requested, which the caller sets.
 train::TrainerOptions trainer_options(const Job& job, const data::Dataset& dataset, int64_t steps_per_epoch);
 
 }  // namespace tandem::job

@@ -10,14 +10,14 @@
 
 namespace tandem::job {
 
-/// What one rank used.
+/// Memory and communication of one rank.
 struct RankFacts {
   memory::CategoryBytes at_peak{};
   int64_t head_bytes = 0;  // see head_bytes() in memory_probe.h
   std::map<std::string, comm::OperationCount> wire;
 };
 
-/// Every rank's facts, on every rank. Collective; its own messages are not counted.
+/// Returns every rank's facts on every rank. Collective; the facts do not include the messages of this call.
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group);
 
 /// {"all_reduce": {"calls", "bytes", "phases": {"backward": {"calls", "bytes"}}, "to_ranks": [..]}}.

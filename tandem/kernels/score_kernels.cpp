@@ -30,8 +30,8 @@ TANDEM_INLINE T sum_of(const Vector<T>& values) {
   return sum;
 }
 
-/// exp(x) for x <= 0: x = n ln 2 + r, 2^n put together from bits, e^r by its series to the last place of T.
-/// Less than the least normal number is 0; a NaN stays one.
+/// exp(x) for x <= 0: x = n ln 2 + r. 2^n is assembled from bits; e^r is its series to the last place of T.
+/// A result below the least normal number becomes 0; a NaN stays a NaN.
 TANDEM_INLINE Vector<float> exp_of_negative(const Vector<float>& x) {
   constexpr float kLog2 = 1.44269504F, kHigh = 0.693359375F, kLow = -2.12194440e-4F, kRound = 12582912.0F;
   const auto clamped = x < -87.0F ? all(-87.0F) : x;
@@ -67,7 +67,7 @@ TANDEM_INLINE Vector<T> score_at(const Block<T, S>& block, int64_t row, int64_t 
   return load(block.products + row * block.columns + column) * block.factors[row];
 }
 
-/// A tile of columns at a time, so that what runs over the rows stays in registers.
+/// Works on one tile of columns at a time, so that the running values stay in registers over all rows.
 template <int kTile, class T, class S>
 TANDEM_INLINE void add_columns(const Block<T, S>& block, const RunningRows<T>& running, int64_t column) {
   Vector<T> maximum[kTile], sum[kTile], total[kTile];
@@ -211,7 +211,7 @@ TANDEM_FOR_EACH_CPU void add_along_halves(const uint16_t* gradient, const float*
   add_along_as(gradient, weight, along, rows, columns, out);
 }
 
-/// The last values of a row, fewer than a vector.
+/// Rounds the last values of a row, fewer than fill a vector.
 TANDEM_INLINE void round_rest(const float* values, int64_t count, uint16_t* rounded) {
   Vector<float> padded{};
   std::memcpy(&padded, values, count * sizeof(float));

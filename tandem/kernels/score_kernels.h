@@ -1,15 +1,15 @@
 #pragma once
 #include <cstdint>
 
-// What is done to a block of products between its GEMMs, one thread's rows of it: plain C++ on contiguous memory.
-// T is float or double; S, in which products are stored, is T or bfloat16's bits. A block is [rows, columns] with a
-// class a row and a sample a column; `columns` is a multiple of kColumnUnit. A class's score of a sample is product *
-// factor[class].
+// Operations on a block of products between two GEMMs, for the rows of one thread: plain C++ on contiguous memory. T is
+// float or double. S, the type in which products are stored, is T, or uint16_t holding bfloat16. A block is [rows,
+// columns], with a class per row and a sample per column; `columns` must be a multiple of kColumnUnit. The score of a
+// class for a sample is product * factor[class].
 namespace tandem::kernels {
 
 inline constexpr int64_t kColumnUnit = 16;
 
-/// Rounds up.
+/// Rounds up to a multiple of kColumnUnit.
 inline int64_t padded(int64_t columns) { return (columns + kColumnUnit - 1) / kColumnUnit * kColumnUnit; }
 
 template <class T, class S>
@@ -19,26 +19,27 @@ struct Block {
   int64_t rows, columns;
 };
 
-/// Of each sample, over the classes seen so far. [columns] each.
+/// Running values of each sample over the classes added so far. Each array is [columns].
 template <class T>
 struct RunningRows {
-  T* maximum;  // begins with the lowest number
-  T* sum;      // of exp(score - maximum); begins with 0
-  T* total;    // of scores; null: not wanted
+  T* maximum;  // must begin with the lowest number of T
+  T* sum;      // of exp(score - maximum); must begin with 0
+  T* total;    // of scores; must begin with 0; null: not computed
 };
 
-/// Adds the block's classes.
+/// Adds the block's classes to `running`.
 template <class T, class S>
 void add_block(const Block<T, S>& block, const RunningRows<T>& running);
 
-/// What a score's gradient is made of: share * exp(min(score - log_sum, 0)) - floor.
+/// The terms of a score's gradient: share * exp(min(score - log_sum, 0)) - floor.
 template <class T>
 struct ShareRows {
   const T *log_sum, *share, *floor;  // [columns] each
 };
 
-/// The products become the gradient of the products, which is 0 where the score is above `filter`; `along_classes`
-/// [rows] is set to, and `along_samples` [columns] raised by, the sum of gradient of the score times score.
+/// Replaces the products by their gradient, which is 0 where the score is above `filter`. The sums of score * gradient
+/// of the score over a row are written to `along_classes` [rows]; those over a column are added to `along_samples`
+/// [columns].
 template <class T, class S>
 void differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
                          T* along_samples);
@@ -47,14 +48,14 @@ void differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T
 template <class T, class S>
 void add_along(const S* gradient, const T* weight, const T* along, int64_t rows, int64_t columns, T* out);
 
-/// sum[i] += values[i], bfloat16's bits.
+/// sum[i] += values[i]; the values are bfloat16.
 void add_rounded(const uint16_t* values, int64_t count, float* sum);
 
-/// out[row] = 1 / max(length of the row, 1e-12).
+/// out[row] = 1 / max(Euclidean length of the row, 1e-12).
 template <class T>
 void inverse_lengths(const T* values, int64_t rows, int64_t columns, T* out);
 
-/// The same, and the values in bfloat16's bits.
+/// Like inverse_lengths(), and also writes the values as bfloat16 to `rounded`.
 void round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rounded, float* inverse_lengths);
 
 }  // namespace tandem::kernels

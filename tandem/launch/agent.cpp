@@ -22,7 +22,7 @@ std::string name_of(int signal) { return std::to_string(signal) + " (" + strsign
 constexpr int kPreempted = static_cast<int>(ExitCode::preempted);
 constexpr int kCommunication = static_cast<int>(ExitCode::communication);
 
-/// By SIGSTOP, a terminal or a debugger; /proc/PID/stat is "PID (NAME) STATE ...".
+/// True if the process is stopped by SIGSTOP, a terminal or a debugger; /proc/PID/stat is "PID (NAME) STATE ...".
 bool is_suspended(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
@@ -64,7 +64,7 @@ class Agent {
   int status_ = 0;
   StopRule stop_rule_;
   std::set<int> sent_;              // signals with which the ranks were asked to end, SIGKILL too
-  std::optional<Failure> failure_;  // the one to tell
+  std::optional<Failure> failure_;  // the failure to report
   bool is_told_ = false, is_ended_by_user_ = false;
   std::optional<Clock::time_point> kill_at_;
 };
@@ -83,7 +83,7 @@ int Agent::run() {
   while (any_runs()) {
     const auto signal = inbox_.wait(time_left());
     if (signal && *signal != SIGCHLD) on_signal(*signal);
-    reap();  // after each message: several children may stand behind one SIGCHLD
+    reap();  // after every signal: one SIGCHLD may stand for several children
     if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
   }
   if (failure_ && !is_told_) tell_failure();
@@ -100,7 +100,7 @@ void Agent::start(int rank) {
                                              {"GROUP_RANK", "0"}}) {
     child.environment.emplace_back(name, value);
   }
-  // A rank is in a background process group: reading the terminal would stop it.
+  // A rank is in a background process group, so reading the terminal would stop it.
   if (rank == 0 && !isatty(STDIN_FILENO)) child.input = STDIN_FILENO;
   child.mask = inbox_.mask_before();
   if (options_.hears_stop_signals) {
@@ -121,7 +121,7 @@ void Agent::reap() {
   }
 }
 
-/// Of a rank that ends as it was told.
+/// True for the status of a rank that ends because it was asked to.
 bool Agent::is_asked_for(int status) const { return status == kPreempted || sent_.contains(status - 128); }
 
 void Agent::on_end(int rank, int status) {

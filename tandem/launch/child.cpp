@@ -55,7 +55,7 @@ struct Pipe {
   }
 };
 
-/// This program's handler would swallow what comes before the new program runs.
+/// Restores the default action: this program's handler would swallow a signal that comes before exec.
 void reset(int signal) {
   struct sigaction action {};
   sigaction(signal, nullptr, &action);
@@ -65,11 +65,11 @@ void reset(int signal) {
   sigaction(signal, &action, nullptr);
 }
 
-/// Between fork and exec: other threads' locks may be held for ever, so only system calls.
+/// Runs between fork and exec. Makes system calls only, because locks of other threads may be held for ever.
 [[noreturn]] void become(const ChildOptions& options, char** arguments, char** environment, pid_t parent, int faults) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(128 + SIGKILL);  // it ended before the line above took hold
+  if (getppid() != parent) _exit(128 + SIGKILL);  // the parent ended before prctl took effect
   if (options.guardian) options.guardian->add(getpid());
   const int null = options.input >= 0 ? -1 : open("/dev/null", O_RDONLY);
   dup2(null >= 0 ? null : options.input, STDIN_FILENO);
@@ -89,12 +89,12 @@ pid_t start_child(const ChildOptions& options) {
   auto arguments = options.arguments;
   auto environment = merged_environment(options.environment);
   auto argument_pointers = pointers(arguments), environment_pointers = pointers(environment);
-  Pipe faults;  // closes by itself when exec works
+  Pipe faults;  // exec closes it
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw IoError("a process cannot be started", reason(errno));
   if (child == 0) become(options, argument_pointers.data(), environment_pointers.data(), parent, faults.ends[1]);
-  setpgid(child, child);  // in both processes: neither may run on before it is done
+  setpgid(child, child);  // in both processes, so that it is done before either goes on
   faults.close_write();
   int fault = 0;
   ssize_t count;
@@ -120,7 +120,7 @@ std::string find_program(const std::string& name) {
 std::optional<int> reap_child(pid_t child) {
   siginfo_t info{};
   if (waitid(P_PID, child, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
-  kill(-child, SIGKILL);  // before the child is reaped: until then nobody else can get its number
+  kill(-child, SIGKILL);  // before reaping, while no other process can get its id
   waitpid(child, nullptr, 0);
   return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }

@@ -22,7 +22,7 @@ SignalInbox::SignalInbox() {
   };
   std::ranges::for_each(kStopSignals, want);
   want(SIGUSR2);
-  // Where SIGCHLD is ignored the kernel reaps children itself and their status is lost.
+  // If SIGCHLD is ignored, the kernel reaps children itself and their status is lost.
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &normal, &child_before_);

@@ -6,9 +6,9 @@
 
 namespace tandem::launch {
 
-/// Signals as messages: while it lives, SIGCHLD, SIGUSR2 and the stop signals are blocked and come out of wait(). Make
-/// it before any other thread starts, so that all of them inherit the block. A signal that the caller had ignored
-/// (nohup, a shell's background job) stays ignored.
+/// Receives signals as messages: while the object lives, SIGCHLD, SIGUSR2 and the stop signals are blocked and returned
+/// by wait(). Must be created before any other thread starts, so that all threads inherit the mask. A signal that was
+/// ignored before (nohup, a shell's background job) stays ignored.
 class SignalInbox {
  public:
   SignalInbox();  // throws IoError
@@ -16,10 +16,10 @@ class SignalInbox {
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;
 
-  /// The next signal; nothing when `timeout` passes first. Without a timeout it sleeps until one comes.
+  /// Returns the next signal, or nullopt if `timeout` passes first. Without a timeout it waits until a signal comes.
   std::optional<int> wait(std::optional<std::chrono::milliseconds> timeout);
 
-  /// What was blocked before: a child's mask.
+  /// The signals blocked before: the mask for child processes.
   const sigset_t& mask_before() const { return mask_before_; }
 
  private:

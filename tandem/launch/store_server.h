@@ -7,11 +7,11 @@ class Store;
 
 namespace tandem::launch {
 
-/// The key-value store at which the ranks of one machine meet (c10d::TCPStore), served by threads of its own for as
-/// long as the object lives.
+/// Serves the key-value store at which the ranks of one machine meet (c10d::TCPStore), on threads of its own, while the
+/// object lives.
 class StoreServer {
  public:
-  /// `socket` listens at 127.0.0.1 on `port`; the store closes it.
+  /// `socket` must listen at 127.0.0.1 on `port`; the store closes it.
   StoreServer(int socket, int port);
   ~StoreServer();
 

@@ -15,7 +15,7 @@ inline constexpr std::array<std::string_view, kNumCategories> kCategoryNames = {
 
 using CategoryBytes = std::array<int64_t, kNumCategories>;
 
-/// Of all categories together.
+/// The sum of all categories.
 constexpr int64_t total_of(const CategoryBytes& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }

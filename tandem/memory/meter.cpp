@@ -12,15 +12,15 @@
 namespace tandem::memory {
 namespace {
 
-constexpr int kMaxRanks = 1024, kMaxProbes = 64;  // a book each: the ranks', then the probes'
+constexpr int kMaxRanks = 1024, kMaxProbes = 64;  // one book each: first the ranks, then the probes
 constexpr size_t kAlignment = 64;
-constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory that is ours
+constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory of this allocator
 constexpr uint8_t kTopPriority = 255;
 
 thread_local int current_book = 0;
 thread_local Category current_category = Category::other;
 
-/// Stands in the 64 bytes before the data, so that freeing needs no table.
+/// Stored in the 64 bytes before the data, so that freeing needs no table.
 struct alignas(kAlignment) Header {
   uint64_t magic;
   int64_t bytes;
@@ -58,7 +58,7 @@ class Books {
     book.account.at_peak = book.account.live;
   }
 
-  /// An empty book beyond the ranks', for who gives it back.
+  /// Returns an empty book of a probe; the caller must give it back.
   int take() {
     for (int number = kMaxRanks; number < kMaxRanks + kMaxProbes; ++number) {
       auto& book = books_[number];
@@ -135,7 +135,7 @@ int64_t Account::peak_bytes() const { return total_of(at_peak); }
 void install_meter() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Each step allocates the same sizes again: keep them in the heap instead of mapping fresh zeroed pages.
+    // Each step allocates the same sizes again: keep them in the heap instead of mapping new, zeroed pages.
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, -1);
     installed = new MeteredAllocator;

@@ -6,7 +6,7 @@
 
 namespace tandem::memory {
 
-/// One rank's books. The categories of `live` add up to what the rank has allocated through c10 and not yet freed;
+/// One rank's memory. The categories of `live` add up to what the rank has allocated through c10 and not yet freed;
 /// `at_peak` are the categories at the moment when their sum was largest.
 struct Account {
   CategoryBytes live{};
@@ -15,16 +15,16 @@ struct Account {
   int64_t peak_bytes() const;
 };
 
-/// Puts the metering allocator in the place of c10's CPU allocator, for the rest of the process. Call it before the
-/// first tensor: memory allocated earlier is not in the books. A second call changes nothing.
+/// Replaces c10's CPU allocator by the metering allocator, for the rest of the process. Must be called before the first
+/// tensor: memory allocated earlier is not counted. A second call has no effect.
 ///
-/// Exact for everything that goes through c10 (tensors, oneDNN's scratch). Outside: graph nodes, mmap'ed files,
+/// Exact for everything that goes through c10 (tensors, oneDNN's scratch). Not counted: graph nodes, mmap'ed files,
 /// LAPACK's work space. Freed blocks stay with the process for the next step (no page faults each step), so the
-/// resident size can be above the peak. Cost: 64 bytes and about 50 ns a tensor.
+/// resident size can be above the peak. Cost: 64 bytes and about 50 ns per tensor.
 void install_meter();
 bool meter_is_installed();
 
-/// While it lives, what this thread allocates belongs to `rank` (0..1023).
+/// While the object lives, memory that this thread allocates is counted for `rank` (0..1023).
 class RankScope {
  public:
   explicit RankScope(int rank);
@@ -36,7 +36,8 @@ class RankScope {
   int before_;
 };
 
-/// While it lives, what this thread allocates belongs to `category`. Scopes nest; without one it is `other`.
+/// While the object lives, memory that this thread allocates is counted in `category`. Scopes nest; without one the
+/// category is `other`.
 class Scope {
  public:
   explicit Scope(Category category);
@@ -48,9 +49,9 @@ class Scope {
   Category before_;
 };
 
-/// A book of its own, no rank's: while it lives, what this thread allocates belongs to it. To measure what a piece of
-/// work needs beside ranks that train. At most 64 at a time; throws c10::Error beyond. What is allocated here and
-/// outlives the scope keeps the book from being used again.
+/// A separate account, of no rank: while the object lives, memory that this thread allocates is counted there. Measures
+/// what a piece of work needs while ranks train. At most 64 at a time; the constructor throws c10::Error beyond that.
+/// An account cannot be used again until all memory allocated in it is freed.
 class ProbeScope {
  public:
   ProbeScope();
@@ -65,14 +66,14 @@ class ProbeScope {
   int book_, before_;
 };
 
-/// What this thread's allocations belong to: to hand on to threads that work for it.
+/// The account and the category of what this thread allocates, to be handed on to threads that work for it.
 struct Owner {
-  int book;  // a rank's, or a probe's
+  int book;  // the account: a rank's, or a probe's
   Category category;
 };
 Owner current_owner();
 
-/// While it lives, what this thread allocates belongs to `owner`.
+/// While the object lives, memory that this thread allocates is counted for `owner`.
 class OwnerScope {
  public:
   explicit OwnerScope(const Owner& owner);
@@ -84,13 +85,13 @@ class OwnerScope {
   Owner before_;
 };
 
-/// Moves a tensor's storage to another category of the rank that owns it. Nothing happens to memory that the meter did
+/// Moves a tensor's storage to another category of the rank that owns it. Has no effect on memory that the meter did
 /// not allocate.
 void tag(const Tensor& tensor, Category category);
 
 Account account(int rank);
 
-/// Sets the rank's peak to what is live now.
+/// Sets the rank's peak to its live memory.
 void reset_peak(int rank);
 
 }  // namespace tandem::memory

@@ -6,7 +6,7 @@
 
 namespace tandem::memory {
 
-/// One line a rank: bytes per category at its peak, and the peak.
+/// One line per rank: bytes per category at its peak, and the peak.
 std::string memory_table(std::span<const CategoryBytes> ranks);
 
 }  // namespace tandem::memory

@@ -6,7 +6,7 @@
 
 namespace tandem::models {
 
-/// A network from images to embeddings: what a classifier's head stands on.
+/// A network from images to embeddings, which are the input of a classifier's head.
 class Backbone : public torch::nn::Module {
  public:
   Backbone(std::string name, int64_t channels, int64_t dim)
@@ -14,18 +14,18 @@ class Backbone : public torch::nn::Module {
 
   ///   images   [N, channels(), H, W] floating; N = 0 is allowed: a rank without samples still takes part in backward,
   ///            and all its gradients are zero
-  ///   returns  [N, dim()] of the images' type (of the autocast's type where that is on)
-  /// Throws c10::ValueError: another shape; one value a channel under batch normalisation in training.
+  ///   returns  [N, dim()] of the images' type (of autocast's type if autocast is on)
+  /// Throws c10::ValueError (another shape; one value per channel with batch normalisation in training).
   virtual Tensor forward(const Tensor& images) = 0;
 
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
 
  protected:
-  /// The first thing a forward does.
+  /// Every forward() must call this first.
   void check_images(const Tensor& images) const;
 
-  /// For models that are made for one size.
+  /// For models that are built for one size of images.
   static void check_size(const Tensor& images, int64_t height, int64_t width);
 
  private:

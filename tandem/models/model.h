@@ -9,8 +9,8 @@ namespace tandem::models {
 
 class Backbone;
 
-/// What stands behind each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` look at one
-/// image at a time, so that splitting a batch over ranks changes nothing.
+/// The normalisation after each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` treat
+/// each image on its own, so that splitting a batch over ranks does not change the result.
 enum class Norm { batch, group, none };
 
 /// Throws SettingsError, naming `model.norm`.
@@ -20,23 +20,23 @@ struct ModelOptions {
   std::string name;      // one of model_names()
   int64_t channels = 1;  // of the images
   int64_t size = 32;     // height of the images; mlp and resnet_glyph depend on it
-  int64_t width = 0;     // of the images; 0: as the height
+  int64_t width = 0;     // of the images; 0: equal to the height
   int64_t columns() const { return width > 0 ? width : size; }
-  int64_t embedding = 128;  // width of the output; 0: the pooled features come out as they are
+  int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
   uint64_t seed = 1;
 };
 
-/// True for a model that passes the images' numbers on as they are. Throws SettingsError: unknown name.
+/// True for a model that returns the pixels unchanged. Throws SettingsError (unknown name).
 bool is_identity(std::string_view name);
 
 /// resnet_glyph, resnet18, resnet34, resnet50, mlp, none.
 std::span<const std::string_view> model_names();
 
-/// A float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: every rank that
-/// asks with the same options holds the same bits. Several threads may build at once; nothing is drawn from torch's
-/// default generator. Include tandem/models/backbone.h to use it.
-/// Throws SettingsError: unknown name, an option out of range.
+/// Builds a float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: with the
+/// same options every rank gets the same bits. Several threads may build at once; no number is drawn from torch's
+/// default generator. Include tandem/models/backbone.h to use the model.
+/// Throws SettingsError (unknown name, an option out of range).
 std::shared_ptr<Backbone> make(const ModelOptions& options);
 
 }  // namespace tandem::models

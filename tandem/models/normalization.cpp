@@ -7,7 +7,8 @@ namespace {
 constexpr double kMomentum = 0.1, kEpsilon = 1e-5;
 constexpr int64_t kChannelsPerGroup = 16;
 
-/// `values` is fresh and nobody else's, and what made it does not need it in backward: it is overwritten.
+/// Overwrites `values`, which must be a new tensor that is used nowhere else, and that backward of its operator does
+/// not need.
 Tensor finish(Tensor values, Activation activation, const Tensor& residual) {
   if (residual.defined()) values.add_(residual);
   if (activation == Activation::relu) values.relu_();

@@ -15,7 +15,7 @@
 namespace tandem::parallel {
 namespace {
 
-/// Sums each bucket over the ranks. The Reducer's own default would divide by their number first.
+/// Sums each bucket over the ranks. By default the Reducer would divide by the number of ranks first.
 class SumHook : public c10d::CommHookInterface {
  public:
   explicit SumHook(std::shared_ptr<detail::GradientSums> sums) : sums_(std::move(sums)) {}
@@ -30,7 +30,7 @@ class SumHook : public c10d::CommHookInterface {
   std::shared_ptr<detail::GradientSums> sums_;
 };
 
-/// Sends the tensors, all of one type, as one message.
+/// Broadcasts the tensors, which have the same type, as one message.
 void broadcast_flat(const std::vector<Tensor>& tensors, comm::ProcessGroup& group) {
   if (tensors.size() == 1 && tensors[0].is_contiguous()) {
     comm::broadcast_(tensors[0].detach(), 0, group);
@@ -47,7 +47,7 @@ void broadcast_flat(const std::vector<Tensor>& tensors, comm::ProcessGroup& grou
   }
 }
 
-/// Messages of one type and of at most `bytes`, unless a tensor is larger by itself.
+/// Broadcasts the tensors in messages of one type and of at most `bytes`; a larger tensor is one message.
 void broadcast_all(const std::vector<Tensor>& tensors, int64_t bytes, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   const memory::Scope scope(memory::Category::communication);
@@ -83,9 +83,9 @@ struct DistributedDataParallel::Impl {
   void make_reducer(const std::vector<Tensor>& trained, const std::vector<std::string>& names,
                     const DistributedDataParallelOptions& options);
 
-  /// The last thing that a backward does. A rank whose Reducer would wait for ever for a gradient sends its unfinished
-  /// buckets spoilt, so that no rank waits for them; then all ranks know and tell each other what is missing. A step
-  /// in which nothing is missing costs no message.
+  /// Called at the end of a backward. If a gradient is missing on this rank, its Reducer would wait for it for ever:
+  /// the rank sends its unfinished buckets marked as spoilt, so that no rank waits for them. All ranks then see the
+  /// mark and exchange which gradients are missing. A step in which none is missing costs no message.
   void finish_backward() {
     bool in_doubt = !arrivals.are_complete();
     if (reducer) {
@@ -108,7 +108,7 @@ void DistributedDataParallel::Impl::make_reducer(const std::vector<Tensor>& trai
                                                  const DistributedDataParallelOptions& options) {
   const std::vector<size_t> limits = {static_cast<size_t>(options.first_bucket_bytes),
                                       static_cast<size_t>(options.bucket_bytes)};
-  // The last layers' gradients come first, so the buckets run from the back.
+  // The gradients of the last layers come first, so the buckets run from the back.
   std::vector<Tensor> reversed(trained.rbegin(), trained.rend());
   auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(reversed, limits);
   for (auto& bucket : buckets) {
@@ -159,16 +159,16 @@ void DistributedDataParallel::prepare_backward(const Tensor& output, flight::Whe
   impl_->sums->reset(where);
   impl_->is_prepared = true;
   if (impl_->reducer) {
-    const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order seen
+    const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order of arrival
     impl_->reducer->rebuild_buckets();
     impl_->reducer->prepare_for_backward({output});
   }
   const auto begin = [](Impl& impl) { return impl.is_running = std::exchange(impl.is_prepared, false); };
-  if (!output.requires_grad()) {  // of constants alone: no backward will come
+  if (!output.requires_grad()) {  // a function of constants only: there will be no backward
     begin(*impl_);
     return impl_->finish_backward();
   }
-  // Backward begins at the output, and runs its callbacks when all gradients are there.
+  // Backward begins at the output, and runs its callbacks when all gradients have been computed.
   output.register_hook([begin, weak = std::weak_ptr(impl_)](const Tensor&) {
     const auto impl = weak.lock();
     if (!impl || !begin(*impl)) return;

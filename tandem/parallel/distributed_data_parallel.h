@@ -21,19 +21,19 @@ struct DistributedDataParallelOptions {
 ///
 ///   forward ─ prepare_backward(loss) ─ backward:  grad, grad, [bucket full: all_reduce] grad, grad, [all_reduce]
 ///
-/// The gradient is the SUM over ranks, not the mean: a loss that each rank divides by the global batch gives the
-/// gradient of one device, also when the ranks hold unequal parts of the batch. After the first step each .grad is a
-/// view into its bucket: no second copy. Setting .grad to nothing between steps is right, detaching it is not.
+/// The gradient is the SUM over the ranks, not the mean. If each rank divides its loss by the global batch size, the
+/// gradient equals that of one device, also when the ranks hold unequal parts of the batch. After the first step each
+/// .grad is a view into its bucket, so there is no second copy. Between steps, reset .grad (zero_grad()); do not detach
+/// it.
+/// Each parameter that requires a gradient must get one in each backward, on each rank. Otherwise that backward throws
+/// c10::ValueError on all ranks, with the same text, which names the parameter and the rank; this also holds with one
+/// rank. Parameters that require no gradient when this object is made are broadcast from rank 0 and then left alone.
 ///
-/// Each parameter that requires a gradient must get one in each backward, on each rank. When one does not, that very
-/// backward throws c10::ValueError on all ranks, with the same text, the parameter's name and the rank; so it does with
-/// one rank. Parameters that require none when the object is made are kept equal and left alone.
-///
-/// Collective: construction, each backward, sync_buffers(). Memory: the gradients' bytes; with one rank none. The group
-/// must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
+/// Collective: construction, each backward, sync_buffers(). Memory: the bytes of the gradients; with one rank none. The
+/// group must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
 class DistributedDataParallel {
  public:
-  /// Parameters and buffers of rank 0 are sent to all ranks. `names` serve error texts, one a parameter.
+  /// Broadcasts the parameters and buffers of rank 0 to all ranks. `names`: one per parameter, for error texts.
   DistributedDataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
                           comm::ProcessGroup& group, const DistributedDataParallelOptions& options = {});
   /// The same for all parameters and buffers of a module.
@@ -41,13 +41,13 @@ class DistributedDataParallel {
                           const DistributedDataParallelOptions& options = {});
   ~DistributedDataParallel();
 
-  /// Between forward and backward of a step. `output`: the scalar that backward starts from; `where`: the caller's
-  /// place, for messages about the sums; leave it out. Throws c10::Error after a
-  /// backward over several ranks that ended with an exception;
-  /// c10::ValueError, as backward would, when `output` requires no gradient and the model does.
+  /// Must be called between forward and backward of each step. `output`: the scalar that backward starts from. `where`:
+  /// the call site, for error messages; leave it at its default. Throws c10::Error if the previous backward over
+  /// several ranks ended with an exception, and c10::ValueError, as backward would, if `output` requires no gradient
+  /// and the model does.
   void prepare_backward(const Tensor& output, flight::Where where = flight::Where::current());
 
-  /// Gives all ranks the buffers of rank 0 (batch norm's running statistics), in messages of about 1 MiB.
+  /// Broadcasts the buffers of rank 0 (batch norm's running statistics) to all ranks, in messages of about 1 MiB.
   void sync_buffers();
 
  private:

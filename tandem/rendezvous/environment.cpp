@@ -39,7 +39,7 @@ class Variables {
 
 int port_from(const std::string& job) { return kFirstPort + static_cast<int>(stream_of(job) % kNumPorts); }
 
-/// The port is the user's, else one that all processes of the job can work out.
+/// Sets address and port. The port is the user's, or else one that all processes of the job can compute.
 void set_address(Launch& launch, const Variables& variables, const std::string& host, const std::string& job) {
   launch.address = variables.text("MASTER_ADDR").value_or(host);
   launch.port = variables.has("MASTER_PORT") ? variables.number("MASTER_PORT") : port_from(job);
@@ -67,7 +67,8 @@ Launch from_torchrun(const Variables& variables, const char* name) {
   return launch;
 }
 
-/// Tasks of node `node` in SLURM's list: "2(x3),1" is 2, 2, 2, 1. Nothing when the list does not say.
+/// The number of tasks on node `node` in SLURM's list: "2(x3),1" is 2, 2, 2, 1. Returns nullopt if the list does not
+/// say.
 std::optional<int> tasks_of_node(const std::string& list, int node) {
   const char* at = list.data();
   const char* const end = at + list.size();
@@ -104,7 +105,7 @@ Launch from_slurm(const Variables& variables) {
   return launch;
 }
 
-/// How an MPI names the same things. `jobs`: a text that is the job's own, the first that is set.
+/// An MPI's names for the same values. `jobs`: variables with a text unique to the job; the first that is set is used.
 struct MpiNames {
   const char *launcher, *rank, *size, *local_rank, *local_size;
   std::array<const char*, 2> jobs;
@@ -116,7 +117,7 @@ constexpr MpiNames kOpenMpi = {"openmpi",
                                "OMPI_COMM_WORLD_LOCAL_RANK",
                                "OMPI_COMM_WORLD_LOCAL_SIZE",
                                {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}};
-// Hydra gives every job an address of its own for its process manager.
+// Hydra, MPICH's process manager, has its own address for every job.
 constexpr MpiNames kMpich = {"mpich",           "PMI_RANK",        "PMI_SIZE",
                              "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_PORT", "HYDI_CONTROL_FD"}};
 
@@ -137,8 +138,8 @@ Launch from_mpi(const Variables& variables, const MpiNames& names) {
   return launch;
 }
 
-/// A batch script and an interactive shell in an allocation have SLURM_PROCID too: there one task runs, however many
-/// the allocation is for.
+/// A batch script, or an interactive shell in an allocation, has SLURM_PROCID too, but is only one task, whatever the
+/// size of the allocation.
 bool is_task_of_srun(const Variables& variables) {
   if (!variables.has("SLURM_PROCID")) return false;
   if (variables.text("ENVIRONMENT") == "BATCH" && !variables.has("SLURM_STEP_ID")) return false;

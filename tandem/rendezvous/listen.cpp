@@ -23,7 +23,7 @@ int port_of(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  // The port stands in the same place for both families.
+  // Both address families store the port at the same place.
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
@@ -35,7 +35,7 @@ Listener listen_at(const std::string& host, int port) {
   if (address == nullptr) throw std::system_error(EADDRNOTAVAIL, std::generic_category());
   Listener listener;
   listener.file = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;  // connections of a job before may still be closing
+  const int yes = 1;  // connections of an earlier job may still be closing
   if (listener.file >= 0 && setsockopt(listener.file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
       bind(listener.file, address->ai_addr, address->ai_addrlen) == 0 && listen(listener.file, SOMAXCONN) == 0) {
     listener.port = port_of(listener.file);

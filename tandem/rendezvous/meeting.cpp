@@ -18,25 +18,25 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-constexpr const char *kSize = "tandem/size", *kRefused = "tandem/refused";  // of all that come to the store
-constexpr const char *kGo = "go", *kStop = "stop";                          // conclusions; any other is a fault's text
+constexpr const char *kSize = "tandem/size", *kRefused = "tandem/refused";  // shared by all that come to the store
+constexpr const char *kGo = "go", *kStop = "stop";                          // conclusions; any other text is an error
 
 std::string read(c10d::Store& store, const std::string& key) {
   return store.check({key}) ? store.get_to_str(key) : std::string();
 }
 
-/// The value that stands there afterwards: what somebody else has written first, or this.
+/// Writes `value` unless the key has one already; returns the value that it has then.
 std::string write_first(c10d::Store& store, const std::string& key, const std::string& value) {
   return store.compareSet(key, std::string(), value);
 }
 
-/// One rank among those that come.
+/// The arrival of one rank at the meeting.
 class Arrival {
  public:
   Arrival(StorePointer store, const Launch& launch, const Patience& patience)
       : store_(std::move(store)), launch_(launch), patience_(patience) {}
 
-  /// Until there is a conclusion.
+  /// Runs until there is a conclusion.
   void operator()() {
     enter();
     for (;;) {
@@ -58,7 +58,7 @@ class Arrival {
     bool all_are_here = false;
   };
 
-  /// Whoever serves the store may end or stand still at any time.
+  /// Calls call(store). The process that serves the store may end or hang at any time.
   template <typename Call>
   auto on_store(Call call) const {
     using Result = decltype(call(*store_));
@@ -86,7 +86,7 @@ class Arrival {
     return keys;
   }
 
-  /// Rank 0's number of ranks is the job's.
+  /// Rank 0's number of ranks counts as the job's.
   void enter() const {
     if (launch_.rank == 0) {
       const auto size = on_store([own = own_size()](c10d::Store& store) { return write_first(store, kSize, own); });
@@ -155,7 +155,7 @@ class Arrival {
     TORCH_CHECK_WITH(DistBackendError, false, conclusion);
   }
 
-  /// Rank 0 takes the store with it: the others read the conclusion first.
+  /// Waits for the other ranks to read the conclusion if this process serves the store, which ends with it.
   void leave() const {
     constexpr auto kTime = std::chrono::seconds(1);
     const auto count = [this](int64_t more) {
@@ -188,7 +188,7 @@ std::string place_of(const Launch& launch) { return launch.address + ":" + std::
 StorePointer meet(const Launch& launch, const MeetingOptions& options) {
   const Patience patience(options.timeout, options.stop_requested);
   auto store = detail::open_store(launch, options, patience);
-  if (launch.attempt > 0) {  // torchrun's agent keeps its store, with what the ranks before have left in it
+  if (launch.attempt > 0) {  // torchrun's agent keeps its store, with the keys of the attempts before
     store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch.attempt), store);
   }
   Arrival(store, launch, patience)();

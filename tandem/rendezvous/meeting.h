@@ -9,19 +9,20 @@ namespace tandem::rendezvous {
 
 struct MeetingOptions {
   std::chrono::milliseconds timeout{300'000};  // for all ranks to arrive
-  std::function<bool()> stop_requested = {};   // asked while processes wait for each other
+  std::function<bool()> stop_requested = {};   // polled while ranks wait for each other
 };
 
-/// The store at which the processes of `launch` meet; returns when all of them are there. Rank 0 serves it, at its
-/// address alone, unless the launcher does. All leave with the same conclusion: they go on, they stop because one was
-/// asked to, or they fail because somebody did not come. A process of another number of ranks is refused and changes
-/// nothing.
+/// Waits until all processes of `launch` have arrived and returns the store at which they meet. Must be called on every
+/// rank. Rank 0 serves the store unless the launcher does; it listens only at MASTER_ADDR (if that is a loopback
+/// address and there are other hosts: at all its addresses). All ranks come to the same conclusion: they go on, they
+/// stop because one of them was asked to, or they fail because a rank did not come. A process with another number of
+/// ranks is refused and does not affect the others.
 ///
-/// Throws c10::DistBackendError that names who is missing, who comes twice, who is refused or what is wrong with the
-/// address, and Interrupted when options.stop_requested says so on any rank.
+/// Throws c10::DistBackendError that says who is missing, comes twice or is refused, or what is wrong with the address;
+/// Interrupted if options.stop_requested returns true on any rank.
 c10::intrusive_ptr<c10d::Store> meet(const Launch& launch, const MeetingOptions& options);
 
-/// A name in the store that belongs to the job of this many ranks: "tandem/of4/arrived/2".
+/// The key of `name` in the store, for the job with this number of ranks: "tandem/of4/arrived/2".
 std::string key_of(const Launch& launch, const std::string& name);
 std::string place_of(const Launch& launch);  // "10.0.0.1:29500"
 

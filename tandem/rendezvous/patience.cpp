@@ -27,7 +27,7 @@ void Patience::interrupt_if_asked_soon() const {
 }
 
 bool Patience::comes(const std::function<bool(std::chrono::milliseconds)>& is_ready_within) const {
-  const auto end = std::max(end_, Clock::now() + kMoment);  // who tells that the time is over needs a moment for it
+  const auto end = std::max(end_, Clock::now() + kMoment);  // reporting that the time is over takes a moment too
   std::optional<Clock::time_point> asked;
   while (!is_ready_within(std::chrono::milliseconds(5))) {
     const auto now = Clock::now();

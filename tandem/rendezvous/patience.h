@@ -8,7 +8,7 @@
 
 namespace tandem::rendezvous {
 
-/// Waiting for other processes: for how long, and no longer than until somebody asks to stop.
+/// Limits how long this process waits for others: until a time has passed, or until a stop is requested.
 class Patience {
  public:
   Patience(std::chrono::milliseconds time, std::function<bool()> stop_requested);
@@ -17,16 +17,17 @@ class Patience {
   double seconds() const { return static_cast<double>(time_.count()) / 1000.0; }
   bool stop_requested() const { return stop_requested_ && stop_requested_(); }
 
-  /// Throws Interrupted: somebody has asked to stop.
+  /// Throws Interrupted, because a stop was requested.
   [[noreturn]] static void interrupt();
 
-  /// Throws Interrupted when somebody asks to stop within half a second: what stops another process, which is seen
-  /// here as its loss, may be on its way to this one.
+  /// Throws Interrupted if a stop is requested within half a second. The signal that has just stopped another process,
+  /// which this one sees as lost, may be about to arrive here.
   void interrupt_if_asked_soon() const;
 
-  /// Runs `call` on a thread of its own and returns its result or throws what it throws; nothing when the time is over
-  /// first. Throws Interrupted when it has not ended a second after somebody asked to stop. Libtorch's calls heed no
-  /// signal and, with a silent server, no limit: such a thread is left behind, so `call` must own what it uses.
+  /// Runs `call` on a thread of its own and returns its result or throws its exception. Returns nullopt if the time is
+  /// over first (but waits for a second at least). Throws Interrupted if `call` has not ended one second after a stop
+  /// was requested. libtorch's calls ignore signals and, if the server is silent, their time limit: such a thread is
+  /// left running, so `call` must own everything that it uses.
   template <typename Result>
   std::optional<Result> await(std::function<Result()> call) const {
     std::promise<Result> promise;

@@ -14,9 +14,9 @@ namespace {
 using Anchor = detail::Svg::Anchor;
 using Points = std::vector<std::pair<double, double>>;
 
-constexpr size_t kMaxPoints = 400;  // a point for every other pixel is all that can be seen
+constexpr size_t kMaxPoints = 400;  // more than a point for every other pixel cannot be seen
 
-/// The part of the picture that data covers, and what its edges mean.
+/// The part of the picture that the data covers, and the values at its edges.
 struct Plot {
   double left, top, width, height;
   double x_low, x_high, y_low, y_high;
@@ -37,7 +37,7 @@ struct Extent {
   }
 };
 
-/// Lowest and highest point of each of kMaxPoints / 2 stretches.
+/// Keeps the lowest and the highest point of each of kMaxPoints / 2 stretches, and the last point.
 Points thinned(const Points& points) {
   if (points.size() <= kMaxPoints) return points;
   Points kept;
@@ -55,7 +55,7 @@ Points thinned(const Points& points) {
   return kept;
 }
 
-/// Runs of finite points.
+/// Splits the points into runs without a y that is not finite.
 std::vector<Points> pieces_of(const Points& points) {
   std::vector<Points> pieces(1);
   for (const auto& point : points) {
@@ -102,7 +102,7 @@ void draw_y_axis(detail::Svg& svg, const Plot& plot, const std::vector<double>& 
   }
 }
 
-/// About the width of 12 pixel text in a common font; a little too wide rather than too narrow.
+/// Estimates the width of 12 pixel text in a common font, rather too wide than too narrow.
 double text_width(std::string_view text) {
   double width = 0;
   for (const char letter : text) {
@@ -121,7 +121,7 @@ struct LegendEntry {
   double x, y;
 };
 
-/// The categories' names and, last, that of the prediction's mark, in lines that end before `right`.
+/// The names of the categories and, last, of the prediction's mark, in lines that end before `right`.
 std::vector<LegendEntry> legend_of(double left, double y, double right, bool with_prediction) {
   constexpr double kMark = 16, kGap = 16, kLine = 19;
   std::vector<std::string_view> names(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
@@ -153,7 +153,7 @@ void draw_legend(detail::Svg& svg, const std::vector<LegendEntry>& entries) {
   }
 }
 
-/// One form's bars between two places on the x axis.
+/// Draws the bars of one form between two places on the x axis.
 void draw_bars(detail::Svg& svg, const Plot& plot, const MemoryBars& bars) {
   const double slot = plot.width / static_cast<double>(std::max<size_t>(bars.ranks.size(), 1));
   const double width = std::min(56.0, slot * 0.68);

@@ -14,7 +14,7 @@ struct Series {
   std::vector<std::pair<double, double>> points;  // x rises; a y that is not finite leaves a gap
 };
 
-/// Curves over one axis, such as the loss over the steps.
+/// Curves over one x axis, such as the loss over the steps.
 struct LineChart {
   std::string title, x_label;
   std::vector<Series> series;
@@ -27,16 +27,16 @@ struct MemoryBars {
   std::vector<int64_t> predicted;  // peak of each rank; may be empty
 };
 
-/// An <svg> element for a page that holds chart_style(). Long series keep their extremes, not all their points.
+/// An <svg> element for a page that contains chart_style(). A long series is thinned, but keeps its extremes.
 std::string line_chart_svg(const LineChart& chart);
 
 struct MemoryFigure {
   bool stand_alone = true;  // a file of its own
-  double width = 920;       // a legend that is wider goes on in a further line
-  double reach = 0;         // bytes that the axis shows at least
+  double width = 920;       // a wider legend is broken into lines
+  double reach = 0;         // the axis shows at least this many bytes
 };
 
-/// A bar a rank, stacked by category; the forms side by side over one axis of bytes.
+/// One bar per rank, stacked by category; the forms stand side by side over one axis of bytes.
 std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure = {});
 
 /// The most bytes of any rank, predictions included.

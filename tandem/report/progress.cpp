@@ -22,7 +22,7 @@ std::string format(const char* pattern, double number) {
   return text;
 }
 
-/// "01:02", "1:01:02"; "?" for what is not known.
+/// "01:02", "1:01:02"; "?" if the time is unknown.
 std::string format_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
   const auto whole = static_cast<long>(seconds);
@@ -35,7 +35,7 @@ std::string format_time(double seconds) {
   return text;
 }
 
-/// "5.1 step/s"; "2.5 s/step" when slower than one a second; "? step/s" before the first.
+/// "5.1 step/s"; "2.5 s/step" if slower than one a second; "? step/s" before the first.
 std::string format_rate(double per_second, const std::string& unit) {
   if (per_second <= 0) return "? " + unit + "/s";
   if (per_second < 1) return format("%.1f", 1 / per_second) + " s/" + unit;
@@ -120,7 +120,7 @@ Progress::~Progress() {
   try {
     if (options_.shown && open_) options_.sink(format_progress(state_, columns()) + "\n", false);
   } catch (...) {
-    // A bar that cannot be drawn is no reason to end the program.
+    // A bar that cannot be drawn must not end the program.
   }
 }
 

@@ -9,13 +9,13 @@
 
 namespace tandem::report {
 
-/// What stands behind the rate, already written: {"loss", "9.31"}.
+/// The values shown after the rate, already formatted: {"loss", "9.31"}.
 using ProgressValues = std::vector<std::pair<std::string, std::string>>;
 
 struct ProgressState {
   std::string title;  // "epoch 1"
   int64_t done = 0;
-  int64_t total = 0;   // 0: not known
+  int64_t total = 0;   // 0: unknown
   int64_t first = 0;   // done before the clock started (a job that was resumed)
   double seconds = 0;  // since the clock started
   std::string unit = "step";
@@ -24,34 +24,35 @@ struct ProgressState {
 
 /// One line in tqdm's layout, at most `columns` wide (0: any width):
 ///   epoch 1:  42%|████▏     | 320/763 [01:02<01:27, 5.1 step/s, loss=9.31, lr=0.18]
-/// Where there is too little room it leaves out the bar, then the values from the last on, then cuts.
+/// If the line is too long, the bar is left out, then the values from the last on; then the line is cut.
 std::string format_progress(const ProgressState& state, int columns);
 
 struct ProgressOptions {
   std::string title;
   int64_t total = 0;
   int64_t first = 0;
-  bool shown = true;  // false on all ranks but one: every call does nothing
+  bool shown = true;  // set it to false on all ranks but one: calls then do nothing
   std::string unit = "step";
 
-  // For tests; by default those of this process.
+  // For tests. Default to those of this process.
   std::function<double()> clock = {};                                    // seconds
   std::function<void(std::string_view text, bool open_line)> sink = {};  // log::raw
   std::optional<int> columns = {};                                       // 0: not a terminal
 };
 
-/// A progress bar on stderr. On a terminal one line that is drawn anew at most ten times a second; elsewhere a line
-/// each 10 % of the total, no two within 10 s, but one a minute. The last line stays. One thread uses it.
+/// A progress bar on stderr. On a terminal it is one line, redrawn at most ten times a second. Elsewhere it prints a
+/// line for each 10 % of the total, at most one in 10 s, but at least one a minute. The last line stays. Must be used
+/// by one thread.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
-  ~Progress();  // leaves the last line drawn; never throws
+  ~Progress();  // leaves the last line on the terminal; never throws
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void update(int64_t done, const ProgressValues& values = {});
 
-  /// Draws the end and leaves it. Later calls do nothing.
+  /// Draws the last line. Later calls do nothing.
   void finish();
 
  private:

@@ -59,7 +59,7 @@ std::string cell(std::string_view tag, std::string_view text) {
 
 using Cells = std::vector<std::string>;
 
-/// Each cell names its column: on a narrow screen a row becomes a list.
+/// Each cell names its column, because on a narrow screen a row becomes a list.
 std::string row(const Cells& head, const Cells& cells) {
   std::string out = "<tr>";
   for (size_t i = 0; i < cells.size(); ++i) {
@@ -127,7 +127,7 @@ std::string memory_part(const RunReport& report) {
   return out;
 }
 
-/// A row a rank, a column an operation.
+/// One row per rank, one column per operation.
 std::string wire_part(const RunReport& report) {
   if (report.wire.empty()) return "";
   std::map<int, std::map<std::string, std::pair<int64_t, int64_t>>> of_rank;

@@ -15,19 +15,20 @@ struct WireRow {
   int64_t calls = 0, bytes = 0;
 };
 
-/// What a run has to show. Texts are shown as they are given, escaped; empty parts are left out of the page.
+/// The contents of a run's report. Texts are escaped, and otherwise shown as given; empty parts are left out of the
+/// page.
 struct RunReport {
   std::string title;                                         // "glyphs, 3,755 classes over 4 ranks"
   std::string subtitle;                                      // one line below it
   std::vector<std::pair<std::string, std::string>> summary;  // {"top-1", "98.9 %"}: shown large
   std::vector<LineChart> curves;
   std::vector<MemoryBars> memory;  // side by side; the first is this run's
-  std::string memory_note;         // a line on how it was measured
+  std::string memory_note;         // one line that says how it was measured
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-/// One HTML page without script and without anything from outside.
+/// One HTML page, without scripts and without external resources.
 std::string render_report(const RunReport& report);
 
 }  // namespace tandem::report

@@ -11,10 +11,10 @@
 
 namespace tandem::settings {
 
-/// What a setting can hold. The type of its default is the type of the setting.
+/// A value of a setting. A setting has the type of its default.
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<std::string>, std::vector<double>>;
 
-/// Numbers that a setting takes (each element, for a list of numbers).
+/// The numbers that a setting accepts (each element, for a list of numbers).
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
@@ -22,10 +22,10 @@ struct Range {
   bool below_most = false;   // `most` itself is not in the range
 };
 
-/// Texts that a setting takes beside its choices.
+/// Texts that a setting accepts besides its choices.
 struct OtherText {
   std::string_view wanted;                                              // for people: "images:DIR|faces:DIR"
-  std::optional<std::string> (*read)(std::string_view text) = nullptr;  // its normal form; nothing: not such a text
+  std::optional<std::string> (*read)(std::string_view text) = nullptr;  // its normal form; nullopt: not accepted
 };
 
 struct Setting {
@@ -40,15 +40,15 @@ struct Setting {
 
 using Schema = std::span<const Setting>;
 
-/// The setting of that name; null when there is none. `head.name` is another spelling of `head`, and so with every
-/// setting that is a section as well: a TOML file cannot hold both `head = ..` and `[head]`.
+/// The setting called `key`; null if there is none. A setting that is also a section has a second spelling, such as
+/// `head.name` for `head`, because a TOML file cannot hold both `head = ..` and `[head]`.
 const Setting* find_setting(Schema schema, std::string_view key);
 
-/// Settings `key.…` exist.
+/// True if there are settings `key.…`.
 bool is_section(Schema schema, std::string_view key);
 
-/// The keys that someone who wrote `key` may have meant: those nearest by edit distance, by the whole key or by its
-/// last part; at most three, none when nothing is near.
+/// The keys that may have been meant by an unknown `key`: the nearest by edit distance of the whole key or, if there is
+/// none, of the last part. At most three; empty if none is near.
 std::vector<std::string> similar_keys(Schema schema, std::string_view key);
 
 }  // namespace tandem::settings

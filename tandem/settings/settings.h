@@ -9,11 +9,12 @@
 
 namespace tandem::settings {
 
-/// A job's settings: defaults, then a TOML file, then `key=value` words; later layers win, and in one layer the last.
+/// A job's settings: defaults, then a TOML file, then `key=value` words. Later layers override earlier ones; within a
+/// layer the last value counts.
 ///
-/// In a file, sections make dotted keys: `[train] lr = 0.1` is train.lr. A key that is a section as well (`data`,
-/// `head`) is the section's entry `name`: `[head] name = "cosface"`; on the command line plain `head=cosface`.
-/// All texts of errors are one line; those of a file begin with its name, line and column.
+/// In a file, sections make dotted keys: `[train] lr = 0.1` is train.lr. A setting that is also a section (`data`,
+/// `head`) is written as the section's entry `name`: `[head] name = "cosface"`, but on the command line as
+/// `head=cosface`. Error texts are one line; those for a file begin with its name, line and column.
 class Settings {
  public:
   explicit Settings(Schema schema);
@@ -25,10 +26,10 @@ class Settings {
   /// Throws SettingsError: unknown key, wrong value.
   void set(std::string_view key, std::string_view text);
 
-  /// Words `key=value`. Throws UsageError for a word of another form, SettingsError as set().
+  /// Applies words `key=value`. Throws UsageError for a word of another form, SettingsError as set() does.
   void apply(std::span<const std::string> words);
 
-  // The value of a setting of that type; a wrong key or type is a fault of the program.
+  // The value of a setting of this type; a wrong key or type is a bug of the program.
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
   bool get_bool(std::string_view key) const;
@@ -37,10 +38,10 @@ class Settings {
   const std::vector<double>& get_numbers(std::string_view key) const;
   const Value& get(std::string_view key) const;
 
-  bool given(std::string_view key) const;       // a file or a word set it
-  bool is_default(std::string_view key) const;  // it holds the default, given or not
+  bool given(std::string_view key) const;       // true if a file or a word has set it
+  bool is_default(std::string_view key) const;  // true if it has the default value, given or not
 
-  /// All settings with their values as a file that load_file() takes.
+  /// All settings with their values, as a TOML file that load_file() reads.
   std::string to_toml() const;
 
   Schema schema() const { return schema_; }
@@ -61,7 +62,7 @@ class Settings {
   std::vector<Entry> entries_;
 };
 
-/// All settings of a schema, for a terminal: key, default, what it is and takes.
+/// All settings of a schema, for a terminal: key, default, meaning and accepted values.
 std::string describe(Schema schema);
 
 /// The same as the rows of a Markdown table: `| `key` | default | values | meaning |`.

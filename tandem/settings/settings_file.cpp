@@ -40,7 +40,7 @@ std::string place(const std::string& name, const toml::source_region& source) {
   return place(name, source.begin.line, source.begin.column);
 }
 
-/// toml++ makes a table within a table for each part of a key, and goes down them by recursion.
+/// Rejects deep keys: toml++ makes nested tables for the parts of a key and walks them by recursion.
 void check_depth(std::string_view text, const std::string& name) {
   const auto deep = detail::find_deep_key(text, kMostParts);
   if (!deep) return;
@@ -49,7 +49,7 @@ void check_depth(std::string_view text, const std::string& name) {
                       "`tandem help settings` lists them");
 }
 
-/// How the command line would write a value; nothing for what has no such form.
+/// A value as the command line would write it; nullopt if it has no such form.
 std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
@@ -58,7 +58,8 @@ std::optional<std::string> scalar_text(const toml::node& node) {
   return std::nullopt;
 }
 
-/// A text is not a number and a number is no truth; a whole number may stand for a text (data.classes = 3755).
+/// True if the node has a type that the setting accepts. A text is no number, and a number is no bool, but a whole
+/// number may stand for a text (data.classes = 3755).
 bool fits(const Value& kind, const toml::node& node) {
   if (std::holds_alternative<bool>(kind)) return node.is_boolean();
   const bool is_text = kind.index() == 3 || std::holds_alternative<std::vector<std::string>>(kind);
@@ -73,7 +74,7 @@ const char* kind_name(const toml::node& node) {
   return node.is_number() ? "a number" : "a date or time";
 }
 
-/// As TOML writes it: a list stands in brackets there.
+/// The accepted values as TOML writes them, with lists in brackets.
 std::string wanted_node(const Setting& setting) {
   if (std::holds_alternative<std::vector<std::string>>(setting.default_value)) return "a list like [\"a\", \"b\"]";
   if (std::holds_alternative<std::vector<double>>(setting.default_value)) return "a list like [1.0, 2.5]";
@@ -102,7 +103,8 @@ Value read_node(const Setting& setting, const toml::node& node) {
 
 using Visit = std::function<void(const std::string& key, const toml::node& node)>;
 
-/// An empty table counts as a leaf: it may be a misspelt section. `name`: the table's own; one string for all levels.
+/// Visits all leaves. An empty table counts as a leaf: it may be a misspelt section. `name`: the name of `table`; one
+/// string is reused for all levels.
 void visit_leaves(const toml::table& table, std::string& name, const Visit& visit) {
   const auto length = name.size();
   for (const auto& [key, node] : table) {
@@ -125,7 +127,7 @@ std::string toml_text(const std::string& text) {
   return result + "\"";
 }
 
-/// A float keeps a mark of its kind: 3 becomes 3.0.
+/// Writes a float so that it stays one: 3 becomes 3.0.
 std::string toml_number(double number) {
   const auto text = format_value(number);
   return text.find_first_of(".e") == text.npos ? text + ".0" : text;

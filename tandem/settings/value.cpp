@@ -16,7 +16,7 @@ constexpr size_t kLongestText = 4096;  // as long as a path may be
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Without the underscores; nothing when one stands elsewhere than between two digits.
+/// `text` without its underscores; nullopt if one is not between two digits.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -57,7 +57,7 @@ std::string bound(double number, bool is_whole) {
   return is_whole ? std::to_string(static_cast<int64_t>(number)) : shortest(number);
 }
 
-/// "" for a range without bounds.
+/// The bounds in words; "" for a range without bounds.
 std::string wanted_range(const Range& range, bool is_whole) {
   if (std::isinf(range.least)) return std::isinf(range.most) ? "" : "at most " + bound(range.most, is_whole);
   const auto least = bound(range.least, is_whole);
@@ -221,7 +221,7 @@ std::string wanted(const Setting& setting) {
     }
     return one_of(words);
   }
-  constexpr double kHuge = 1e9;  // a guard, not worth a word
+  constexpr double kHuge = 1e9;  // a safety limit, not worth mentioning
   auto shown = setting.range;
   if (shown.most >= kHuge) shown.most = std::numeric_limits<double>::infinity();
   const auto range = wanted_range(shown, std::holds_alternative<int64_t>(setting.default_value));

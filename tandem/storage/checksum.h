@@ -7,7 +7,7 @@
 
 namespace tandem::storage {
 
-/// XXH3 with 128 bits, fed piece by piece. Finds damage, not malice.
+/// 128-bit XXH3, computed piece by piece. Detects damage, but not manipulation.
 class Checksum {
  public:
   static constexpr size_t kHexDigits = 32;

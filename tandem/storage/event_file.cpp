@@ -12,7 +12,7 @@
 namespace tandem::storage {
 namespace {
 
-/// The fields of tensorflow's event.proto and summary.proto that a scalar needs.
+/// The field numbers of tensorflow's event.proto and summary.proto that a scalar needs.
 enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 enum SummaryField { kValue = 1, kTag = 1, kSimpleValue = 2 };
 enum SessionField { kStatus = 1 };
@@ -52,7 +52,7 @@ std::string bytes_field(int field, std::string_view bytes) {
 
 std::string event_head(double wall_time, int64_t step) {
   auto head = key(kWallTime, kFixed64) + little_endian(wall_time);
-  if (step != 0) head += key(kStep, kVarint) + varint(static_cast<uint64_t>(step));  // protobuf leaves zeros out
+  if (step != 0) head += key(kStep, kVarint) + varint(static_cast<uint64_t>(step));  // protobuf omits zeros
   return head;
 }
 

@@ -8,17 +8,17 @@
 
 namespace tandem::storage {
 
-/// Curves for TensorBoard: a file events.out.tfevents.* in a folder. Each call reaches the system before it returns. A
-/// full disk: see LogFile.
-/// One writer a folder (TensorBoard follows one file at a time).
+/// Curves for TensorBoard, written to a file events.out.tfevents.* in a folder. Each call passes its data to the system
+/// before it returns. LogFile describes what happens on a full disk. A folder must have one writer only, because
+/// TensorBoard follows one file at a time.
 class EventFile {
  public:
-  /// Makes the folder. Throws IoError.
+  /// Creates the folder. Throws IoError.
   explicit EventFile(const std::filesystem::path& folder);
 
   void scalar(std::string_view tag, int64_t step, double value);  // stored as float32
 
-  /// After resuming at `step`: TensorBoard drops what an earlier file says of later steps.
+  /// Must be called after resuming at `step`: TensorBoard then drops what an earlier file says of later steps.
   void session_start(int64_t step);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -29,7 +29,7 @@ class EventFile {
   LogFile file_;
 };
 
-/// The format's parts: protocol buffers of tensorflow.Event, written by hand.
+/// The parts of the format: tensorflow.Event messages as protocol buffers, encoded without a library.
 std::string version_event(double wall_time);
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
 std::string session_start_event(double wall_time, int64_t step);

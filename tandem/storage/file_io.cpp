@@ -16,7 +16,7 @@
 namespace tandem::storage {
 namespace {
 
-constexpr size_t kChunk = 4 << 20;  // a piece that a hook can stop at, and that one system call takes
+constexpr size_t kChunk = 4 << 20;  // bytes per system call; hooks are called in between
 
 FileHook hook;
 
@@ -40,12 +40,18 @@ bool is_link(const std::filesystem::path& path) {
   return std::filesystem::is_symlink(path, ignored);
 }
 
+/// Such as /dev/stdout and the names that a shell gives to pipes: what they lead to has no other name.
+bool names_an_open_file(const std::filesystem::path& path) {
+  const auto& name = path.native();
+  return name.starts_with("/dev/std") || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
+}
+
 struct Opened {
   int descriptor;
   bool is_new;
 };
 
-/// Nobody's file is emptied, and no link is followed.
+/// Replaces a file or a link by a new file: no existing file is truncated, and no link is followed.
 Opened create_new(const std::filesystem::path& path) {
   struct stat about {};
   const bool exists = lstat(path.c_str(), &about) == 0;
@@ -86,7 +92,7 @@ void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
 
 void OutputFile::finish() {
   announce("sync", path_);
-  // EINVAL: a device or a pipe, which has nothing to sync.
+  // EINVAL: a device or a pipe, which cannot be synced.
   if (fsync(descriptor_) != 0 && errno != EINVAL) fail("sync", path_, errno);
   // Some network file systems report a full disk only here.
   if (close(std::exchange(descriptor_, -1)) == 0) return;
@@ -144,14 +150,15 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
   return text;
 }
 
-void write_text_file(const std::filesystem::path& path, std::string_view text) {
+void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts,
+                std::string_view suffix) {
   std::error_code ignored;
   const auto status = std::filesystem::symlink_status(path, ignored);
   const bool is_file = !exists(status) || is_regular_file(status) || is_symlink(status);
   auto part = path;
-  if (is_file) part += ".tmp";
+  if (is_file) part += suffix;
   OutputFile file(part);
-  file.append(std::as_bytes(std::span(text)));
+  for (const auto bytes : parts) file.append(bytes);
   file.finish();
   if (!is_file) return;  // a device or a pipe
   try {
@@ -160,6 +167,30 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
     unlink(part.c_str());
     throw;
   }
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  write_file(path, {&bytes, 1});
+}
+
+void write_named_file(const std::filesystem::path& path, std::string_view text) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (!names_an_open_file(path) && (!exists(status) || is_regular_file(status))) {
+    return write_text_file(std::filesystem::weakly_canonical(path), text);
+  }
+  announce("create", path);
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) fail("write", path, errno);
+  int error = 0;
+  while (!text.empty() && error == 0) {
+    const auto count = write(descriptor, text.data(), text.size());
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+    if (count < 0 && errno != EINTR) error = errno;
+  }
+  close(descriptor);
+  if (error != 0) fail("write", path, error);
 }
 
 int open_log(const std::filesystem::path& path, bool append) {
@@ -178,7 +209,7 @@ std::string append_whole(int descriptor, std::string_view record) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       const std::string reason = std::strerror(count < 0 ? errno : ENOSPC);
-      // A device or a pipe cannot be cut; then the torn record stays.
+      // A device or a pipe cannot be truncated: the torn record stays.
       return before < 0 || ftruncate(descriptor, before) != 0 ? reason + " (a torn record may remain)" : reason;
     }
     record.remove_prefix(static_cast<size_t>(count));
@@ -225,7 +256,7 @@ void sync_folder(const std::filesystem::path& folder) {
   announce("sync", folder);
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail("sync", folder, errno);
-  // EINVAL: a file system that has no such notion.
+  // EINVAL: a file system that cannot sync folders.
   const int error = fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
   close(descriptor);
   if (error != 0) fail("sync", folder, error);
@@ -239,7 +270,7 @@ void rename_over(const std::filesystem::path& from, const std::filesystem::path&
 void rename_or_swap(const std::filesystem::path& from, const std::filesystem::path& to) {
   announce("rename", to);
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  if (errno == EINVAL || errno == ENOSYS) {  // no exchange here (NFS): the old one is away for a moment
+  if (errno == EINVAL || errno == ENOSYS) {  // no exchange (NFS): for a moment nothing is called `to`
     auto aside = from;
     aside += ".old";
     if (rename(to.c_str(), aside.c_str()) != 0 && errno != ENOENT) fail("rename", to, errno);

@@ -7,10 +7,11 @@
 
 namespace tandem::storage {
 
-/// A log of one JSON object a line, each line handed to the system before write() returns. A full disk: see LogFile.
+/// A log with one JSON object per line. Each line is passed to the system before write() returns. LogFile describes
+/// what happens on a full disk.
 class JsonLog {
  public:
-  /// `append`: goes on after what is there, on a new line if the last one was cut short. Throws IoError.
+  /// `append`: keeps the existing lines and continues on a new line, even if the last was cut short. Throws IoError.
   JsonLog(std::filesystem::path path, bool append);
 
   /// {{"event", "step"}, {"step", 3}, {"loss", 0.5}}
@@ -23,8 +24,8 @@ class JsonLog {
   LogFile file_;
 };
 
-/// One object on one line, in the order of the fields. JSON has no infinity and no NaN: they become null. Bytes that
-/// are not UTF-8 become U+FFFD.
+/// One object on one line, in the order of the fields. Infinity and NaN, which JSON lacks, become null. Bytes that are
+/// not UTF-8 become U+FFFD.
 std::string json_line(const Fields& fields);
 
 }  // namespace tandem::storage

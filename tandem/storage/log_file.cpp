@@ -16,7 +16,7 @@
 namespace tandem::storage {
 namespace {
 
-/// Appends what `from` holds to `to`. The system's reason when it could not, else "".
+/// Appends the contents of `from` to `to`. Returns "" on success, else the system's reason.
 std::string copy_all(int from, int to) {
   std::vector<char> bytes(1 << 20);
   for (off_t offset = 0;;) {

@@ -5,14 +5,15 @@
 
 namespace tandem::storage {
 
-/// A file that records are appended to, each handed to the system before append() returns.
-/// A disk that fills up costs records, not the run: one warning, and writing goes on where it can; no record is torn.
-/// One thread uses it.
+/// A file to which records are appended. Each record is passed to the system before append() returns.
+/// A full disk loses records, but does not stop the run: one warning is logged, and writing continues when it can. No
+/// record is written in part (on a device or a pipe it may be). Must be used by one thread.
 class LogFile {
  public:
   enum class Start { append, anew };
 
-  /// `lost` begins the warning of a record that could not be written: "the log has gaps". Throws IoError.
+  /// `lost` is the beginning of the warning about a record that could not be written: "the log has gaps". Throws
+  /// IoError.
   LogFile(std::filesystem::path path, Start start, std::string lost);
   ~LogFile();
   LogFile(const LogFile&) = delete;
@@ -20,12 +21,12 @@ class LogFile {
 
   void append(std::string_view record);
 
-  /// False when somebody has removed the file, or its folder, or has put another file in its place. Records then go
-  /// where nobody finds them.
+  /// False if the file or its folder was removed, or another file has taken its place. Records are then written to a
+  /// file that is no longer found at path().
   bool is_in_place() const;
 
-  /// Makes the path lead to the file's records again: a file that is missing is made anew, its folder too, and gets all
-  /// records so far; another file in its place is gone on with. Throws IoError; the old file then stays in use.
+  /// Reopens the path. If the file is missing, creates it and its folder again and copies all records so far into it;
+  /// if another file has taken its place, continues with that one. Throws IoError; the old file then stays in use.
   void put_back();
 
   bool ends_inside_a_line() const;

@@ -23,7 +23,7 @@ constexpr int kVersion = 1;
 constexpr int kMaxWorld = 1'000'000;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// JSON has no infinity: such a number becomes {"number": "inf"}.
+/// JSON has no infinity or NaN: such a number becomes {"number": "inf"}.
 Json to_json(const Value& value) {
   if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real)) {
     return {{"number", std::isnan(*real) ? "nan" : *real > 0 ? "inf" : "-inf"}};
@@ -167,7 +167,7 @@ Manifest parse_manifest(std::string_view text, std::string_view file) {
   for (const auto& [key, value] : job.json().items()) manifest.identity.emplace_back(key, job.text(key));
   for (const auto& [key, value] : trainer.json().items()) manifest.trainer.emplace_back(key, trainer.value(key));
   manifest.files = read_files(reader, manifest.world, file);
-  // One way only to write a manifest: whatever differs from it was changed.
+  // There is only one way to write a manifest, so a text that differs was changed.
   if (format_manifest(manifest) != text) reader.fail("xxh3", quote(reader.text("xxh3")), "the text's own checksum");
   return manifest;
 }

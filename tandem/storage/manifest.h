@@ -10,24 +10,24 @@
 
 namespace tandem::storage {
 
-/// Settings that a checkpoint and the run that continues it must share, in the order in which a mismatch is told.
+/// Settings that a checkpoint and the run that continues it must share, in the order in which mismatches are reported.
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
 struct CheckpointFile {
   std::string name;
   uint64_t bytes = 0;
-  std::string checksum;  // of a rank's file: its header's, which holds each tensor's; else the whole file's
+  std::string checksum;  // rank's file: of its header, which holds each tensor's; else of the whole file
 
   bool operator==(const CheckpointFile&) const = default;
 };
 
-/// What a checkpoint says of itself. It is the last file written: where it stands, the others are whole.
+/// Describes a checkpoint. It is the last file written: if it exists, the others are complete.
 struct Manifest {
   int64_t step = 0;
   int world = 1;
   Identity identity;                  // of the job that wrote it
-  Fields trainer;                     // epoch, samples seen, best score and the like; numbers come back bit for bit
-  std::vector<CheckpointFile> files;  // one a rank in order, then the index; CheckpointStore::commit fills it
+  Fields trainer;                     // epoch, samples seen, best score and so on; numbers are restored bit for bit
+  std::vector<CheckpointFile> files;  // one per rank in order, then the index; CheckpointStore::commit fills it
 
   bool operator==(const Manifest&) const = default;
 };
@@ -37,16 +37,17 @@ inline constexpr const char* kIndexName = "model.safetensors.index.json";
 
 std::string rank_file_name(int rank);  // rank_0003.safetensors
 
-/// JSON that carries its own checksum. Throws c10::ValueError when a text is not UTF-8 or a name is given twice.
+/// Writes a manifest as JSON with a checksum of its own. Throws c10::ValueError if a text is not UTF-8 or a name is
+/// given twice.
 std::string format_manifest(const Manifest& manifest);
 
-/// Throws DataError for any text that format_manifest did not write, down to one bit.
+/// Parses a manifest. Throws DataError if the text differs by a single bit from what format_manifest() wrote.
 Manifest parse_manifest(std::string_view text, std::string_view file);
 
-/// The index that Hugging Face's tools read: in which file each tensor is.
+/// Writes the index that Hugging Face's tools read: the file of each tensor.
 std::string format_shard_index(const std::map<std::string, std::string>& file_of_tensor, uint64_t total_bytes);
 
-/// Tensor -> file. Throws DataError; also for a file name that leads out of the folder.
+/// Parses an index: tensor -> file. Throws DataError, also for a file name that leads out of the folder.
 std::map<std::string, std::string> parse_shard_index(std::string_view text, std::string_view file);
 
 }  // namespace tandem::storage

@@ -26,7 +26,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not make us wait
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // do not wait for the writer of a pipe
   if (fd < 0) fail(file, errno);
   const Descriptor descriptor{fd};
   struct stat status {};

@@ -5,7 +5,7 @@
 
 namespace tandem::storage {
 
-/// A file's bytes, mapped for reading: nothing is copied, pages come in when touched. Move only.
+/// A file's bytes, mapped for reading: nothing is copied, pages are loaded when used. Move only.
 class MappedFile {
  public:
   MappedFile() = default;

@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "pickles are read as they lie in memory");
 
-/// Names of pickletools; the values are the format's.
+/// Named as in pickletools; the values are the format's.
 enum class Op : uint8_t {
   mark = '(',
   empty_tuple = ')',
@@ -55,7 +55,7 @@ bool is_latin1(std::span<const std::byte> text) {
   return true;
 }
 
-/// The stack machine that a pickle is written for.
+/// The stack machine that executes a pickle.
 class PickleReader {
  public:
   PickleReader(std::span<const std::byte> file, std::string_view name) : file_(file), name_(name) {}
@@ -178,7 +178,7 @@ class PickleReader {
     }
   }
 
-  /// Values below the last mark belong to what is begun there.
+  /// The lowest stack size that may be popped to: values below the last mark belong to an outer object.
   size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
   PickleValue pop() {
@@ -208,7 +208,7 @@ class PickleReader {
     list.insert(list.end(), values.begin(), values.end());
   }
 
-  /// BINSTRING, alone, has a signed length.
+  /// BINSTRING is the only opcode with a signed length.
   uint64_t string_length() {
     const auto length = take<int32_t>();
     if (length < 0) fail("has length " + std::to_string(length) + ", wanted 0 or more");
@@ -217,7 +217,7 @@ class PickleReader {
 
   void push_bytes(uint64_t length) { stack_.push_back({PickleKind::bytes, take_bytes(length)}); }
 
-  /// Its code points are looked at here, once, though many calls of encode may name it.
+  /// Checks the code points here, once, though many calls of encode may use the text.
   void push_text(uint64_t length) {
     const auto text = take_bytes(length);
     stack_.push_back({is_latin1(text) ? PickleKind::latin1_text : PickleKind::text, text});
@@ -231,7 +231,7 @@ class PickleReader {
     stack_.push_back({PickleKind::encode});
   }
 
-  /// encode(text, "latin1") is the text, told to be bytes.
+  /// Executes encode(text, "latin1"): the result is the text, marked as bytes.
   void call() {
     const PickleValue arguments = pop(), function = pop();
     if (function.kind != PickleKind::encode || arguments.kind != PickleKind::tuple) fail("calls what is no function");

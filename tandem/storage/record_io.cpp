@@ -80,7 +80,7 @@ void append_part(PartKind kind, std::span<const std::byte> payload, std::vector<
   out.resize(out.size() + padded(payload.size()) - payload.size());
 }
 
-/// `key TAB offset`, and a carriage return if the file comes from Windows.
+/// Parses `key TAB offset`, with a carriage return at the end if the file comes from Windows.
 bool parse_line(std::string_view line, RecordPlace& place) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   const char* end = line.data() + line.size();

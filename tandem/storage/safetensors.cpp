@@ -46,7 +46,7 @@ std::string_view dtype_name(const TensorSource& source) {
   return name;
 }
 
-/// A dtype's place in the format's order of alignment.
+/// A dtype's index in the format's order of alignment.
 size_t dtype_order(std::string_view dtype) {
   const auto dtypes = detail::safetensors_dtypes();
   size_t at = 0;
@@ -111,7 +111,7 @@ std::span<const std::byte> bytes_of(const Tensor& contiguous) {
   return {static_cast<const std::byte*>(contiguous.const_data_ptr()), contiguous.nbytes()};
 }
 
-/// A piece of a tensor's bytes as its numbers. `bytes`: whole numbers of them.
+/// Views a piece of a tensor's bytes as numbers; `bytes` must not cut a number.
 Tensor numbers_in(std::span<std::byte> bytes, at::ScalarType type) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size() / c10::elementSize(type))}, type);
 }
@@ -137,7 +137,7 @@ std::string write_one(OutputFile& file, const TensorSource& source) {
 }
 
 void write_all(OutputFile& file, const std::vector<const TensorSource*>& sorted, detail::SafetensorsHeader header) {
-  // The checksums' room is written first and filled in last: each tensor is passed over once.
+  // The header is written first with room for the checksums, and again at the end, so that each tensor is read once.
   const auto room = detail::format_safetensors_header(header);
   file.append(std::as_bytes(std::span(room)));
   for (const auto* source : sorted) header.metadata[kChecksumPrefix + source->name] = write_one(file, *source);

@@ -17,7 +17,8 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// A tensor that comes while it is written: `give` hands its pieces to `take`, in C order, and keeps none.
+/// A tensor that is produced while it is written: `give` passes its pieces to `take`, in C order, and must not keep
+/// them.
 struct TensorSource {
   std::string name;
   at::ScalarType type;
@@ -25,57 +26,59 @@ struct TensorSource {
   std::function<void(const std::function<void(const Tensor& piece)>& take)> give;
 };
 
-/// What the format calls an element type, "F32"; "" for one that it does not have.
+/// The format's name for an element type, "F32"; "" if the format does not have the type.
 std::string_view safetensors_dtype(at::ScalarType type);
 
 /// Writes a safetensors file that Python's safetensors opens, and waits until it is on the disk.
-///   tensors   strided, any device; stored without holes in C order; names differ, UTF-8, at most 4096 bytes
-///   metadata  put beside format = "pt" and one tandem.xxh3.<name> a tensor, the checksum of its bytes
-/// Memory: a copy of one tensor at a time, only where it is not a contiguous CPU tensor. On failure no file of that
-/// name remains. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element
-/// type that the format has not).
+///   tensors   strided, any device; stored in C order without gaps; unique names, UTF-8, at most 4096 bytes
+///   metadata  stored with format = "pt" and, per tensor, tandem.xxh3.<name>, the checksum of its bytes
+/// Memory: a copy of one tensor at a time, only if it is not a contiguous CPU tensor. On failure no file of that name
+/// remains. Throws IoError (full disk and the like), c10::ValueError (names, layouts), c10::TypeError (an element type
+/// that the format does not have).
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// The same of tensors that are not in memory. Memory: a piece. Also throws what the sources throw, and c10::ValueError
-/// when pieces have another type, or other bytes in all, than the source has said.
+/// Like above, for tensors that are not in memory. Memory: one piece. Also throws what the sources throw, and
+/// c10::ValueError if the pieces of a source have another type, or another number of bytes in all, than it says.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// A safetensors file, whoever wrote it. The header is checked when it is opened, each tensor's bytes when it is read.
-/// Reading is const and safe from several threads.
+/// A safetensors file, written by any program. The header is checked when the file is opened, the bytes of a tensor
+/// when it is read. Reading is const and safe from several threads.
 class SafetensorsFile {
  public:
   /// Throws DataError (damaged), IoError (cannot be read).
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  std::vector<std::string> names() const;  // by place in the file
+  std::vector<std::string> names() const;  // in the order of the file
   bool contains(const std::string& name) const { return places_.contains(name); }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  /// These throw DataError for a name that is not there, or an element type that libtorch has not.
+  /// Throw DataError for an unknown name; dtype() also for an element type that libtorch does not have.
   at::ScalarType dtype(const std::string& name) const;
   const std::vector<int64_t>& shape(const std::string& name) const;
 
-  /// A new CPU tensor. Throws DataError when the bytes do not have the checksum that the metadata gives, if it does.
+  /// A new CPU tensor. Throws DataError if the metadata has a checksum for the tensor and its bytes do not match, or as
+  /// dtype() does.
   Tensor read(const std::string& name) const;
 
-  /// Reads every byte of a tensor once: those from byte `first` of the tensor on fill `target`, the others are only
-  /// checked. Memory: one MiB at most. Throws as read() does, also when the checksum is missing, and NonFiniteError
-  /// when a number is infinite or NaN; then `target` holds anything.
+  /// Reads and checks every byte of a tensor once; the bytes from byte `first` of the tensor on are written to
+  /// `target`. Memory: one MiB at most. Throws as read() does, DataError also if the checksum is missing, and
+  /// NonFiniteError if a number is infinite or NaN. The contents of `target` are then unspecified.
   void read_sound(const std::string& name, uint64_t first, std::span<std::byte> target) const;
 
-  /// Reads every byte once in little memory; throws as read() does, also when a checksum is missing.
+  /// Reads and checks every byte of the file's tensors once, in little memory. Throws as read() does, also if a
+  /// checksum is missing.
   void verify() const;
 
   uint64_t size() const { return file_.size(); }
   uint64_t data_bytes() const { return file_.size() - header_.data_begin; }
 
-  /// Of the header's bytes. Since the header holds each tensor's checksum, it stands for the whole file.
+  /// The checksum of the header's bytes. Since the header holds each tensor's checksum, it stands for the whole file.
   const std::string& header_checksum() const { return header_checksum_; }
 
  private:
-  /// What is asked of a tensor beside the checksum that the file may give.
+  /// What a tensor must have besides a matching checksum, if the file gives one.
   struct Demands {
     bool checksum = false;
     bool finite = false;

@@ -5,9 +5,9 @@
 
 namespace tandem::train {
 
-/// While it lives (and `enabled`), matrix products and convolutions of this thread compute in bfloat16 and the rest
-/// stays in float32, as torch.autocast does. Weights stay float32; their bfloat16 copies live until the outermost scope
-/// ends. Scopes nest: what was set before is set again at the end.
+/// While this object lives (and `enabled`), matrix products and convolutions of this thread compute in bfloat16 and all
+/// other operations in float32, as torch.autocast does. Weights stay float32; their bfloat16 copies live until the
+/// outermost scope ends. Scopes nest: the destructor restores the previous state.
 class AutocastScope {
  public:
   explicit AutocastScope(bool enabled);
@@ -20,7 +20,7 @@ class AutocastScope {
     bool enabled;
     at::ScalarType type;
   };
-  std::optional<Before> before_;  // nothing: not enabled
+  std::optional<Before> before_;  // nullopt: not enabled
 };
 
 }  // namespace tandem::train

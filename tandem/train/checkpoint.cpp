@@ -30,7 +30,7 @@ void write_own(CheckpointStore& store, int64_t step, const TrainingState& state,
   store.write_rank(step, rank, tensors, metadata);
 }
 
-/// Runs `action`; the result is what `words` says of its exception, or empty.
+/// Runs `action`. If it throws, returns words(exception), else "".
 template <class Action, class Words>
 std::string failure_of(Action action, Words words) {
   try {
@@ -41,8 +41,8 @@ std::string failure_of(Action action, Words words) {
   return "";
 }
 
-/// Runs `action` on each rank, for as long as that takes. The failure of the first rank that has one, on all ranks; ""
-/// when there is none. `words` makes it out of the exception. Collective.
+/// Runs `action` on each rank; it may take longer than the group's timeout. Returns, on all ranks, the failure of the
+/// first rank that has one, or "". `words` turns an exception into a text. Collective.
 template <class Action, class Words>
 std::string first_failure(comm::ProcessGroup& group, Action action, Words words) {
   comm::JointWork work(group);
@@ -54,7 +54,7 @@ std::string first_failure(comm::ProcessGroup& group, Action action, Words words)
   return failure + " (rank " + std::to_string(culprit) + " of " + std::to_string(group.size()) + ")";
 }
 
-/// What only rank 0 does.
+/// As first_failure(), but only rank 0 runs `action`.
 template <class Action>
 std::string failure_of_leader(comm::ProcessGroup& group, Action action) {
   const auto lead = [&] {
@@ -76,7 +76,7 @@ void fill(const TrainingState& state, const CheckpointReader& checkpoint, const 
   checkpoint.verify_others(names, group.rank(), group.size());
 }
 
-/// Rank 0 looks for candidates; all ranks read each, and accept it together or pass it over together.
+/// Rank 0 looks for candidates. All ranks read each candidate, and accept it together or skip it together.
 class JointSearch {
  public:
   JointSearch(const CheckpointStore& store, comm::ProcessGroup& group, const CheckpointRead& read)

@@ -10,19 +10,19 @@
 
 namespace tandem::train {
 
-/// Everything that a run continues from.
+/// Everything that a run needs to resume.
 ///
-/// Rank 0's file holds what all ranks share; each rank's file holds its own rows of split tensors, under the name
-/// `<name>.rank_0003`, with a note of which rows they are.
+/// Rank 0's file holds the tensors that all ranks share. Each rank's file holds its own rows of split tensors, under
+/// names such as `<name>.rank_0003`, and notes which rows they are.
 struct TrainingState {
-  std::vector<Parameter> tensors;  // parameters, buffers, optimizer state: read when saving, filled when loading
+  std::vector<Parameter> tensors;  // parameters, buffers, optimizer state; loading fills them
   storage::Identity identity;      // of the job
   storage::Fields trainer;
 };
 
-/// Saves on all ranks, or on none: when one rank cannot write, the step is abandoned everywhere, the reason is told
-/// once as a warning, and the result is false. Older checkpoints stay then. No rank is late while another writes
-/// (comm::JointWork). Collective.
+/// Saves a checkpoint on all ranks, or on none. If a rank cannot write, the checkpoint is abandoned on all ranks, the
+/// reason is logged once as a warning, older checkpoints stay, and the result is false. Writing may take longer than
+/// the group's timeout (comm::JointWork). Collective.
 bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& state, comm::ProcessGroup& group);
 
 struct Restored {
@@ -30,21 +30,22 @@ struct Restored {
   storage::Fields trainer;
 };
 
-/// Reads what this rank needs of a checkpoint. Not collective; throws as CheckpointReader does when it is no good.
+/// Reads what this rank needs from a checkpoint. Must not be collective. Throws as CheckpointReader does if the
+/// checkpoint cannot be used.
 using CheckpointRead = std::function<void(const CheckpointReader& checkpoint)>;
 
-/// The newest checkpoint of this job, up to step `newest`, that every rank can read: rank 0 looks for candidates by
-/// manifest and sizes, all ranks call `read` for each, and take it or pass it over together. Each one passed over is
-/// told in one warning (rank 0). Nothing when none is left. No rank is late while another reads (comm::JointWork).
-/// Collective.
+/// Returns the newest checkpoint of `job`, up to step `newest`, that every rank can read, or nullopt if there is none.
+/// Rank 0 looks for candidates by manifest and file sizes. All ranks call `read` for each candidate, and accept or skip
+/// it together. Rank 0 logs a warning for each checkpoint that is skipped. Reading may take longer than the group's
+/// timeout (comm::JointWork). Collective.
 std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, const storage::Identity& job,
                                                  std::optional<int64_t> newest, const CheckpointRead& read,
                                                  comm::ProcessGroup& group);
 
-/// Fills `state.tensors` from the newest whole and finite checkpoint of this job, whatever number of ranks wrote it, as
-/// find_checkpoint() does. Each rank reads the parts that it needs straight into its tensors, and the ranks together
-/// every byte. Nothing when there is none; the tensors hold anything then, since a damaged one may have been read.
-/// Collective.
+/// Fills `state.tensors` from the newest complete and finite checkpoint of this job, found as find_checkpoint() does.
+/// Any number of ranks may have written it. Each rank reads the parts that it needs straight into its tensors; together
+/// the ranks read, and verify, every byte. Returns nullopt if there is no such checkpoint; the content of the tensors
+/// is then undefined, since a damaged checkpoint may have been read. Collective.
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group);
 

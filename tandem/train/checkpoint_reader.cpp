@@ -27,7 +27,8 @@ void check_like(const storage::SafetensorsFile& file, const std::string& stored,
   throw SettingsError(text.str());
 }
 
-/// Hands over the target's own memory, or that of a tensor which is copied to it then.
+/// Calls `read` with the target's own memory, or with the memory of a temporary tensor that is then copied to the
+/// target.
 template <class Read>
 void fill(const Tensor& target, const Read& read) {
   const at::NoGradGuard no_grad;
@@ -62,7 +63,7 @@ void CheckpointReader::add_file(const CheckpointStore& store, int rank) {
   }
 }
 
-/// The parts stand in rank order, so that they must follow each other.
+/// The parts are in rank order, so each part must begin where the part before it ends.
 void CheckpointReader::check_parts() const {
   for (const auto& [name, parts] : parts_) {
     int64_t next = 0;

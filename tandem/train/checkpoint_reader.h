@@ -8,46 +8,47 @@
 
 namespace tandem::train {
 
-/// One checkpoint's tensors, whatever number of ranks wrote it: of what is split over the ranks' files, any rows.
+/// Reads the tensors of one checkpoint, whatever number of ranks wrote it. Any rows of a split tensor can be read, from
+/// whichever files hold them.
 ///
 ///   files   rank_0000: rows 0..2      rank_0001: rows 3..4      rank_0002: rows 5..6
-///   wanted                  rows 2 . . . . . . . . . . . . . 5
+///   read                    rows 2 . . . . . . . . . . . . . 5
 ///
-/// Opens a file when something of it is wanted and keeps it open. One thread uses a reader at a time.
+/// Opens all files and keeps them open. Not thread-safe.
 class CheckpointReader {
  public:
-  /// Reads the manifest and the headers of all files. Throws IoError; DataError: damaged, or rows that lie in no file
-  /// or in two.
+  /// Reads the manifest and the headers of all files. Throws IoError if one cannot be read, and DataError if one is
+  /// damaged or if some rows are in no file or in two.
   CheckpointReader(const CheckpointStore& store, int64_t step);
 
   const storage::Manifest& manifest() const { return manifest_; }
   std::vector<std::string> names() const;  // in alphabetical order, without a rank's suffix
 
-  /// How many rows a split tensor has in all; nothing for one that every rank has whole.
+  /// The number of rows of a split tensor in all; nullopt for a tensor that is not split.
   std::optional<int64_t> split_rows(const std::string& name) const;
 
-  /// New CPU tensors. Memory: the result and the largest part that is read for it. Throw DataError: no such tensor,
-  /// rows that it does not have, wrong bytes.
+  /// Return new CPU tensors. Memory: the result and the largest part read for it. Throw DataError if the tensor or its
+  /// rows do not exist, or if the bytes are damaged.
   Tensor read(const std::string& name) const;
   Tensor read_rows(const std::string& name, int64_t first, int64_t count) const;
 
-  /// Fills `target` with all of a tensor that every rank has, or with the rows of a split one that begin at `first`.
-  /// Each part that is touched is read once and whole, so that its checksum is verified. Memory: one MiB; what is not a
-  /// contiguous CPU tensor is read into one first. On failure `target` holds anything.
-  /// Throws SettingsError when the checkpoint has no such tensor or another type, shape or number of rows; DataError,
-  /// IoError, NonFiniteError when a part is damaged, cannot be read or is not finite.
+  /// Fill `target` with a tensor that is not split, or with `rows` of a split tensor. Each part that is needed is read
+  /// once and completely, so that its checksum is verified. Memory: 1 MiB, and a copy of `target` if it is not a
+  /// contiguous CPU tensor. On failure the content of `target` is undefined. Throw SettingsError if the checkpoint has
+  /// no such tensor, or if its type, shape or number of rows differs; DataError, IoError or NonFiniteError if a part is
+  /// damaged, cannot be read or is not finite.
   void read_into(const std::string& name, const Tensor& target) const;
   void read_rows_into(const std::string& name, const RowRange& rows, const Tensor& target) const;
 
-  /// Reads and checks, in little memory, what is in the files beside the tensors `read`: of each file the rank whose
-  /// turn it is, so that the ranks together read everything. Throws as read_into() does.
+  /// Reads and verifies, in little memory, all tensors in the files except the tensors `read`. Rank `rank` of `size`
+  /// takes every size-th file, so that the ranks together read everything. Throws as read_into().
   void verify_others(const std::set<std::string>& read, int rank, int size) const;
 
-  /// Every byte of all files, checked.
+  /// Reads and verifies every byte of all files.
   void verify() const { verify_others({}, 0, 1); }
 
-  /// A tensor to be written elsewhere, under the name `as`: read when that is done, a part at a time. This reader must
-  /// outlive them.
+  /// Return a tensor to be written elsewhere, under the name `as`. It is read while it is written, one part at a time.
+  /// This reader must outlive the source.
   storage::TensorSource source(const std::string& name) const;
   storage::TensorSource source_of_rows(const std::string& name, int64_t first, int64_t count,
                                        const std::string& as) const;
@@ -69,7 +70,7 @@ class CheckpointReader {
   std::map<std::string, std::vector<Part>> parts_;
 };
 
-/// The name under which a rank's rows of a split tensor stand in its file.
+/// The name of a rank's rows of a split tensor in its file.
 std::string name_of_part(const std::string& name, int rank);
 
 }  // namespace tandem::train

@@ -49,7 +49,7 @@ std::string counted(const std::string& name, uint64_t found, uint64_t wanted) {
   return name + " has " + std::to_string(found) + " bytes, wanted " + std::to_string(wanted);
 }
 
-/// What is wrong with a checkpoint's files, told by their sizes alone.
+/// What is wrong with a checkpoint's files, judged by their sizes alone.
 std::optional<std::string> size_fault(const fs::path& folder, const storage::Manifest& manifest) {
   for (const auto& file : manifest.files) {
     std::error_code error;
@@ -61,7 +61,7 @@ std::optional<std::string> size_fault(const fs::path& folder, const storage::Man
   return {};
 }
 
-/// The ranks' files are checked by who reads them.
+/// Checks the index only. The ranks' files are checked when they are read.
 std::optional<std::string> index_fault(const fs::path& folder, const storage::Manifest& manifest) {
   const auto& file = manifest.files.back();
   const auto found = storage::checksum_of(storage::read_text_file(folder / file.name, kMaxIndexBytes));
@@ -107,7 +107,7 @@ void CheckpointStore::remove_leftovers(int64_t current) const {
     if (!name.starts_with(".tmp_step_") || name == temporary(current).filename()) continue;
     try {
       storage::remove_tree(folder_ / name);
-    } catch (const IoError&) {  // another rank is at it
+    } catch (const IoError&) {  // another rank is removing it
     }
   }
 }
@@ -136,7 +136,7 @@ storage::Manifest CheckpointStore::complete(storage::Manifest manifest) const {
     manifest.files.push_back({storage::rank_file_name(rank), shard.size(), shard.header_checksum()});
     total += shard.data_bytes();
     for (const auto& name : shard.names())
-      file_of_tensor.emplace(name, storage::rank_file_name(rank));  // the first rank's stays
+      file_of_tensor.emplace(name, storage::rank_file_name(rank));  // the first rank's file is kept
   }
   const auto index = storage::format_shard_index(file_of_tensor, total);
   storage::write_text_file(folder / storage::kIndexName, index);
@@ -152,7 +152,7 @@ void CheckpointStore::commit(storage::Manifest manifest) {
   manifest = complete(std::move(manifest));
   std::set<std::string> wanted = {storage::kManifestName};
   for (const auto& file : manifest.files) wanted.insert(file.name);
-  for (const auto& name : names_in(folder)) {  // of a run that was stopped here with more ranks
+  for (const auto& name : names_in(folder)) {  // left by a stopped run with more ranks
     if (!wanted.contains(name)) storage::remove_tree(folder / name);
   }
   storage::write_text_file(folder / storage::kManifestName, storage::format_manifest(manifest));
@@ -192,13 +192,13 @@ void CheckpointStore::prune(const storage::Manifest& committed) const {
       const auto found = manifest(step);
       if (found.identity != committed.identity) continue;
       whole = !size_fault(path(step), found);
-    } catch (const Error&) {  // damaged: worth less than any whole one
+    } catch (const Error&) {  // damaged: does not count as complete
     }
     if (kept < keep_) {
       kept += whole ? 1 : 0;
       continue;
     }
-    // Renamed first: a folder half removed must not look like a checkpoint.
+    // Rename it first: a folder that is half removed must not look like a checkpoint.
     auto away = temporary(step);
     away += ".pruned";
     storage::remove_tree(away);
@@ -253,7 +253,7 @@ std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const storage
   auto steps = list();
   if (newest) {
     std::erase_if(steps, [&](int64_t step) { return step > *newest; });
-    // Asked for by name: its absence is worth a line.
+    // The user named this checkpoint: report it if it is missing.
     if (steps.empty() || steps[0] != *newest) steps.insert(steps.begin(), *newest);
   }
   for (const auto step : steps) {

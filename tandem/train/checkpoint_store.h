@@ -13,7 +13,7 @@
 
 namespace tandem::train {
 
-/// Checkpoints of one run. Each is either whole or not there, whenever the machine stops:
+/// Checkpoints of one run. A checkpoint is either complete or absent, whenever the machine stops:
 ///
 ///   folder/.tmp_step_00001000/rank_0000.safetensors      begin, then each rank writes its own file    (synced)
 ///                             rank_0001.safetensors
@@ -21,47 +21,50 @@ namespace tandem::train {
 ///   folder/step_00001000/                                                      renamed, parent synced
 ///   folder/step_00000800/                                                      older ones beyond `keep` removed
 ///
-/// No class here talks to other ranks. The order that the ranks keep: all begin; each writes; all learn whether every
-/// rank could; one commits, or one abandons; all wait for it before the next begin. A folder belongs to one run.
+/// This class does not communicate. The ranks must keep this order: all begin; each writes; all learn whether every
+/// rank could write; one rank commits or abandons; all wait for it before the next begin. A folder belongs to one run.
 ///
-/// The folder may not be a link, nor may what is in it: a link that stands at a name which is about to be written gives
-/// way, and what it leads to stays as it is. The folder's parents may be links.
+/// Neither the folder nor its content may be symbolic links. A link at a name that is about to be written is replaced,
+/// and its target stays unchanged. The folder's parents may be links.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::filesystem::path folder, int keep = 2);
 
-  /// begin() and set_aside() call it first. It throws when the folder is not the run's any more.
+  /// begin() and set_aside() call `guard` first. It must throw if the folder no longer belongs to the run.
   void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
 
-  /// Makes the temporary folder and removes those that earlier steps or runs left over. Any rank, any number of times.
-  /// Warns when the store's folder has gone since this object made it. Throws IoError, also when that folder is a link.
+  /// Makes the temporary folder, and removes temporary folders that earlier steps or runs left over. Any rank may call
+  /// it, any number of times. Logs a warning if the store's folder has been removed since this object made it. Throws
+  /// IoError, also if that folder is a link.
   void begin(int64_t step);
 
-  /// Writes this rank's file, replacing what stands there. Throws as write_safetensors does.
+  /// Writes this rank's file and replaces an existing one. Throws as write_safetensors().
   void write_rank(int64_t step, int rank, const std::vector<storage::NamedTensor>& tensors,
                   const std::map<std::string, std::string>& metadata = {});
 
-  /// The same of tensors that are not in memory.
+  /// The same for tensors that are not in memory.
   void write_rank(int64_t step, int rank, const std::vector<storage::TensorSource>& sources,
                   const std::map<std::string, std::string>& metadata = {});
 
-  /// Makes the checkpoint of manifest.step out of manifest.world files; `files` is filled in here. A checkpoint of that
-  /// step which is already there gives way. Then removes the run's older checkpoints but for keep - 1 whole ones; a
-  /// failure there is a warning. Throws IoError or DataError when a rank's file is not whole: abandon the step.
+  /// Makes the checkpoint of manifest.step from the files of manifest.world ranks, and fills in manifest.files.
+  /// Replaces an existing checkpoint of that step. Then removes the run's older checkpoints except the newest keep - 1
+  /// complete ones; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is not complete:
+  /// call abandon() then.
   void commit(storage::Manifest manifest);
 
-  /// Removes the temporary folder, if it can.
+  /// Removes the temporary folder, if possible.
   void abandon(int64_t step) noexcept;
 
-  /// Takes a checkpoint out of those that list() and find_newest() give, for training cannot go on from it. Its files
-  /// stay in a folder beside the others until the next one is set aside. Returns the folder's name. Throws IoError.
+  /// Hides a checkpoint from list() and find_newest(), because training cannot continue from it. Its files stay in a
+  /// folder next to the other checkpoints until another checkpoint is set aside. Returns the folder's name. Throws
+  /// IoError.
   std::string set_aside(int64_t step) const;
 
-  std::vector<int64_t> list() const;  // newest first; by name alone
+  std::vector<int64_t> list() const;  // newest first; judged by name alone
   std::filesystem::path path(int64_t step) const;
 
-  /// What is wrong with a checkpoint, every byte read: "is cut short: rank_0001.safetensors has 1200 bytes, wanted
-  /// 65536". Nothing when it is whole and all its numbers are finite.
+  /// Reads every byte of a checkpoint and returns what is wrong with it, such as "is cut short: rank_0001.safetensors
+  /// has 1200 bytes, wanted 65536". Returns nullopt if it is complete and all its numbers are finite.
   std::optional<std::string> verify(int64_t step) const;
 
   struct Found {
@@ -69,20 +72,20 @@ class CheckpointStore {
     storage::Manifest manifest;
   };
 
-  /// Reads a checkpoint whose manifest and sizes are right; gives what is wrong with it, as verify() does.
+  /// Reads a checkpoint whose manifest and file sizes are right, and returns what is wrong with it, as verify() does.
   using Reading = std::function<std::optional<std::string>(const Found& candidate)>;
 
-  /// The newest checkpoint, up to step `newest`, that is whole and of this job: every entry of `job` stands in it with
-  /// the same value, and `read` finds no fault in it. Each one passed over gives a line in `notes`. Without `read`
-  /// every byte is read and checked.
+  /// Returns the newest checkpoint, up to step `newest`, that is complete and belongs to this job: its identity
+  /// contains every entry of `job` with the same value, and `read` finds no fault in it. Adds a line to `notes` for
+  /// each checkpoint that is skipped. Without `read`, every byte is read and verified.
   std::optional<Found> find_newest(const storage::Identity& job, std::vector<std::string>& notes,
                                    std::optional<int64_t> newest = {}, const Reading& read = {}) const;
 
-  /// The step of the newest checkpoint of this job that is there, judged by its manifest and by its files' sizes:
-  /// quick.
+  /// The step of the newest checkpoint of this job. Judges checkpoints by manifest, index and file sizes only, which is
+  /// fast.
   std::optional<int64_t> newest(const storage::Identity& job) const;
 
-  /// Throws DataError or IoError when it is damaged or not there.
+  /// Throw DataError or IoError if the checkpoint is damaged or missing.
   storage::Manifest manifest(int64_t step) const;
   storage::SafetensorsFile open_rank(int64_t step, int rank) const;
 
@@ -100,26 +103,27 @@ class CheckpointStore {
   std::function<void()> guard_;
 };
 
-/// What an exception says of a checkpoint: "is damaged: ...", "cannot be read: ...", "is not finite: ..." or "is of
-/// another job: ..." (a SettingsError).
+/// Turns an exception into a fault of a checkpoint: "is damaged: ...", "cannot be read: ...", "is not finite: ..." or,
+/// for a SettingsError, "is of another job: ...".
 std::string fault_words(const std::exception& error);
 
-/// Where a user's path leads: to a folder of checkpoints, to a run's folder that holds `checkpoints`, or to one
-/// checkpoint (then `newest` is its step, so that its elder siblings stand in when it is bad).
+/// What a user's path leads to: a folder of checkpoints, a run's folder that contains `checkpoints`, or one checkpoint.
+/// `newest` is the step of that one checkpoint; older checkpoints are used if it is damaged.
 struct CheckpointPlace {
   std::filesystem::path folder;
   std::optional<int64_t> newest;
 };
 
-/// Throws DataError when there is nothing at the path.
+/// Throws DataError if the path does not lead to a folder.
 CheckpointPlace locate_checkpoints(const std::filesystem::path& path);
 
-/// Which rows of a tensor that is split over the ranks a file holds; stands in its metadata as tandem.rows.<name>.
+/// The rows of a split tensor that a file holds; stored in the file's metadata as tandem.rows.<name>.
 using parallel::RowRange;
 
 void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows);
 
-/// Nothing when the file does not say. Throws DataError for a note that is none, or is not the tensor's.
+/// Returns nullopt if the metadata has no such entry. Throws DataError if the entry is malformed or does not match the
+/// tensor.
 std::optional<RowRange> rows_of(const storage::SafetensorsFile& file, const std::string& name);
 
 }  // namespace tandem::train

@@ -8,9 +8,9 @@ enum class ScheduleKind { onecycle, cosine, step, constant };
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::onecycle;
-  double lr = 0.1;                  // the highest
+  double lr = 0.1;                  // the highest learning rate
   int64_t steps = 0;                // of the whole run
-  double warmup = 0.3;              // part of the steps in which the rate rises; from lr / 25 (onecycle) or 0 (others)
+  double warmup = 0.3;              // fraction of steps in which the rate rises; from lr / 25 (onecycle) or 0 (others)
   std::vector<int64_t> milestones;  // step: at these steps the rate is multiplied by gamma
   double gamma = 0.1;
 };

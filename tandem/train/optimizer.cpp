@@ -9,7 +9,7 @@
 namespace tandem::train {
 namespace {
 
-constexpr int64_t kBytesAtOnce = 512 << 10;  // of a sparse gradient: copies of the weight's rows stay in the cache
+constexpr int64_t kBytesAtOnce = 512 << 10;  // of a sparse gradient at a time: copies of the rows stay in the cache
 
 void check(bool right, const std::string& fault, const std::string& remedy = "") {
   if (!right) throw SettingsError(fault, remedy);
@@ -49,7 +49,7 @@ Optimizer::~Optimizer() = default;
 void Optimizer::update(Lists& lists, double learning_rate) const {
   auto& [weights, gradients, first, second, steps] = lists;
   if (options_.kind == OptimizerKind::sgd) {
-    // The momentum starts from zeros, which gives what torch's copy of the first gradient gives.
+    // The momentum starts at zero, which gives the same as torch's copy of the first gradient.
     at::_fused_sgd_(weights, gradients, first, options_.weight_decay, options_.momentum, learning_rate,
                     /*dampening=*/0.0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
   } else {
@@ -164,7 +164,7 @@ std::vector<Parameter> Optimizer::state() const {
 
 namespace {
 
-/// Sum of squares in float64, piece by piece: libtorch's norm in another type copies the whole.
+/// Sum of squares in float64, piece by piece: libtorch's norm in another type would copy the whole tensor.
 double square_of(const Tensor& gradient) {
   constexpr int64_t kPiece = 1 << 16;
   const auto flat = gradient.reshape({-1});

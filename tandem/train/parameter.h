@@ -14,10 +14,10 @@ namespace tandem::train {
 using parallel::Parameter;
 using parallel::RowRange;
 
-/// A tensor that forward changes (running statistics); rank 0's counts.
+/// A tensor that forward changes (running statistics). The values of rank 0 are used.
 using Buffer = storage::NamedTensor;
 
-/// What a module registers, by its names; every rank holds all of it.
+/// The registered parameters and buffers of a module, under its names; every rank holds all of each.
 std::vector<Parameter> parameters_of(const torch::nn::Module& module);
 std::vector<Buffer> buffers_of(const torch::nn::Module& module);
 

@@ -6,18 +6,16 @@
 
 namespace tandem::train {
 
-/// How many of so many rows each rank gets.
+/// Returns how many of `rows` rows each rank gets.
 using RowSplit = std::function<std::vector<int64_t>(int64_t rows)>;
 
-/// Writes a checkpoint anew, as `ranks` ranks would have written it: what was split is split by `split`, the
-/// optimizer's state with it. The values stay bit for bit. Memory: the largest part of a tensor in one old file. A
-/// failure leaves nothing of the new checkpoint. Throws as CheckpointStore does; c10::ValueError for a split that does
-/// not add up.
+/// Rewrites a checkpoint as `ranks` ranks would have written it: split tensors, and their optimizer state, are split by
+/// `split`. The values stay the same bit for bit. Memory: the largest part of a tensor in one old file. A failure
+/// leaves no new checkpoint behind. Throws as CheckpointStore does, and c10::ValueError if a split does not add up.
 void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const RowSplit& split);
 
-/// Writes the weights and buffers, each whole, into one safetensors file: without the optimizer's state, for whoever
-/// serves the model. Memory: as reshard().
-/// Throws as write_safetensors does.
+/// Writes the weights and buffers, each merged, to one safetensors file, without the optimizer state, for serving the
+/// model. Memory: as reshard(). Throws as write_safetensors().
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path);
 
 }  // namespace tandem::train

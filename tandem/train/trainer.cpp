@@ -111,7 +111,7 @@ Outcome Trainer::run(Observer& observer) {
   return outcome;
 }
 
-/// From where step_ stands in its epoch to the epoch's end, the run's, or a stop.
+/// Trains from step_ to the end of its epoch, to the end of the run, or until a stop.
 void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   const int64_t per_epoch = training_.batches_per_epoch(), epoch = step_ / per_epoch;
   start_epoch(training_, epoch, step_ % per_epoch);
@@ -144,7 +144,7 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   const auto buffers_before = options_.skip_nonfinite > 0 ? copies_of(task_.buffers()) : std::vector<Tensor>();
   const auto loss = task_.loss(batch, comm::split_sizes(batch.global_size, group_.size()));
   const double value = loss.item<double>();
-  // The loss is equal on all ranks, so that all go on or none.
+  // The loss is equal on all ranks, so that all ranks continue or none does.
   if (!std::isfinite(value)) return skip_step(loss_fault("loss of step ", step_ + 1, value), buffers_before, observer);
   replicas_.prepare_backward(loss);
   loss.backward();
@@ -164,7 +164,7 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   return {value, fault};
 }
 
-/// Leaves the step out, or fails when there were too many. All ranks call it with the same fault.
+/// Skips the step, or fails if too many steps were skipped in a row. Must be called on every rank with the same fault.
 Trainer::StepResult Trainer::skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before,
                                        Observer& observer) {
   if (const auto deeper = state_fault()) fail(*deeper);
@@ -187,7 +187,7 @@ NonFiniteError Trainer::gradient_fault(const detail::NonFinite& found, int64_t s
   return error;
 }
 
-/// What of the state after step_ is not finite, the same on all ranks. Collective.
+/// What is not finite in the state after step_; the same on all ranks. Collective.
 std::optional<NonFiniteError> Trainer::state_fault() const {
   const auto tensors = state().tensors;
   const auto found = detail::agree(false, detail::first_nonfinite(tensors), group_).fault;
@@ -204,7 +204,7 @@ void Trainer::check_state() {
   checked_step_ = step_;
 }
 
-/// Ends the run on all ranks. `after_update`: the step at fault has changed the state already. Collective.
+/// Ends the run on all ranks. `after_update`: the step at fault has already changed the state. Collective.
 void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   const auto remedy = comm::broadcast_text(group_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, group_);
   auto error = fault;
@@ -212,7 +212,7 @@ void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   throw error;
 }
 
-/// What is to be said of the checkpoints. One that leads to the fault again is set aside. On one rank.
+/// What the error text says about checkpoints. Sets aside a checkpoint that leads to the fault again. Runs on one rank.
 std::string Trainer::checkpoint_remedy(bool after_update) const {
   if (saved_step_ < 0) return "";
   const auto name = "the checkpoint of step " + std::to_string(saved_step_);
@@ -267,7 +267,7 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   wanted.identity = options_.shared_identity;
   const auto restored = load_checkpoint(from, wanted, newest, group_);
   if (!restored) return false;
-  // Checkpoints of earlier versions do not say.
+  // Checkpoints of earlier versions have no "seconds".
   seconds_before_ =
       storage::find_value(restored->trainer, "seconds") ? storage::number(restored->trainer, "seconds") : 0;
   step_ = restored->step;

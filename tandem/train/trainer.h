@@ -17,71 +17,73 @@
 
 namespace tandem::train {
 
-/// What happens while training, for whoever draws or writes it. Called on every rank.
+/// Callbacks for what happens during training, to show or record it. Called on every rank.
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// `loss`: at the first step, every log_every steps, and at the last of an epoch and of the run.
+  /// `loss`: given at the first step, every log_every steps, and at the last step of an epoch and of the run.
   virtual void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {}
   virtual void on_scores(int64_t step, const Scores& scores) {}
   virtual void on_evaluation(int64_t done, int64_t total) {}
   virtual void on_checkpoint(int64_t step, const std::filesystem::path& path) {}
-  virtual void on_skipped_step(int64_t step, const std::string& fault) {}  // on_step() follows, without a loss
+  virtual void on_skipped_step(int64_t step, const std::string& fault) {}  // on_step() follows, without loss
 };
 
 struct TrainerOptions {
-  int64_t steps = 0;  // of the whole run, those before a resume included
+  int64_t steps = 0;  // of the whole run, including those before a resume
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  double clip = 0;                       // largest norm of the gradients; 0: none
-  int64_t skip_nonfinite = 0;            // steps in a row that are left out when loss or gradients are not finite
-  int64_t log_every = 20;                // steps between reads of the loss
+  double clip = 0;                       // largest norm of the gradients; 0: no clipping
+  int64_t skip_nonfinite = 0;            // how many steps in a row may be skipped if not finite
+  int64_t log_every = 20;                // steps between two reports of the loss
   int64_t evaluate_every = 0;            // steps; 0: at the end only
-  int64_t checkpoint_every = 0;          // steps; 0: none but the last
-  storage::Identity identity;            // of the job; stands in the checkpoints
-  storage::Identity shared_identity;     // the part of it that a checkpoint must share to be continued
-  std::function<bool()> stop_requested;  // looked at after each step; one rank's yes stops all
+  int64_t checkpoint_every = 0;          // steps; 0: only at the end
+  storage::Identity identity;            // of the job; stored in the checkpoints
+  storage::Identity shared_identity;     // the part of it that a checkpoint must share to be resumed
+  std::function<bool()> stop_requested;  // polled after each step; true on one rank stops all ranks
 };
 
 struct Outcome {
   static constexpr size_t kFirstLosses = 20;
 
-  int64_t steps = 0;                                // done in all
-  int64_t skipped_steps = 0;                        // of them left out by this run
-  bool stopped = false;                             // by request
+  int64_t steps = 0;                                // done by the whole run
+  int64_t skipped_steps = 0;                        // skipped by this run
+  bool stopped = false;                             // because stop_requested() returned true
   bool saved = true;                                // false: the last state could not be written
   double loss = 0;                                  // of the last step
-  std::vector<std::optional<double>> first_losses;  // of this run's first steps; nothing: the step was left out
-  int64_t scored_step = -1;                         // when the last evaluation was; -1: never
+  std::vector<std::optional<double>> first_losses;  // of the first steps since the start or resume; nullopt: skipped
+  int64_t scored_step = -1;                         // step of the last evaluation; -1: none
   Scores scores;                                    // of the last evaluation
-  double seconds = 0;                               // of training steps alone
-  double total_seconds = 0;                         // the same for all steps of the run, those before a resume included
+  double seconds = 0;                               // of training steps only
+  double total_seconds = 0;                         // the same, including steps before a resume
   double step_seconds = 0;                          // of the median step
-  int64_t images = 0;                               // in them
+  int64_t images = 0;                               // in these steps
   std::filesystem::path checkpoint;                 // newest; empty when none was saved
 };
 
-/// The loop of one rank: batch, loss, backward with gradients summed over the ranks, step.
+/// The training loop of one rank: batch, loss, backward with gradients summed over the ranks, step.
 ///
-/// All ranks hold the same job; whatever they decide (stop, save, fail) they decide together. Continuing from a
-/// checkpoint with the same number of ranks gives the same bits as not having stopped.
+/// All ranks must have the same job; they stop, save and fail together. Resuming from a checkpoint with the same number
+/// of ranks gives the same bits as a run that was not stopped.
 ///
-/// Nothing that is not finite is saved or tested. The loss and the gradients are looked at in each step; parameters,
-/// buffers and the optimizer's state before each test, each save and at the end. The first infinity or NaN on any rank
-/// ends the run on all ranks with NonFiniteError, which names the step and the tensor. When the step that fails is the
-/// first after a save, that checkpoint leads to the fault again whatever the learning rate is, and is set aside.
-/// With skip_nonfinite a step whose loss or gradients are not finite changes nothing but the step's number, and nothing
-/// is saved before the next step that counts.
+/// A state that is not finite is neither saved nor evaluated. The loss and the gradients are checked in each step;
+/// parameters, buffers and the optimizer's state are checked before each evaluation, before each save and at the end.
+/// The first infinity or NaN on any rank ends the run on all ranks with NonFiniteError, which names the step and the
+/// tensor. If the step that fails is the first one after a save, the saved checkpoint leads to the same fault whatever
+/// the learning rate is, and is set aside. With skip_nonfinite, a step whose loss or gradients are not finite changes
+/// nothing but the step's number, and nothing is saved before the next step that is not skipped, except at the end of
+/// the run.
 class Trainer {
  public:
-  /// `checkpoints` null: nothing is saved. All references must outlive the trainer. Collective.
+  /// If `checkpoints` is null, nothing is saved; if `evaluation` is null, nothing is evaluated. All references must
+  /// outlive the trainer. Collective.
   Trainer(Task& task, data::Loader& training, data::Loader* evaluation, int64_t num_classes, TrainerOptions options,
           CheckpointStore* checkpoints, comm::ProcessGroup& group);
 
-  /// Continues from the newest good checkpoint; false when there is none. Collective.
+  /// Resumes from the newest good checkpoint, up to step `newest`; returns false if there is none. Collective.
   bool resume(const CheckpointStore& from, std::optional<int64_t> newest);
 
-  /// Tells `observer` what happens. Collective. Throws NonFiniteError, and whatever the task and the loader throw.
+  /// Trains and reports to `observer`. Collective. Throws NonFiniteError, and whatever the task and the loader throw.
   Outcome run(Observer& observer);
 
   int64_t step() const { return step_; }
@@ -89,8 +91,8 @@ class Trainer {
 
  private:
   struct StepResult {
-    std::optional<double> loss;    // nothing: the step was left out
-    std::optional<int64_t> fault;  // place of a parameter whose gradient is not finite on this rank
+    std::optional<double> loss;    // nullopt: the step was skipped
+    std::optional<int64_t> fault;  // index of a parameter whose gradient is not finite on this rank
   };
 
   StepResult train_step(const data::Batch& batch, Observer& observer);

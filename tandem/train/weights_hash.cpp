@@ -43,7 +43,7 @@ std::vector<int64_t> counts_of_ranks(const parallel::RowRange& rows, comm::Proce
   return counts;
 }
 
-/// Every rank takes part in every piece, so that none is late, however long all of it takes.
+/// Every rank takes part in every piece, so that no rank waits longer than for one piece.
 void add_rows(storage::Checksum& checksum, const parallel::Parameter& parameter, comm::ProcessGroup& group) {
   const auto counts = counts_of_ranks(*parameter.rows, group);
   const int64_t row_bytes = c10::multiply_integers(parameter.tensor.sizes().slice(1)) * parameter.tensor.itemsize();

@@ -128,8 +128,9 @@ TEST(Result, PlacesThatCannotBeWritten) {
   EXPECT_EQ(missing.out, "");
   EXPECT_EQ(missing.err, "error: --json file '/no/such/folder/x' cannot be written: No such file or directory\n");
   EXPECT_EQ(run_here({"info", "--json", "/"}).err, "error: --json file '/' cannot be written: it is a folder\n");
-  EXPECT_EQ(run_here({"info", "--json", "/dev/full"}).err,
-            "error: --json file '/dev/full' cannot be written: No space left on device\n");
+  EXPECT_EQ(
+      run_here({"info", "--json", "/dev/full"}).err,
+      "error: cannot write '/dev/full': No space left on device: free some space there or choose another folder\n");
 }
 
 TEST(ErrorFile, IsFilledUnderTorchrun) {

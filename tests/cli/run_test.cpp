@@ -190,10 +190,10 @@ TEST_F(Run, RanksWithDifferentSettingsAreRefused) {
 TEST_F(Run, IdleSettingsAreTold) {
   const auto ended = run_tandem(job({"head=softmax", "head.margin=0.3", "train.milestones=1", out("run")}));
   EXPECT_EQ(ended.status, 0);
-  EXPECT_NE(ended.err.find("warning: head.margin has no effect but with head=cosface and head=arcface\n"),
+  EXPECT_NE(ended.err.find("warning: head.margin has no effect except with head=cosface and head=arcface\n"),
             std::string::npos)
       << ended.err;
-  EXPECT_NE(ended.err.find("warning: train.milestones has no effect but with train.schedule=step\n"),
+  EXPECT_NE(ended.err.find("warning: train.milestones has no effect except with train.schedule=step\n"),
             std::string::npos);
 }
 

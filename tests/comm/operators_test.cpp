@@ -307,6 +307,24 @@ TEST_P(Operators, MessagesKeepTheirOrderAndTheirKind) {
       options());
 }
 
+TEST(Messages, GradientsOfEveryTagFindTheirMessage) {
+  constexpr int kLast = (1 << 20) - 1;
+  run_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      const auto x = at::full({3}, 2.0).requires_grad_(), y = at::full({3}, 3.0).requires_grad_();
+      const auto first = send(x, 1, group, kLast), second = send(y, 1, group, 0);
+      (first + second).backward();
+      EXPECT_TRUE(x.grad().eq(5).all().item<bool>());
+      EXPECT_TRUE(y.grad().eq(7).all().item<bool>());
+    } else {
+      const auto x = recv(0, group, kLast), y = recv(0, group, 0);
+      (5 * x + 7 * y).sum().backward();
+    }
+    EXPECT_EQ(test::text_of<c10::ValueError>([&] { recv(1 - group.rank(), group, kLast + 1); }),
+              "recv: tag is 1048576, wanted 0..1048575");
+  });
+}
+
 TEST(Messages, WhatIsGivenAwayChangesHandsUncopied) {
   std::atomic<const void*> sent{nullptr};
   run_ranks(2, [&](ProcessGroup& group) {

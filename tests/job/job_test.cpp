@@ -48,7 +48,7 @@ TEST(Job, AnotherFormLeavesOutWhatItCannotDo) {
 
 TEST(Job, SettingsWithoutEffectAreNamed) {
   const auto job = job_of({"head=softmax", "head.margin=0.7", "head.scale=24", "train.beta1=0.5"});
-  EXPECT_EQ(idle_settings(job), (Words{"head.margin has no effect but with head=cosface and head=arcface",
+  EXPECT_EQ(idle_settings(job), (Words{"head.margin has no effect except with head=cosface and head=arcface",
                                        "train.beta1 has no effect with train.optimizer=sgd"}));
   EXPECT_TRUE(is_idle(job, "head.scale"));
   EXPECT_FALSE(is_idle(job, "head.filter"));

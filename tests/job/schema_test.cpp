@@ -44,7 +44,9 @@ TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
 
 TEST(Schema, DescriptionsName) {
   const auto text = settings::describe(schema());
-  EXPECT_NE(text.find("train.weight_decay    5e-4          pull of the weights towards 0 (0 or more)\n"), text.npos)
+  EXPECT_NE(text.find("train.weight_decay    5e-4          weight decay; SGD: added to the gradient; AdamW: decoupled "
+                      "(0 or more)\n"),
+            text.npos)
       << text;
   EXPECT_NE(text.find("data.test_fonts       (empty)       "), text.npos) << text;
 }

@@ -76,7 +76,7 @@ TEST_F(Links, AFlightRecordIsNotWrittenThroughOne) {
   recorder.set_folder(run_ / "flight");
   recorder.write("a fault");
   fs::create_directory(run_ / "other");
-  plant_file("other/flight_rank_0000.json.part");
+  plant_file("other/flight_rank_0000.json.tmp");
   plant_file("other/flight_rank_0000.json");
   flight::FlightRecorder second(0, 1);
   second.set_folder(run_ / "other");

@@ -35,7 +35,7 @@ struct Step {
   int64_t extra_bytes = 0;
 };
 
-/// One rank of ours.
+/// One rank of Tandem.
 class OwnRank {
  public:
   OwnRank(const ClassifierBench& bench, comm::ProcessGroup& group)
@@ -73,7 +73,7 @@ class OwnRank {
     return {slowest, extra};
   }
 
-  /// The GEMMs of a step and nothing else, block by block.
+  /// Times only the GEMMs of a step, block by block.
   double floor() {
     const at::NoGradGuard no_grad;
     constexpr int64_t kBlock = 2048;
@@ -104,7 +104,7 @@ class OwnRank {
   Tensor features_, targets_;
 };
 
-/// A peer that has started; nothing when it cannot.
+/// Starts a peer; returns null if it does not start.
 std::unique_ptr<PeerProcess> start_peer(const ClassifierBench& bench, const std::string& name) {
   auto command = peer_command("classifier");
   if (!command) {
@@ -133,7 +133,7 @@ std::optional<Step> step_of(PeerProcess& peer) {
   return step;
 }
 
-/// What rank 0 collects; the other ranks take the steps along.
+/// Rank 0 collects the results; the other ranks take part in the steps.
 class Measurement {
  public:
   Measurement(const ClassifierBench& bench, comm::ProcessGroup& group, ClassifierResult& result)
@@ -168,7 +168,7 @@ class Measurement {
     result.name = name;
     std::vector<double> seconds, ratios;
     bool is_there = agree(peer != nullptr);
-    if (peer) is_there = step_of(*peer).has_value();  // a first step does not count
+    if (peer) is_there = step_of(*peer).has_value();  // the first step does not count
     for (int i = 0; i < bench_.rounds && agree(is_there); ++i) {
       const double own = take_own_step();
       if (!peer) continue;
@@ -184,7 +184,7 @@ class Measurement {
     if (group_.rank() == 0 && !seconds.empty()) result_.peers.push_back(result);
   }
 
-  /// Rank 0's word.
+  /// Returns rank 0's answer on all ranks.
   bool agree(bool word) { return comm::broadcast_number(word ? 1 : 0, 0, group_) == 1; }
 
   const ClassifierBench& bench_;

@@ -9,7 +9,7 @@ namespace tandem::cli {
 struct ClassifierBench {
   int64_t classes = 0, dim = 512, batch = 0;
   int ranks = 1;
-  std::string form = "fused";  // fused: updated in backward; sharded: with a gradient, then the step
+  std::string form = "fused";  // fused: update in backward; sharded: gradient, then update
   bool bf16 = false;           // products in bfloat16
   int64_t block = 0;           // classes of a block; 0: as many as a core's cache holds
   int64_t keep_bytes = 128 << 20;
@@ -20,8 +20,8 @@ struct ClassifierBench {
 struct PeerResult {
   std::string name;
   double seconds = 0;
-  int64_t extra_bytes = 0;  // beyond weights and momentum, at the highest, of all ranks
-  double speedup = 0;       // median over the rounds of its time by ours beside it
+  int64_t extra_bytes = 0;  // peak beyond weights and momentum, of all ranks together
+  double speedup = 0;       // median over the rounds of its time divided by ours
 };
 
 struct ClassifierResult {
@@ -31,7 +31,7 @@ struct ClassifierResult {
   std::vector<PeerResult> peers;
 };
 
-/// Ours and each peer in turn, in one run; medians.
+/// Measures Tandem and each peer in turn, in one run; returns medians.
 ClassifierResult bench_classifier(const ClassifierBench& bench);
 
 std::vector<std::string> classifier_peers();

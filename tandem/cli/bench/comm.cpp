@@ -24,10 +24,10 @@ using c10d::Backend;
 using Tensors = std::vector<at::Tensor>;
 using Call = std::function<void(Backend&)>;
 
-/// One operation on tensors that are made once.
+/// One operation on tensors that are allocated once.
 struct Operation {
   Call call;
-  int64_t moved = 0;  // half of what this rank reads and writes: a plain copy of so many bytes does as much
+  int64_t moved = 0;  // half of the bytes that this rank reads and writes, as in a plain copy of that size
 };
 
 at::Tensor floats(int64_t bytes) { return at::ones({std::max<int64_t>(1, bytes / 4)}, at::kFloat); }
@@ -38,7 +38,7 @@ struct Ranks {
   int rank, size;
 };
 
-// `bytes` is the size of the whole: what all ranks hold together of a thing that is split, else the tensor itself.
+// `bytes`: size of the whole tensor. If the tensor is split, that is the size of all ranks' parts together.
 Operation all_reduce(int64_t bytes, Ranks) {
   Tensors x = {floats(bytes)};
   return {[x](Backend& backend) mutable { backend.allreduce(x)->wait(); }, bytes};
@@ -160,7 +160,7 @@ class CallMeasurement {
     return {name, local_.size(), bytes, median(our_seconds), median(their_seconds), median(copy_seconds)};
   }
 
-  /// Seconds a call, of the slowest rank.
+  /// Seconds per call of the slowest rank.
   template <class Body>
   double time(const Body& body, int64_t calls) {
     comm::barrier(local_);
@@ -170,10 +170,10 @@ class CallMeasurement {
     return comm::reduce_number(took.count() / static_cast<double>(calls), comm::Reduce::max, local_);
   }
 
-  /// As many as fill a part of the case's time; equal on all ranks.
+  /// Number of calls that fill a part of the case's time; equal on all ranks.
   template <class Body>
   int64_t calls_for(const Body& body) {
-    body();  // connections, pages
+    body();  // warm-up: connections, memory pages
     const double once = time(body, 2);
     return std::clamp<int64_t>(static_cast<int64_t>(budget_ / (2 * kRounds) / once), 1, 20'000);
   }
@@ -185,7 +185,7 @@ class CallMeasurement {
 }  // namespace
 
 CommBenchResult bench_comm(const CommBench& bench) {
-  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's record of calls is not made for several ranks in a process
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's flight recorder does not support several ranks in a process
   const auto connect = comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
   CommBenchResult result;
   const auto is_asked = [&](const std::string& name) {

@@ -23,11 +23,11 @@ struct BenchCase {
 
 struct CommBenchResult {
   std::vector<BenchCase> cases;      // shared memory against Gloo
-  std::vector<BenchCase> over_gloo;  // `seconds`: tandem's own way over Gloo, where it has one, against Gloo's
+  std::vector<BenchCase> over_gloo;  // Tandem's own algorithms over Gloo against Gloo's
 };
 
-/// Thread-ranks over shared memory against thread-ranks over Gloo's sockets, in turn; medians of the slowest rank's
-/// time.
+/// Compares thread-ranks over shared memory with thread-ranks over Gloo's sockets, in turn. Times are medians of the
+/// slowest rank's time.
 CommBenchResult bench_comm(const CommBench& bench);
 
 std::vector<std::string> bench_operations();

@@ -35,7 +35,7 @@ PeerProcess::PeerProcess(const std::vector<std::string>& command) {
 
 PeerProcess::~PeerProcess() {
   close(socket_);
-  kill(-pid_, SIGKILL);  // with the ranks that it has started
+  kill(-pid_, SIGKILL);  // with the processes that it has started
   waitpid(pid_, nullptr, 0);
 }
 

@@ -8,16 +8,16 @@
 
 namespace tandem::cli {
 
-/// A program that answers lines with lines, for benchmarks; killed at the end.
+/// A child process that answers lines with lines, for benchmarks. The destructor kills it.
 class PeerProcess {
  public:
-  /// Throws UsageError when the program cannot be run, IoError.
+  /// Throws UsageError if the program cannot be run, IoError if no process or socket can be made.
   explicit PeerProcess(const std::vector<std::string>& command);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
 
   void write_line(const std::string& line);
-  std::optional<std::string> read_line();  // nothing at its end
+  std::optional<std::string> read_line();  // nullopt when the process has ended
 
  private:
   pid_t pid_ = -1;
@@ -25,8 +25,8 @@ class PeerProcess {
   std::string buffer_;
 };
 
-/// bench/NAME/peers.py of the sources that this program was built from, and a Python with torch for it (TANDEM_PYTHON,
-/// .venv's, python3). Nothing where the sources are gone.
+/// Returns the command for bench/<bench>/peers.py of the sources that this program was built from, run by
+/// TANDEM_PYTHON, else the Python of .venv, else python3. Returns nullopt if the script does not exist.
 std::optional<std::vector<std::string>> peer_command(const std::string& bench);
 
 }  // namespace tandem::cli

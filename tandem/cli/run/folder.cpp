@@ -35,7 +35,7 @@ std::string letters(int number) {
   return text;
 }
 
-/// What a run opens or fills in its folder. The other files it replaces, links too.
+/// The files that a run opens in its folder, and the folders that it fills. A run replaces all other files, links too.
 constexpr const char* kOpened[] = {".lock", "log.jsonl"};
 constexpr const char* kFilled[] = {"checkpoints", "events", "flight"};
 constexpr size_t kMarkDigits = 16;
@@ -57,10 +57,10 @@ std::string new_mark() {
 
 int open_lock(const fs::path& path) { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644); }
 
-/// False when another process holds it.
+/// Returns false if another process holds the lock.
 bool try_lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
-/// A mark is a help, no promise: on a full disk there is none.
+/// The mark is best effort: on a full disk there is none.
 void write_mark(int file, const std::string& mark) {
   if (ftruncate(file, 0) == 0 && pwrite(file, mark.data(), mark.size(), 0) < 0) return;
 }

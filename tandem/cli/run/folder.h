@@ -4,13 +4,13 @@
 
 namespace tandem::cli {
 
-/// Makes the run's folder: `out`, or runs/<date>-<letter> with the first letter that is free. `out` may be a link; what
-/// a run opens or fills inside may not. Throws IoError.
+/// Makes the run's folder: `out`, or runs/<date>-<letter> with the first free letter. `out` may be a symbolic link; the
+/// files and folders that a run opens or fills in it may not. Throws IoError.
 std::filesystem::path make_run_folder(const std::string& out);
 
-/// Keeps a second run out of the folder as long as this lives, also when the process is killed. A file system that
-/// knows no locks lets everybody in. The lock is the file `.lock`, in which a run writes a mark of its own. Throws
-/// SettingsError when another run is in the folder.
+/// Locks the folder against a second run while this object lives. The lock ends with the process, also if it is killed.
+/// On a file system without locks every run is let in. The lock is the file `.lock`, to which a run writes a mark of
+/// its own. Throws SettingsError if another run holds the lock.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -18,11 +18,11 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// False when somebody has removed the file, or the folder, or has put another file in its place.
+  /// Returns false if the lock file or the folder has been removed or replaced.
   bool is_in_place() const;
 
-  /// Locks the folder again where the file has gone. Throws IoError when another run has been there since: the folder
-  /// is that run's now, and nothing may be written there.
+  /// Locks the folder again if the lock file has been removed. Throws IoError if another run has used the folder since:
+  /// the folder belongs to that run now, and nothing may be written there.
   void keep();
 
  private:
@@ -31,13 +31,14 @@ class FolderLock {
   int file_;
 };
 
-/// The folder of a run's flight records, and the one for those that its last start found there.
+/// The folder of a run's flight records, and the folder to which the next start of the run moves them.
 inline constexpr const char *kFlightFolder = "flight", *kFlightBefore = "flight-before";
 
-/// The run begins, or goes on: what its records tell is over. Those of before them are removed.
+/// Called when a run starts or resumes: moves its flight records to kFlightBefore, and removes those that were there.
 void set_flight_aside(const std::filesystem::path& folder) noexcept;
 
-/// Writes a small text file of a run, whole or not at all; a disk that is full is a warning, not the end of the run.
+/// Writes a small text file of a run, completely or not at all. A failure, such as a full disk, is a warning and does
+/// not end the run.
 void write_run_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace tandem::cli

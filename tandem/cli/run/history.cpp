@@ -14,7 +14,7 @@ struct Record {
   double loss = 0, rate = 0, top1 = 0;
 };
 
-/// JSON has no NaN: a null.
+/// JSON has no NaN: null stands for it.
 double number_of(const nlohmann::json& json, const char* key) {
   const auto at = json.find(key);
   return at != json.end() && at->is_number() ? at->get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -32,14 +32,14 @@ void drop_after(std::vector<Record>& records, int64_t step) {
   while (!records.empty() && records.back().step > step) records.pop_back();
 }
 
-/// The records of one line of training: what a resume has made void is left out.
+/// The records of one continuous training: records that a resume has made void are left out.
 std::vector<Record> read_records(const std::filesystem::path& log) {
   std::ifstream lines(log);
   std::vector<Record> records;
   for (std::string line; std::getline(lines, line);) {
     auto record = read_record(std::move(line));
     if (!record) continue;
-    // A step that stands here already: a log in which no resume is told.
+    // If the step is there already, the run was resumed, even if the log has no record of that.
     drop_after(records, record->event == "step" ? record->step - 1 : record->step);
     records.push_back(std::move(*record));
   }

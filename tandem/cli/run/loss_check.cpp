@@ -15,7 +15,7 @@ std::string short_number(double value) {
   return text;
 }
 
-/// Hits by chance are a Poisson number of samples / classes.
+/// The number of hits by chance is Poisson-distributed with mean samples / classes.
 bool is_better_than_chance(const train::Scores& scores, int64_t classes) {
   const auto samples = static_cast<double>(scores.samples);
   const double expected = samples / static_cast<double>(classes);

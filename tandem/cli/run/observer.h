@@ -16,20 +16,20 @@
 namespace tandem::cli {
 
 struct RunObserverOptions {
-  std::filesystem::path folder;  // the run's, which is there
+  std::filesystem::path folder;  // the run's folder, which must exist
   int64_t steps_per_epoch = 1, steps = 0;
-  int64_t first_step = 0;             // where a resumed run goes on; 0 for a new one
-  std::filesystem::path earlier_log;  // of the run whose checkpoint is gone on from
-  std::string settings;               // what settings.toml holds
+  int64_t first_step = 0;             // step from which the run resumes; 0 for a new run
+  std::filesystem::path earlier_log;  // log of the run that is resumed
+  std::string settings;               // content of settings.toml
   ChanceLevel chance = {};
-  FolderLock* lock = nullptr;  // of the folder; null: nobody else comes there
+  FolderLock* lock = nullptr;  // of the folder; null: no other run uses it
 };
 
 /// Shows a run on the terminal and writes its curves: log.jsonl and TensorBoard's events in the run's folder.
 ///
-/// A resumed run's curves begin with those of the log that it goes on from; a log in a new folder begins with that
-/// log's lines. Files of the run that somebody removes meanwhile are put back when the next record is written, with one
-/// warning, unless another run has taken the folder since. A run whose loss does not fall is told once.
+/// The curves of a resumed run begin with the curves of the earlier log; a log in a new folder begins with the lines of
+/// the earlier log. If files of the run are removed during training, they are restored when the next record is written,
+/// with one warning, unless another run has taken the folder since. One warning is logged if the loss does not fall.
 class RunObserver : public train::Observer {
  public:
   explicit RunObserver(RunObserverOptions options);
@@ -57,7 +57,7 @@ class RunObserver : public train::Observer {
   storage::JsonLog log_;
   storage::EventFile events_;
   std::unique_ptr<report::Progress> progress_, evaluation_;
-  std::string loss_;  // the newest, as the bar shows it
+  std::string loss_;  // the last loss, as the progress bar shows it
   RunCurves curves_;
   bool told_removal_ = false, told_loss_ = false, has_scores_ = false;
 };

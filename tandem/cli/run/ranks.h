@@ -5,7 +5,7 @@
 
 #include "tandem/job/rank_facts.h"
 
-// What the ranks used, as results tell it.
+// Memory and communication of the ranks, as results show them.
 namespace tandem::cli {
 
 nlohmann::json memory_json(const memory::CategoryBytes& bytes);        // {"peak_bytes", "categories"}

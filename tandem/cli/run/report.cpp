@@ -20,7 +20,7 @@ report::MemoryBars bars_of(std::string title, const std::vector<job::RankFacts>&
   return bars;
 }
 
-/// With one decimal below 10, so that a short run has not taken 0 seconds.
+/// With one decimal below 10, so that a short run does not show 0 seconds.
 std::string rounded(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", number);
@@ -55,7 +55,7 @@ std::vector<report::LineChart> charts_of(const RunCurves& curves) {
   return charts;
 }
 
-/// The form of this run first; measured over two training steps each.
+/// The memory of each form of the head, that of this run first; each is measured over two training steps.
 std::vector<report::MemoryBars> memory_of(job::HeadForm own, const Trained& trained) {
   if (trained.forms.size() < 2) return {bars_of(std::string(name_of(own)), trained.ranks)};
   std::vector<report::MemoryBars> bars;

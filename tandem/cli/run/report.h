@@ -7,7 +7,7 @@
 
 namespace tandem::cli {
 
-/// Writes report.html and memory.svg into the run's folder and returns the path of the former.
+/// Writes report.html and memory.svg to the run's folder. Returns the path of report.html.
 std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves);
 
 }  // namespace tandem::cli

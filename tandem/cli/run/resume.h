@@ -6,13 +6,14 @@
 
 namespace tandem::cli {
 
-/// Goes on from the checkpoint that the job names, or from none. `own`: that of the run's folder. Returns the log of
-/// the run that is gone on with; empty for a run that begins. Throws SettingsError, DataError. Collective.
+/// Resumes `trainer` from the checkpoint that the job names, if it names one. `own`: the checkpoints in the run's
+/// folder. `leads`: whether this is rank 0, which logs. Returns the path of the resumed run's log; empty with
+/// resume=none. Throws SettingsError or DataError. Collective.
 std::filesystem::path resume(const job::Job& job, train::Trainer& trainer, const std::filesystem::path& folder,
                              const train::CheckpointStore& own, bool leads);
 
-/// Throws SettingsError when a run that begins anew would lie beside an older one's checkpoints, from which a later
-/// one would go on.
+/// Throws SettingsError if a new run would share its folder with checkpoints of an older run: a later run might resume
+/// from the wrong ones.
 void check_folder_is_new(const job::Job& job, const std::filesystem::path& folder);
 
 }  // namespace tandem::cli

@@ -7,15 +7,15 @@
 #include "tandem/job/feature_scores.h"
 #include "tandem/train/evaluate.h"
 
-// Scores, as results tell them.
+// Scores, as results show them.
 namespace tandem::cli {
 
 struct FeatureScores {
-  std::optional<evaluation::RetrievalScores> retrieval;  // nothing: the data has no such task
+  std::optional<evaluation::RetrievalScores> retrieval;  // nullopt: the data has no retrieval task
   std::vector<job::PairScores> pairs;
 };
 
-/// All that the job and its data ask for. Collective.
+/// Computes the scores that the job and its data ask for. Collective.
 FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data,
                              comm::ProcessGroup& group);
 
@@ -25,13 +25,13 @@ nlohmann::json retrieval_json(const FeatureScores& scores);
 /// [{"file", "pairs", "accuracy", "accuracy_deviation", "val", "val_deviation", "far"}].
 nlohmann::json pairs_json(const FeatureScores& scores);
 
-/// Lines for a terminal; none for what was not asked for.
+/// Lines for a terminal; none for scores that were not asked for.
 std::string features_text(const FeatureScores& scores);
 
 /// "top-1 98.9 %  top-5 99.6 %".
 std::string top_text(const train::Scores& scores);
 
-/// Rank 0 warns of images that any rank has read and found odd. Collective.
+/// Logs a warning on rank 0 about images that any rank has read and found odd. Collective.
 void tell_odd_images(const data::Split& data, comm::ProcessGroup& group);
 
 }  // namespace tandem::cli

@@ -11,24 +11,24 @@
 
 namespace tandem::cli {
 
-/// What a training run has to tell.
+/// The results of a training run.
 struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
   std::vector<job::RankFacts> ranks;
-  std::vector<job::FormMemory> forms;  // of the head, measured before
+  std::vector<job::FormMemory> forms;  // of the head, measured before training
   FeatureScores features;
   std::string weights_hash;
   std::filesystem::path folder;
 };
 
-/// Of training alone; 0 where nothing was trained.
+/// Images per second of training only; 0 if nothing was trained.
 double images_per_second(const train::Outcome& outcome);
 
-/// Of a run that had nothing left to train, loss and rate are null.
+/// The results as JSON. If the run had nothing left to train, loss and rate are null.
 nlohmann::json trained_json(const Trained& trained);
 
-/// For a terminal. `report`: the page's path; empty: there is none.
+/// The results as text for a terminal. `report`: path of the report; empty: there is none.
 std::string trained_text(const Trained& trained, const std::filesystem::path& report);
 
 }  // namespace tandem::cli

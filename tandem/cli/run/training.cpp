@@ -94,7 +94,7 @@ class TrainingRun {
                                                             .lock = &*lock_});
   }
 
-  /// What the run has to tell, on every rank.
+  /// Collects the results of the run, on every rank.
   void collect(train::Task& task, const train::Trainer& trainer) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
@@ -107,13 +107,13 @@ class TrainingRun {
     const auto& outcome = trained_.outcome;
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
     if (has_more && outcome.images > 0 && !outcome.stopped) {
-      if (leads_) write_result_file();  // should the rest fail
+      if (leads_) write_result_file();  // in case the rest fails
       trained_.features = score_features(job_, task, data_, group_);
     }
     tell_odd_images(data_, group_);
   }
 
-  /// False, with a warning, when another run has taken the folder: nothing is written there then.
+  /// Returns false, with a warning, if another run has taken the folder: then nothing is written there.
   bool write_result_file() {
     try {
       lock_->keep();
@@ -153,7 +153,7 @@ class TrainingRun {
 
   void check_saved(const train::CheckpointStore& store, const storage::Identity& shared) {
     if (trained_.outcome.saved) return;
-    group_.recorder().set_folder({});  // every rank ends so, and the folder may be another run's
+    group_.recorder().set_folder({});  // all ranks fail now, and the folder may be another run's
     const auto newest = store.newest(shared);
     throw IoError(
         "the state after step " + std::to_string(trained_.outcome.steps) + " is not saved",

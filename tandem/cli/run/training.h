@@ -6,7 +6,7 @@
 
 namespace tandem::cli {
 
-/// Trains on one rank, in the run's folder; rank 0 also tells and writes the results. Returns how the run ended.
+/// Trains on one rank. Rank 0 also prints the results and writes them to the run's folder. Returns how the run ended.
 /// Collective.
 ExitCode run_training(const Arguments& arguments, const job::Job& job, const data::Split& data,
                       comm::ProcessGroup& group);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostDims = 8;
 
-/// A call in a form that travels: no pointers, every byte set.
+/// A call in a form that can be sent: no pointers, and every byte is set.
 struct Card {
   std::array<char, 24> operation;
   std::array<char, 16> type, detail;
@@ -68,7 +68,7 @@ bool has_same_shape(const Card& a, const Card& b) {
   return true;
 }
 
-/// "" when the two agree.
+/// Returns "" if the two calls agree.
 std::string difference(const Card& a, const Card& b) {
   if (a.operation != b.operation) return "another operation";
   if (a.sequence != b.sequence) return "another call in the order";

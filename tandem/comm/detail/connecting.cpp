@@ -26,8 +26,8 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
-/// Each rank that could not connect says that it is there, and waits a while for the others to say so. The first that
-/// has waited long enough writes down who is lost, so that all tell the same.
+/// Each rank that could not connect announces itself and waits a while for the others to do so. The first rank that has
+/// waited long enough writes down which ranks are lost, so that all ranks report the same.
 std::string find_lost(c10d::Store& store, const rendezvous::Launch& launch) {
   constexpr auto kTime = std::chrono::seconds(3);
   const auto result_key = rendezvous::key_of(launch, "lost");
@@ -44,7 +44,7 @@ std::string find_lost(c10d::Store& store, const rendezvous::Launch& launch) {
   } while (!lost.empty() && Clock::now() < end);
   const std::string text = lost.empty() ? "nobody" : list(lost);
   const auto stands = store.compareSet(result_key, std::string(), text);
-  // Rank 0 may take the store with it: the others look every 20 ms.
+  // The store may end with rank 0: give the other ranks, which poll every 20 ms, time to read.
   if (launch.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   return stands;
 }
@@ -79,7 +79,7 @@ GroupPointer connect_ranks(const StorePointer& store, const rendezvous::Launch& 
     store->set(there_key(launch, launch.rank), "");
     return group;
   };
-  // Gloo has the time limit; this one is only for what heeds none.
+  // Gloo applies the timeout itself. This limit is for calls that ignore it.
   const rendezvous::Patience patience(2 * options.timeout + std::chrono::seconds(5), options.stop_requested);
   std::string reason = "no answer";
   try {

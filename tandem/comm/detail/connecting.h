@@ -5,10 +5,10 @@
 
 namespace tandem::comm::detail {
 
-/// The group of the ranks that have met at `store`, when all of them are connected. Collective.
+/// Connects the ranks that have met at `store` and returns their group. Collective.
 ///
-/// Throws c10::DistBackendError, which names the ranks that were lost meanwhile, and Interrupted when
-/// options.stop_requested says so while a rank is awaited.
+/// Throws c10::DistBackendError, which names the ranks that were lost meanwhile, and Interrupted if
+/// options.stop_requested() returns true while this rank waits for others.
 std::unique_ptr<ProcessGroup> connect_ranks(const c10::intrusive_ptr<c10d::Store>& store,
                                             const rendezvous::Launch& launch, const WorldOptions& options,
                                             const std::shared_ptr<Instruments>& instruments);

@@ -1,14 +1,16 @@
 #pragma once
 #include "tandem/comm/collectives.h"
 
-// Which numbers the operators take: refused at once and alike on all ranks, where Gloo would say so in the middle.
+// Element types that the operators support. The checks run before anything is sent and fail on all ranks alike; Gloo
+// would fail in the middle of an operation.
 namespace tandem::comm::detail {
 
-/// Throws c10::ValueError for a type that cannot be reduced: float, double, half, bfloat16 and integers of 8, 32 and
-/// 64 bits can; a mean wants one of the first four.
+/// Throws c10::ValueError if the type of x cannot be reduced. Supported are float, double, half, bfloat16, and integers
+/// of 8, 32 and 64 bits; a mean supports the first four only.
 void check_reducible(const Tensor& x, const char* operation, Reduce op);
 
-/// Throws c10::ValueError for a type that Gloo cannot move: those above and bool. Between threads all types move.
+/// Throws c10::ValueError if Gloo cannot send the type of x. Gloo supports the types above and bool; thread-ranks
+/// support all types.
 void check_movable(const Tensor& x, const char* operation, const ProcessGroup& group);
 
 }  // namespace tandem::comm::detail

@@ -1,7 +1,6 @@
 #include "tandem/comm/detail/failure.h"
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -9,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/rendezvous/environment.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::comm::detail {
 namespace {
@@ -28,7 +28,12 @@ void write_error_file(const std::string& message) {
   const auto path = env::get("TORCHELASTIC_ERROR_FILE");
   if (!path) return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  std::ofstream(*path) << torchelastic_error(message, std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  try {
+    storage::write_named_file(*path, torchelastic_error(message, seconds));
+  } catch (const std::exception& error) {
+    log::warn(message_of(error));  // what is being reported matters more
+  }
 }
 
 std::string with_rank(const std::exception& error, const Place& place) {
@@ -54,7 +59,7 @@ std::optional<std::string> failure_line(const std::exception& error, const Place
 }
 
 std::string torchelastic_error(const std::string& message, int64_t seconds) {
-  // The agent's table shows the call stack, and the message only where there is none at all.
+  // torchrun's table shows the call stack, and the message only if there is no call stack.
   const nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
@@ -66,7 +71,7 @@ int report_failure(const std::exception& error, const std::function<bool()>& sto
   if (const auto line = failure_line(error, place_of_this_process())) {
     log::info(*line);
   } else {
-    // Launchers end the whole job with the first process that fails: it must not be this silent one.
+    // Launchers end the whole job when the first process fails. That must not be this process, which prints nothing.
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + kTimeForTheFirst;
     while (Clock::now() < end && !(stop_requested && stop_requested())) {

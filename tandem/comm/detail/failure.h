@@ -6,20 +6,20 @@
 
 namespace tandem::comm::detail {
 
-/// This process among those that a launcher started.
+/// The rank of this process among those that a launcher started; the defaults stand for no launcher.
 struct Place {
   int rank = 0, size = 1, local_rank = 0;
 };
 
-/// The line for stderr, or nothing when another rank says the same: a wrong setting or argument is wrong on all
-/// ranks, the first of each machine tells it. All others are told with the rank.
+/// Returns the line for stderr, or nullopt if another rank prints the same line: a wrong setting or argument is wrong
+/// on all ranks, and only the first rank of each machine reports it. All other errors are reported with the rank.
 std::optional<std::string> failure_line(const std::exception& error, const Place& place);
 
-/// What torchrun's agent wants in TORCHELASTIC_ERROR_FILE.
+/// The JSON text that torchrun's agent expects in TORCHELASTIC_ERROR_FILE. `seconds`: time since the epoch.
 std::string torchelastic_error(const std::string& message, int64_t seconds);
 
-/// Prints the line, fills torchrun's error file where there is one; returns the exit status. A process that leaves the
-/// line to another one waits for it a few seconds, or until `stop_requested`.
+/// Prints the error line, writes torchrun's error file if there is one, and returns the exit status. A process that
+/// leaves the line to another rank waits for that rank for a few seconds, or until stop_requested() returns true.
 int report_failure(const std::exception& error, const std::function<bool()>& stop_requested = {});
 
 }  // namespace tandem::comm::detail

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/wire_bytes.h"
 
@@ -12,11 +13,11 @@ namespace {
 
 constexpr int64_t kMostDims = 16, kMark = 0x74616e64656d;  // "tandem"
 
-// Numbers of the head.
+// Indices of the numbers in the header.
 enum Place : int64_t { kMarkAt, kTypeAt, kFlagsAt, kDimsAt, kShapeAt, kHeadSize = kShapeAt + kMostDims };
 enum Flag : int64_t { kRequiresGrad = 1, kOnCuda = 2 };
 
-// Two tags of the backend for one of the caller.
+// Each tag of the caller is two tags of the backend.
 int head_tag(int tag) { return 2 * tag; }
 int body_tag(int tag) { return 2 * tag + 1; }
 
@@ -42,7 +43,7 @@ Tensor head_of(const Message& message) {
   return head;
 }
 
-/// An empty tensor of the head's type, shape and kind of device.
+/// An uninitialised tensor with the header's type, shape and kind of device.
 Message message_of(const Tensor& head) {
   const auto* number = head.const_data_ptr<int64_t>();
   TORCH_CHECK_WITH(DistBackendError, number[kMarkAt] == kMark && number[kDimsAt] <= kMostDims,
@@ -66,54 +67,44 @@ c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, P
 }  // namespace
 
 Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight::Where where) {
-  auto call = info_of("send", to, where);
-  call.shape = message.tensor.sizes().vec();
-  call.type = c10::toString(message.tensor.scalar_type());
+  auto info = info_of("send", to, where);
+  info.shape = message.tensor.sizes().vec();
+  info.type = c10::toString(message.tensor.scalar_type());
   const auto bytes = WireBytes{group.rank(), group.size()}.send(to, static_cast<int64_t>(message.tensor.nbytes()));
-  const auto number = group.begin(call, bytes, true);
+  const RecordedCall call(group, std::move(info), bytes, true);
   Tensor head, body;
   c10::intrusive_ptr<c10d::Work> head_work, body_work;
-  try {
-    if (group.local()) {
-      group.local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
-    } else {
-      head = head_of(message);
-      body = message.tensor.contiguous();
-      head_work = send_out(head, to, head_tag(tag), group);
-      if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
-    }
-  } catch (const std::exception& error) {
-    group.log()->fail(number, call, error);
-  }
-  return Handle([=, log = group.log()] {  // head and body live until they have left
-    try {
+  call.run([&] {
+    if (group.local()) return group.local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
+    head = head_of(message);
+    body = message.tensor.contiguous();
+    head_work = send_out(head, to, head_tag(tag), group);
+    if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
+  });
+  return Handle([=] {  // keeps head and body alive until they are sent
+    call.run([&] {
       if (head_work) head_work->wait();
       if (body_work) body_work->wait();
-    } catch (const std::exception& error) {
-      log->fail(number, call, error);
-    }
-    log->end(number);
+    });
+    call.end();
     return Tensor();
   });
 }
 
 Message receive(int from, int tag, ProcessGroup& group, flight::Where where) {
-  const auto call = info_of("recv", from, where);
-  const auto number = group.begin(call, WireBytes{group.rank(), group.size()}.nothing(), true);
+  const RecordedCall call(group, info_of("recv", from, where), WireBytes{group.rank(), group.size()}.nothing(), true);
   Message message;
-  try {
+  call.run([&] {
     if (group.local()) {
       std::tie(message.tensor, message.requires_grad) = group.local()->take_over(from, tag);
-    } else {
-      const auto head = at::zeros({kHeadSize}, at::kLong);
-      receive_into(head, from, head_tag(tag), group);
-      message = message_of(head);
-      if (message.tensor.numel() > 0) receive_into(message.tensor, from, body_tag(tag), group);
+      return;
     }
-  } catch (const std::exception& error) {
-    group.log()->fail(number, call, error);
-  }
-  group.log()->end(number);
+    const auto head = at::zeros({kHeadSize}, at::kLong);
+    receive_into(head, from, head_tag(tag), group);
+    message = message_of(head);
+    if (message.tensor.numel() > 0) receive_into(message.tensor, from, body_tag(tag), group);
+  });
+  call.end();
   return message;
 }
 

@@ -2,8 +2,8 @@
 #include "tandem/comm/handle.h"
 #include "tandem/comm/process_group.h"
 
-// Messages without gradients. A message is a head of fixed size (type, shape, whether a gradient is wanted) and the
-// numbers; between threads both travel as one tensor that changes hands.
+// Messages without their gradients. Between processes a message is a header of fixed size (type, shape, requires_grad),
+// followed by the data. Between threads the tensor itself is handed over.
 namespace tandem::comm::detail {
 
 struct Message {
@@ -11,8 +11,8 @@ struct Message {
   bool requires_grad = false;
 };
 
-/// The handle's tensor is not defined. A tensor that nobody else holds changes hands between threads; another is
-/// copied.
+/// Starts to send; wait() of the handle returns an undefined tensor. Between threads, a tensor that nobody else
+/// references is handed over, any other is copied.
 Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight::Where where);
 
 Message receive(int from, int tag, ProcessGroup& group, flight::Where where);

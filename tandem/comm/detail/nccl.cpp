@@ -10,7 +10,7 @@
 namespace tandem::comm::detail {
 namespace {
 
-std::atomic<bool> has_own_gpu{false};  // of the process, as CUDA's current device is
+std::atomic<bool> has_own_gpu{false};  // global to the process, as CUDA's current device is
 
 }  // namespace
 

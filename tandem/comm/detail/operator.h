@@ -4,10 +4,10 @@
 #include "tandem/base/phase.h"
 #include "tandem/comm/detail/transfer.h"
 
-// How an operator becomes a node of the graph. `Op` has
-//   begin(x, plan, caller)    -> Handle   the operator without its gradient
+// Turns an operator into a node of the autograd graph. `Op` has
+//   begin(x, plan, caller)    -> Handle   starts the operator without its gradient
 //   gradient(plan, g, saved)  -> Tensor   the adjoint, made of operators
-//   save(x, result)           -> what gradient() needs beside the plan
+//   save(x, plan, result)     -> what gradient() needs besides the plan
 namespace tandem::comm::detail {
 
 /// All that an operator keeps between forward and backward.

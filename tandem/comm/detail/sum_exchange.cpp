@@ -11,7 +11,7 @@ namespace tandem::comm::detail {
 namespace {
 
 constexpr int64_t kSlots = 2;
-// Above the tags of messages; calls that are under way together have tags of their own.
+// Above the tags of messages. Calls that run at the same time have different tags.
 constexpr int kTag = 0x7f000000, kTags = 1 << 20;
 
 }  // namespace
@@ -40,7 +40,8 @@ at::Tensor SumExchange::cut(const at::Tensor& part, int64_t chunk) const {
   return part.narrow(0, begin, std::min(chunk_size_, part.numel() - begin));
 }
 
-/// First chunks first, and each rank begins with another peer: nobody waits for what comes last.
+/// The first chunks are sent first, and each rank begins with another peer, so that no rank waits for data that is sent
+/// last.
 void SumExchange::begin() {
   tag_ = kTag + static_cast<int>(group_->num_calls() % kTags);
   slots_.resize(std::min(kSlots, chunks_of(own_)));

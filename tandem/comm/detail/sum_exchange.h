@@ -9,19 +9,21 @@
 
 namespace tandem::comm::detail {
 
-/// reduce_scatter between processes, from its start to wait(). Gloo's own moves twice the bytes.
+/// A reduce_scatter between processes. Gloo's own reduce_scatter moves twice the bytes.
 ///
-/// Each rank sends the others their parts and adds what it receives to its own, in rank order: the bits are those of
-/// thread-ranks. Parts travel in chunks, of which two from each peer are here at a time: a chunk is added while it is
-/// in the cache and the next one travels, and no buffer is as large as the tensor.
+/// Each rank sends the other ranks their parts, and sums the parts that it receives with its own in rank order, so that
+/// the result equals that of thread-ranks bit for bit. Parts travel in chunks, and a rank holds at most two chunks from
+/// each peer: one chunk is added while it is in the cache and the next one travels. No buffer is as large as the
+/// tensor.
 class SumExchange : public c10d::Work {
  public:
   static constexpr int64_t kChunkBytes = 1 << 20;
 
-  /// `rows` is contiguous and stays as it is until wait() has returned; `sizes`: rows of dim 0 for each rank.
+  /// `rows` must be contiguous and must not change until wait() has returned. `sizes`: number of rows of dim 0 for each
+  /// rank.
   SumExchange(at::Tensor rows, const std::vector<int64_t>& sizes, ProcessGroup& group);
 
-  /// Sends, and is ready to receive. Counted as a call of the group's before.
+  /// Starts to send and to receive. The group must have counted this call before.
   void begin();
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -43,10 +45,10 @@ class SumExchange : public c10d::Work {
   void receive(int64_t chunk);
   void add(int64_t chunk);
 
-  ProcessGroup* group_;  // until begin()
+  ProcessGroup* group_;  // used until begin() has returned
   c10::intrusive_ptr<c10d::Backend> backend_;
   int rank_, size_, tag_ = 0;
-  std::vector<at::Tensor> parts_;  // flat, of the input, by rank
+  std::vector<at::Tensor> parts_;  // parts of the input by rank, flattened
   at::Tensor result_, own_;        // own_: this rank's part
   int64_t chunk_size_;             // elements
   std::vector<Slot> slots_;

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/element_types.h"
+#include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/local/local_reduce.h"
@@ -19,7 +20,7 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 c10d::Backend& backend_of(const Caller& caller, const Tensor& x) { return caller.group.backend(x.device().type()); }
 
-/// Over sockets parts must be of one size; shared memory and NCCL take any.
+/// Over sockets, parts must have equal sizes; shared memory and NCCL support any sizes.
 bool is_over_sockets(const Caller& caller, const Tensor& x) { return x.is_cpu() && !caller.group.local(); }
 
 WireBytes wire_of(const Caller& caller) { return {caller.group.rank(), caller.group.size()}; }
@@ -37,29 +38,37 @@ c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
   }
 }
 
-/// Counts, records and launches one call. `launch` may give no work: then nothing has to travel.
-template <class Launch, class Finish>
-Handle start(const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes, Launch launch,
-             Finish finish) {
-  auto& group = caller.group;
-  const auto number = group.begin(call, bytes);
-  WorkPointer work;
-  try {
-    const flight::CallScope scope(&call);
-    if (caller.later && group.local()) group.local()->run_later(true);
-    work = launch();
-    if (group.local()) group.local()->run_later(false);
-  } catch (const std::exception& error) {
-    if (group.local()) group.local()->run_later(false);
-    group.log()->fail(number, call, error);
+/// If `later`, thread-ranks run the calls of this scope on a thread of their group.
+class LaterScope {
+ public:
+  LaterScope(LocalBackend* local, bool later) : local_(later ? local : nullptr) {
+    if (local_ != nullptr) local_->run_later(true);
   }
-  return Handle([log = group.log(), number, call = std::move(call), work, finish = std::move(finish)] {
-    try {
+  ~LaterScope() {
+    if (local_ != nullptr) local_->run_later(false);
+  }
+  LaterScope(const LaterScope&) = delete;
+  LaterScope& operator=(const LaterScope&) = delete;
+
+ private:
+  LocalBackend* local_;
+};
+
+/// Counts, records and launches one call. `launch` may return null: then nothing has to be sent.
+template <class Launch, class Finish>
+Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int64_t>& bytes, Launch launch,
+             Finish finish) {
+  RecordedCall call(caller.group, std::move(info), bytes);
+  auto work = call.run([&]() -> WorkPointer {
+    const flight::CallScope scope(&call.info());
+    const LaterScope later(caller.group.local(), caller.later);
+    return launch();
+  });
+  return Handle([call = std::move(call), work, finish = std::move(finish)] {
+    call.run([&] {
       if (work) work->wait();
-    } catch (const std::exception& error) {
-      log->fail(number, call, error);
-    }
-    log->end(number);
+    });
+    call.end();
     return finish();
   });
 }
@@ -91,7 +100,7 @@ std::vector<Tensor> cut(const Tensor& rows, const Sizes& sizes) {
 
 int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
-/// A call on x itself; an empty tensor has nothing to send.
+/// A call that works on x in place. An empty tensor is not sent.
 template <class Launch, class Finish>
 Handle start_in_place(Tensor x, const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
                       Launch launch, Finish finish) {
@@ -105,7 +114,7 @@ Handle start_in_place(Tensor x, const Caller& caller, flight::CallInfo call, con
 
 Tensor unchanged(const Tensor& x) { return x; }
 
-/// Sends rows by `sent`, receives by `received`; both count rows of dim 0.
+/// Sends and receives rows. `sent`, `received`: number of rows (dim 0) to and from each rank.
 template <class Finish>
 Handle start_exchange(Tensor rows, const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
                       Sizes sent, Sizes received, Finish finish) {
@@ -126,7 +135,7 @@ flight::CallInfo info_of(const char* operation, const Tensor& x, const Caller& c
   return call;
 }
 
-/// `sizes` are those of all ranks, where all know them.
+/// `sizes`: those of all ranks, if all ranks know them; else empty.
 flight::CallInfo with_split(flight::CallInfo call, const Caller& caller, const Sizes& sizes) {
   if (!caller.group.checks()) return call;
   call.split = "dim " + std::to_string(caller.dim);
@@ -134,7 +143,7 @@ flight::CallInfo with_split(flight::CallInfo call, const Caller& caller, const S
   return call;
 }
 
-/// Of a call to which the ranks bring rows of their own number.
+/// For a call in which each rank may have another number of rows.
 flight::CallInfo info_of_rows(const char* operation, const Tensor& rows, const Caller& caller, const Sizes& sizes) {
   auto call = with_split(info_of(operation, rows, caller), caller, sizes);
   call.dim = 0;
@@ -151,7 +160,7 @@ const char* name_of(Reduce op) {
   return kNames[static_cast<int>(op)];
 }
 
-/// Uneven parts travel padded to the largest and are packed afterwards: Gloo takes equal parts only.
+/// Gloo supports equal parts only: uneven parts are padded to the largest part, and packed afterwards.
 Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
   const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   auto padded = rows;
@@ -174,7 +183,7 @@ Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
       });
 }
 
-/// In one pass, in rank order: the bits are those of thread-ranks.
+/// Sums in one pass and in rank order, which gives the same bits as thread-ranks.
 Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
   auto sum = empty_rows(parts, rows);
   std::vector<const void*> inputs;
@@ -184,8 +193,8 @@ Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
   return sum;
 }
 
-/// Gloo's own reduce_scatter moves twice the bytes. Small parts go in one exchange, which wakes each rank once; large
-/// ones in chunks, for which no buffer of the tensor's size is needed.
+/// Gloo's own reduce_scatter moves twice the bytes. Small parts are sent in one exchange, which wakes each rank once;
+/// large parts are sent in chunks, which needs no buffer of the tensor's size.
 Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, flight::CallInfo call, const Sizes& bytes,
                                          Sizes sizes) {
   const int64_t largest = *std::ranges::max_element(sizes), own = sizes[caller.group.rank()];
@@ -215,7 +224,7 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
   check_reducible(x, "all_reduce", op);
   auto call = info_of("all_reduce", x, caller);
   call.detail = name_of(op);
-  const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo knows no mean
+  const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo has no mean
   const auto bytes = wire_of(caller).all_reduce(x.numel(), x.element_size());
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::AllreduceOptions options;
@@ -315,14 +324,6 @@ Handle start_barrier(const Caller& caller) {
   return start(
       caller, std::move(call), wire_of(caller).nothing(), [&] { return caller.group.backend().barrier(); },
       [] { return Tensor(); });
-}
-
-Sizes exchange_sizes(int64_t own, const Caller& caller) {
-  auto mine = at::full({1}, own, at::kLong);
-  auto silent = caller;
-  silent.later = silent.requires_grad = false;
-  const auto all = start_all_gather(mine, silent, Sizes(caller.group.size(), 1)).wait();
-  return Sizes(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel());
 }
 
 }  // namespace tandem::comm::detail

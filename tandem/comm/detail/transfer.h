@@ -5,29 +5,29 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/handle.h"
 
-// The operators without their gradients: rows along dim 0 of contiguous tensors. Each counts, records and starts one
-// call; the handle waits for it. `later`: on thread-ranks the call runs beside its caller.
+// The operators without their gradients, for rows along dim 0 of contiguous tensors. Each function counts, records and
+// starts one call; the handle waits for it. `later`: between thread-ranks, the call runs on another thread.
 namespace tandem::comm::detail {
 
 using Sizes = std::vector<int64_t>;
 
-/// What every call needs to know of who makes it.
+/// Who makes a call, and how.
 struct Caller {
   ProcessGroup& group;
   flight::Where where;
   bool later = false;
   bool requires_grad = false;
-  int64_t dim = 0;  // that the caller named
+  int64_t dim = 0;  // the dim that the caller passed
 };
 
-/// `dim` counted from the front. Throws c10::ValueError for a tensor without dims, c10::IndexError for a dim out of
+/// Returns `dim` counted from the front. Throws c10::ValueError if x has no dims, c10::IndexError if `dim` is out of
 /// range.
 int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation);
 
 /// x is reduced in place.
 Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op);
 
-/// x is reduced in place at the root; elsewhere its content is lost.
+/// x is reduced in place at the root; on the other ranks its content is undefined afterwards.
 Handle start_reduce_sum(Tensor x, const Caller& caller, int root);
 
 /// x is filled in place.
@@ -37,15 +37,12 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes);
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes);
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received);
 
-/// [0, ..] but on the root.
+/// The result is [0, ..] on all ranks but the root.
 Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes);
 
-/// rows: at the root what is cut; elsewhere any tensor with the same trailing dims.
+/// rows: at the root the tensor to split; on the other ranks any tensor with the same trailing dims.
 Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes);
 
 Handle start_barrier(const Caller& caller);
-
-/// How many rows each rank brings; 8 bytes a rank.
-Sizes exchange_sizes(int64_t own, const Caller& caller);
 
 }  // namespace tandem::comm::detail

@@ -22,13 +22,13 @@ c10::intrusive_ptr<Future> make_future() {
   return c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
 }
 
-/// Complete, or waiting for the group's thread.
+/// Either complete, or waiting for the group's thread.
 class LocalWork : public c10d::Work {
  public:
   LocalWork(int rank, OpType type, Tensors results) : Work(rank, type), results_(std::move(results)) {}
 
   void complete(std::exception_ptr fault) {
-    finish(fault);  // wakes who waits in Work::wait
+    finish(fault);  // wakes threads in Work::wait
     const std::lock_guard lock(mutex_of_future_);
     is_complete_ = true;
     fault_ = std::move(fault);
@@ -62,7 +62,7 @@ class LocalWork : public c10d::Work {
   std::exception_ptr fault_;
 };
 
-/// A message that is on its way until its receiver has copied it.
+/// A message that has been sent but may not have been copied by its receiver yet.
 class SendWork : public c10d::Work {
  public:
   SendWork(int rank, int to, std::shared_ptr<LocalHub> hub, LocalMailbox::Handle message)
@@ -107,7 +107,7 @@ Tensors checked_list(const std::vector<Tensors>& lists, int size, const char* op
   return lists[0];
 }
 
-/// The rows of a tensor that each rank gets, as views.
+/// The rows of a tensor for each rank, as views; equal parts if `splits` is empty.
 Tensors rows_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size) {
   Tensors parts;
   const auto rows = splits.empty() ? std::vector<int64_t>(size, tensor.size(0) / size) : splits;
@@ -121,7 +121,7 @@ Tensors rows_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, in
 
 using Given = std::pair<at::Tensor, bool>;
 
-// What is handed over never meets what c10d's send has posted.
+// Messages of hand_over() have negative tags, so that they never match those of c10d's send.
 int own_tag(int tag) { return -1 - tag; }
 
 std::string describe_call(const void* subject) { return static_cast<const flight::CallInfo*>(subject)->describe(); }
@@ -143,7 +143,7 @@ LocalCall LocalBackend::call(const char* operation, uint64_t signature) const {
   return call;
 }
 
-/// Does `work` while all ranks' memory may be touched. Who fails in it stays until the others have done theirs.
+/// Runs `work` while all ranks' memory may be accessed. If it throws, this rank stays until the other ranks are done.
 template <class Work>
 void LocalBackend::meet_and(const LocalCall& own, const Work& work) {
   hub_->exchange.meet(getRank(), own);
@@ -156,13 +156,13 @@ void LocalBackend::meet_and(const LocalCall& own, const Work& work) {
   hub_->exchange.part(getRank());
 }
 
-/// Runs `body`, which meets and parts, now or on the group's thread.
+/// Runs `body`, which calls meet() and part(), either now or on the group's thread.
 LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, Tensors results, Body body) {
   const auto guarded = [this, operation, body = std::move(body)] {
     try {
       body();
     } catch (const LocalFailure& failure) {
-      // A rank that leaves early would let the others work on memory that is gone: they are told to leave as well.
+      // If this rank left alone, the others would access memory that is gone: abort them as well.
       hub_->abort(failure.text);
       TORCH_CHECK_WITH(DistBackendError, false, operation, ": ", failure.text);
     }
@@ -199,7 +199,7 @@ void LocalBackend::move_blocks(const char* operation, uint64_t signature, const 
   own.awaited = awaited.data();
   meet_and(own, [&] {
     for (int step = 0; step < size; ++step) {
-      const int from = (rank + step) % size;  // not all at the same rank's memory at once
+      const int from = (rank + step) % size;  // the ranks do not all read the same rank's memory at once
       if (awaited[from] == 0) continue;
       const void* source = hub_->exchange.call(from).blocks[rank].data;
       void* target = take[from].data_ptr();
@@ -208,7 +208,7 @@ void LocalBackend::move_blocks(const char* operation, uint64_t signature, const 
   });
 }
 
-/// give[j]: for rank j; take[i]: where rank i's block goes; undefined: nothing.
+/// give[j]: block for rank j. take[i]: destination of the block from rank i. Undefined: no block.
 LocalBackend::WorkPointer LocalBackend::start_move(OpType type, const char* operation, uint64_t signature, Tensors give,
                                                    Tensors take) {
   Tensors results;
@@ -230,7 +230,7 @@ LocalBackend::WorkPointer LocalBackend::broadcast(Tensors& tensors, const c10d::
   const bool is_root = getRank() == root;
   Tensors give(getSize()), take(getSize());
   if (is_root) give.assign(getSize(), tensor);
-  take[root] = tensor;  // the root takes its own: no copy
+  take[root] = tensor;  // the root's own tensor is not copied
   return start_move(OpType::BROADCAST, "broadcast", signature_of(tensor, root + 1), give, take);
 }
 
@@ -335,7 +335,7 @@ LocalBackend::WorkPointer LocalBackend::_reduce_scatter_base(at::Tensor& output,
   return start_reduce_scatter(rows_of(input.view({-1}), {}, getSize()), output, options.reduceOp);
 }
 
-/// Each rank reads its own part in all ranks' memory: no buffer.
+/// Each rank reads its part from all ranks' memory; no buffer is needed.
 LocalBackend::WorkPointer LocalBackend::start_reduce_scatter(Tensors parts, at::Tensor output, ReduceOp::RedOpType op) {
   return run(OpType::REDUCE_SCATTER, "reduce_scatter", {output}, [this, parts, output, op] {
     std::vector<LocalBlock> blocks;
@@ -394,7 +394,7 @@ LocalBackend::WorkPointer LocalBackend::recvAnysource(Tensors& tensors, int tag)
 }
 
 void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int tag) {
-  // A part of a storage would keep all of it alive: it is copied too.
+  // A part of a storage would keep all of the storage alive: it is copied too.
   const bool is_sole = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
   const bool is_whole = tensor.is_contiguous() && tensor.storage().nbytes() == tensor.nbytes();
   if (!is_sole || !is_whole) tensor = tensor.clone(at::MemoryFormat::Contiguous);

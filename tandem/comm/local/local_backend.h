@@ -9,11 +9,11 @@
 
 namespace tandem::comm {
 
-/// What thread-ranks of one group share.
+/// What the thread-ranks of one group share.
 struct LocalHub {
   LocalHub(int size, std::chrono::milliseconds timeout) : exchange(size, timeout), mailbox(size, timeout) {}
 
-  /// Releases everyone who waits and everyone who comes later; the first reason stays.
+  /// Wakes all ranks that wait, and fails all later calls. The first reason is kept.
   void abort(const std::string& reason) {
     exchange.abort(reason);
     mailbox.abort(reason);
@@ -23,12 +23,14 @@ struct LocalHub {
   LocalMailbox mailbox;
 };
 
-/// c10d backend of thread-ranks: CPU tensors are handed over in shared memory, sums run in rank order (the same bits on
-/// each call). Operations finish before they return, unless run_later() is on: then they run on a thread of the group,
-/// in the order of the calls. `send` returns at once; its Work waits until the receiver has copied.
+/// c10d backend of thread-ranks. CPU tensors are exchanged through shared memory, and sums run in rank order, so that
+/// each call gives the same bits. Operations are complete when they return, unless run_later() is on: then they run on
+/// a thread of the group, in the order of the calls. send() returns at once; its Work waits until the receiver has
+/// copied the data.
 ///
-/// The list forms (all_gather, reduce_scatter, all_to_all, gather, scatter) take parts of different sizes.
-/// Throws c10::DistBackendError when ranks disagree, stay away or were aborted. Tensors must be contiguous CPU tensors.
+/// The list forms (all_gather, reduce_scatter, all_to_all, gather, scatter) support parts of different sizes. Tensors
+/// must be contiguous CPU tensors. Throws c10::DistBackendError if the ranks' calls differ, if a rank does not come, or
+/// after an abort.
 class LocalBackend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -59,11 +61,11 @@ class LocalBackend : public c10d::Backend {
 
   std::chrono::milliseconds timeout() const { return hub_->exchange.timeout(); }
 
-  /// Collectives that follow return at once and run on the group's own thread.
+  /// If `later`, the collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
 
-  /// Hands a tensor over: the memory itself when nobody else holds it, else a copy. (libtorch's copy on write would
-  /// save that copy, but its last two references must not end at once in two threads.)
+  /// Hands a tensor over to rank `to`: the memory itself if nobody else references it, else a copy. (libtorch's
+  /// copy-on-write would save that copy, but two threads must not drop its last two references at once.)
   void hand_over(at::Tensor tensor, bool requires_grad, int to, int tag);
   std::pair<at::Tensor, bool> take_over(int from, int tag);
 

@@ -22,11 +22,11 @@ void LocalExchange::meet(int rank, const LocalCall& call) {
   wait_for_all(rank, true);
   const auto fault = disagreement();
   if (fault.empty()) return;
-  part(rank);  // all have read all descriptions
+  part(rank);  // all ranks have read all descriptions
   throw LocalFailure{LocalFailure::Kind::mismatch, fault};
 }
 
-// Who has met is still at work on the others' memory and will come: an abort must not make anybody leave before.
+// A rank that has met still works on the others' memory, and will come: an abort must not release any rank earlier.
 void LocalExchange::part(int rank) { wait_for_all(rank, false); }
 
 void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
@@ -42,7 +42,7 @@ void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
   changed_.wait_for(lock, timeout_, [&] { return is_over() || (heeds_abort && aborted_); });
   if (is_over()) return;
   if (!aborted_) {
-    // In the same breath: nobody who comes now may find this rank counted and gone.
+    // Under the same lock: a rank that comes now must not count this rank, which leaves.
     aborted_ = true;
     reason_ = who_is_missing(generation);
     changed_.notify_all();
@@ -51,7 +51,7 @@ void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
   throw LocalFailure{LocalFailure::Kind::aborted, reason_};
 }
 
-/// The last to come lets all go; after an abort some have left already.
+/// The last rank to come releases all. After an abort some ranks have left already.
 void LocalExchange::release(uint64_t generation, bool heeds_abort) {
   {
     const std::lock_guard lock(mutex_);
@@ -62,7 +62,7 @@ void LocalExchange::release(uint64_t generation, bool heeds_abort) {
   changed_.notify_all();
 }
 
-/// "" when all ranks call the same. All ranks come to the same words.
+/// Returns "" if all ranks make the same call. The text is the same on all ranks.
 std::string LocalExchange::disagreement() const {
   for (int rank = 1; rank < size(); ++rank) {
     if (std::strcmp(calls_[0].operation, calls_[rank].operation) != 0 || calls_[0].signature != calls_[rank].signature)

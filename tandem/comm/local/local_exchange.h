@@ -9,17 +9,17 @@
 
 namespace tandem::comm {
 
-/// Why a thread-rank's operation did not come to its end.
+/// Why an operation of a thread-rank failed.
 struct LocalFailure {
   enum class Kind { aborted, timed_out, mismatch };
   Kind kind;
   std::string text;
 };
 
-/// How often to look again before sleeping: many times only where each of `size` threads has a core of its own.
+/// How often a waiting thread spins before it sleeps: many times only if each of `size` threads has a core of its own.
 int spins_for(int size);
 
-/// A moment between two looks.
+/// Pauses between two spins.
 void relax();
 
 /// Memory that one rank gives to another.
@@ -28,20 +28,21 @@ struct LocalBlock {
   int64_t bytes = 0;
 };
 
-/// What a thread-rank brings to an operation. The memory stays the rank's own; others read and write it only between
-/// meet() and part().
+/// The contribution of a thread-rank to an operation. The rank keeps owning the memory; other ranks may access it only
+/// between meet() and part().
 struct LocalCall {
   const char* operation = "";
-  uint64_t signature = 0;  // equal on all ranks of a right call: kind of reduction, type, sizes, root
+  uint64_t signature = 0;  // must be equal on all ranks: reduction, type, sizes, root
   const void* input = nullptr;
   void* output = nullptr;
-  const LocalBlock* blocks = nullptr;              // operations that move: what each rank gets, in rank order
-  const int64_t* awaited = nullptr;                // and the bytes that this rank awaits from each
-  std::string (*describe)(const void*) = nullptr;  // for who must tell this call from another; may be null
-  const void* subject = nullptr;                   // its argument
+  const LocalBlock* blocks = nullptr;              // if data moves: the memory for each rank, in rank order
+  const int64_t* awaited = nullptr;                // and the bytes that this rank expects from each rank
+  std::string (*describe)(const void*) = nullptr;  // describes the call in error texts; may be null
+  const void* subject = nullptr;                   // argument of describe
 };
 
-/// The meeting place of N threads: each publishes a call, all see all calls, all leave together. No torch in it.
+/// The meeting point of N threads: each thread publishes a call, all threads see all calls, and all threads leave
+/// together. Does not use torch.
 ///
 ///   rank 0  meet ─┐            ┌─ work on each other's memory ─┐
 ///   rank 1  meet ─┤ all there  ├─ work ...                     ├ part: nobody touches it any more
@@ -56,14 +57,14 @@ class LocalExchange {
   int size() const { return static_cast<int>(calls_.size()); }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  /// Returns when all ranks have come with calls that agree.
+  /// Returns when all ranks have published calls that agree.
   void meet(int rank, const LocalCall& call);
   const LocalCall& call(int rank) const { return calls_[rank]; }
 
-  /// Returns when nobody touches anybody's memory any more.
+  /// Returns when no rank accesses another rank's memory any more.
   void part(int rank);
 
-  /// Releases everyone who waits and everyone who comes later. `reason` is what they are told; the first one stays.
+  /// Wakes all threads that wait, and fails all later calls with `reason`. The first reason is kept.
   void abort(const std::string& reason);
 
  private:

@@ -6,7 +6,7 @@ namespace tandem::comm {
 
 LocalMailbox::LocalMailbox(int size, std::chrono::milliseconds timeout) : timeout_(timeout), spins_(spins_for(size)) {}
 
-/// Tells those who wait that it is worth to look again.
+/// Wakes waiting threads, so that they check their conditions again.
 void LocalMailbox::change() {
   changes_.fetch_add(1, std::memory_order_release);
   changed_.notify_all();

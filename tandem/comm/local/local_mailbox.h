@@ -13,11 +13,11 @@
 
 namespace tandem::comm {
 
-/// Messages between thread-ranks: what is posted is handed over, not copied. No torch in it.
+/// Messages between thread-ranks. The content is handed over, not copied. Does not use torch.
 ///
-/// Waiting threads spin briefly, then sleep.
-/// Messages of one sender, receiver and tag arrive in the order in which they were posted. What waits throws
-/// LocalFailure when nothing comes within the timeout, or after abort().
+/// Waiting threads spin briefly, then sleep. Messages with the same sender, receiver and tag arrive in the order in
+/// which they were posted. Functions that wait throw LocalFailure if nothing comes within the timeout, or after
+/// abort().
 class LocalMailbox {
  public:
   struct Message {
@@ -33,10 +33,10 @@ class LocalMailbox {
   /// Never waits.
   Handle post(int from, int to, int tag, std::shared_ptr<void> content);
 
-  /// Waits for the next message from `from`, or from anybody.
+  /// Waits for the next message from `from`, or from any rank (kAnySource).
   Handle take(int from, int to, int tag);
 
-  /// The receiver needs the content no longer: whoever waits in await_acceptance goes on.
+  /// accept(): the receiver no longer needs the content. await_acceptance() waits for that.
   void accept(const Handle& message);
   void await_acceptance(const Handle& message, int to);
 

@@ -6,9 +6,10 @@
 
 namespace tandem::comm {
 
-/// Elements [begin, end) of all ranks' arrays reduced in rank order, and the result written to each of `outputs`.
-/// An output may be the same memory as an input: each element is read from all before it is written.
-/// bfloat16 and half are summed in float32. Throws c10::ValueError for a type or a reduction that has no meaning here.
+/// Reduces elements [begin, end) of all ranks' arrays in rank order, and writes the result to each of `outputs`. An
+/// output may be the same memory as an input: each element is read from all inputs before it is written. bfloat16 and
+/// half are summed in float32. Throws c10::ValueError if the reduction is not supported, c10::NotImplementedError if
+/// the type is not.
 void reduce_slice(at::ScalarType type, c10d::ReduceOp::RedOpType op, std::span<const void* const> inputs,
                   std::span<void* const> outputs, int64_t begin, int64_t end);
 

@@ -7,17 +7,17 @@
 
 namespace tandem::comm {
 
-/// One thread that runs tasks in order; it is started by the first task. Tasks do not throw.
+/// One thread that runs tasks in order. The first task starts the thread. Tasks must not throw.
 class TaskQueue {
  public:
   TaskQueue() = default;
-  ~TaskQueue();  // runs what is left
+  ~TaskQueue();  // runs the tasks that are left
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
   void push(std::function<void()> task);
 
-  /// Returns when no task is left or under way.
+  /// Returns when all tasks have ended.
   void drain();
 
  private:

@@ -13,7 +13,7 @@ constexpr uint32_t tag(const char (&name)[5]) {
 
 constexpr uint64_t kHeaderBytes = 12, kRecordBytes = 16;
 
-/// Big-endian numbers of a file; a place past its end is a fault that stays.
+/// Reads big-endian numbers. A read past the end of the file returns 0 and sets cut() for good.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> file) : file_(file) {}

@@ -6,9 +6,10 @@
 
 namespace tandem::data {
 
-/// Looks at the directory of an sfnt font (TrueType, OpenType, collections) and says what is wrong: a table that ends
-/// past the end of the file, as in a file cut short, or a directory that does. Nothing when all is there, or when the
-/// bytes are of another format (FreeType then judges). FreeType itself passes over such tables without a word.
+/// Checks the table directory of an sfnt font (TrueType, OpenType, collections). Returns an error text if a table, or
+/// the directory itself, ends past the end of the file, as in a file that was cut short. Returns nullopt if nothing is
+/// missing, or if the file has another format, which is left to FreeType. The check is needed because FreeType ignores
+/// such tables silently.
 std::optional<std::string> missing_font_bytes(std::span<const std::byte> file);
 
 }  // namespace tandem::data

@@ -30,7 +30,7 @@ const std::vector<KnownFont> kFonts = {
     {"ipa-mincho", "fonts-ipafont-mincho", {{"ipam.ttf", 0}}, true},
     {"cwtex-kai", "fonts-cwtex-kai", {{"cwkai.ttf", 0}}, true},
     {"hanazono", "fonts-hanazono", {{"HanaMinA.ttf", 0}, {"HanaMinB.ttf", 0}}, true},
-    // The same typeface as a standard one, or not needed for the standard set: by name only.
+    // Used by name only: the same typeface as a standard font, or not needed for the standard set.
     {"noto-sans-bold", "fonts-noto-cjk", {{"NotoSansCJK-Bold.ttc", 2}}, false},
     {"noto-serif-bold", "fonts-noto-cjk", {{"NotoSerifCJK-Bold.ttc", 2}}, false},
     {"cwtex-ming", "fonts-cwtex-ming", {{"cwming.ttf", 0}}, false},

@@ -16,27 +16,27 @@ struct FontFace {
   bool operator==(const FontFace&) const = default;
 };
 
-/// A typeface: a character comes from the first of its faces that has it.
+/// A typeface: a character is drawn from the first of its faces that has it.
 struct Font {
   std::string name;
   std::vector<FontFace> faces;
 };
 
-/// A font that has a short name here. `files` are names without folder; where a collection has faces for several
-/// countries, the index is that of mainland China.
+/// A font with a short name. `files` are file names without folder; where a collection has faces for several countries,
+/// the index is that of mainland China's face.
 struct KnownFont {
   struct File {
     std::string_view name;
     int64_t index;
   };
-  std::string_view name, package;  // package: the Debian one that holds it
+  std::string_view name, package;  // package: the Debian package that contains it
   std::vector<File> files;
   bool standard;  // used when no list is given
 };
 
 std::span<const KnownFont> known_fonts();
 
-/// Held out for testing when no list is given: a pen-written, a sans-serif and a serif face.
+/// The fonts held out for testing by default: a pen-written, a sans-serif and a serif face.
 std::span<const std::string_view> standard_test_fonts();
 
 /// "apt-get install ..." for the packages of all standard fonts.
@@ -45,16 +45,16 @@ std::string install_hint();
 /// The fonts of this machine.
 class FontCatalog {
  public:
-  /// Looks through `folders` and the folders in them; empty: those of $TANDEM_FONTS (split at ':'), else
-  /// /usr/share/fonts, /usr/local/share/fonts, ~/.local/share/fonts. Folders that do not exist are passed over.
+  /// Searches `folders` and all folders below them. If empty, defaults to the folders in $TANDEM_FONTS (separated by
+  /// ':'), or else /usr/share/fonts, /usr/local/share/fonts and ~/.local/share/fonts. Folders that do not exist are
+  /// ignored.
   explicit FontCatalog(std::vector<std::filesystem::path> folders);
 
-  /// Standard fonts that are here, in the table's order.
+  /// The standard fonts that are installed here, in the table's order.
   std::vector<std::string> installed_standard() const;
 
-  /// The font that a setting names: a known name, or a path (anything with a '/'), with `#2` behind it for face 2.
-  /// `setting` stands in the error's text. Throws SettingsError (unknown name), DataError (not installed, no such
-  /// file).
+  /// The font called `text`: a known name, or a path (anything with a '/'), followed by `#2` for face 2. Error texts
+  /// name `setting`. Throws SettingsError (unknown name, bad face number), DataError (not installed, no such file).
   Font resolve(const std::string& text, const std::string& setting) const;
 
  private:

@@ -6,7 +6,7 @@
 namespace tandem::data {
 
 std::string freetype_error(int fault) {
-// FreeType's list, expanded as its header says: once more, as a switch.
+// Expands FreeType's list of errors as its header describes: included once more, as a switch.
 #undef FTERRORS_H_
 #define FT_ERROR_START_LIST switch (FT_ERROR_BASE(fault)) {
 #define FT_ERRORDEF(name, value, text) \

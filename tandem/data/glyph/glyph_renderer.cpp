@@ -59,7 +59,7 @@ Face open_face(FT_Library library, const FontFace& font, std::span<const std::by
   return face;
 }
 
-/// Shrinks an outline that is larger than the image and puts its box into the middle.
+/// Shrinks an outline that is larger than the image and centres its bounding box.
 void fit(FT_Outline& outline, int64_t size) {
   FT_BBox box;
   FT_Outline_Get_BBox(&outline, &box);
@@ -99,7 +99,7 @@ class Renderer {
   }
 
  private:
-  /// False when nothing can be seen. `pixels` are zero before.
+  /// Returns false if the image is blank. `pixels` must be zero before the call.
   bool draw(size_t face_index, FT_UInt glyph, char32_t character, uint8_t* pixels) {
     FT_Face face = faces_[face_index].get();
     auto fault = FT_Load_Glyph(face, glyph, FT_LOAD_NO_HINTING | FT_LOAD_NO_BITMAP);

@@ -7,7 +7,7 @@
 
 namespace tandem::data {
 
-/// Raised when the same font and size give other pixels than before: kept drawings are then made anew.
+/// Must be raised if the same font and size give other pixels than before, so that cached drawings are made again.
 inline constexpr uint32_t kRendererVersion = 1;
 
 /// Drawn characters: image i is pixels[i * size * size ...], 0 paper to 255 ink, rows from the top.
@@ -16,12 +16,12 @@ struct GlyphImages {
   std::vector<uint8_t> pixels;
 };
 
-/// Draws those of `characters` that the font has and that leave ink, in the given order.
+/// Draws the `characters` that the font has, in the given order. Leaves out those that come out blank.
 ///
-/// The outline, unhinted, is scaled to an em of 0.9 * size pixels, made smaller when it does not fit, and its bounding
-/// box is put into the image's middle: where a font places its characters in the em does not matter then.
-/// Works on `threads` threads. Memory: the images.
-/// Throws DataError: not a font, cut short, no outlines, a glyph that cannot be read. Names the file.
+/// The unhinted outline is scaled to an em of 0.9 * size pixels, and shrunk if it does not fit. Its bounding box is
+/// centred in the image, so that it does not matter where a font places its characters in the em.
+/// Uses `threads` threads. Memory: the images.
+/// Throws DataError (not a font, cut short, no outlines, a glyph that cannot be read), naming the file.
 GlyphImages render_glyphs(const Font& font, std::span<const char32_t> characters, int64_t size, int threads);
 
 /// FreeType's version, as one number.

@@ -24,13 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names what the pixels depend on: the font's files (by place, length and time of change), size, tier, renderer.
+/// A key for everything that the pixels depend on: the font's files (by place, length and time of change), size, tier,
+/// renderer.
 uint64_t key_of(const Font& font, Tier tier, int64_t size) {
   std::ostringstream identity;
   identity << kRendererVersion << '|' << freetype_version() << '|' << name_of(tier) << '|' << size;
   for (const auto& face : font.faces) {
     struct stat status {};
-    if (::stat(face.file.c_str(), &status) != 0) continue;  // drawing will tell
+    if (::stat(face.file.c_str(), &status) != 0) continue;  // drawing will report the error
     std::error_code ignored;
     identity << '|' << fs::weakly_canonical(face.file, ignored).string() << '#' << face.index << ',' << status.st_size
              << ',' << status.st_mtim.tv_sec << '.' << status.st_mtim.tv_nsec;
@@ -45,8 +46,8 @@ fs::path file_name(const Font& font, Tier tier, int64_t size, uint64_t key) {
   return "glyphs-" + font.name + "-" + name_of(tier) + "-" + std::to_string(size) + "-" + tail + ".sheet";
 }
 
-/// Held while one process draws into the folder. The system frees it when the process ends, however it ends; where
-/// locks do not work, processes draw side by side, which is only slower.
+/// Held while one process draws into the folder. The system releases it when the process ends, in any way. Where locks
+/// do not work, several processes draw the same sheets, which is only slower.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
@@ -64,7 +65,7 @@ class FolderLock {
   int fd_;
 };
 
-/// Once a folder. Called under load_sheet's mutex.
+/// Logs one warning per folder. Called under load_sheet's mutex.
 void warn_once(const fs::path& folder, const std::string& why) {
   static std::set<fs::path> warned;
   if (!warned.insert(folder).second) return;

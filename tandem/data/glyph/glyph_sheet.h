@@ -12,7 +12,7 @@
 
 namespace tandem::data {
 
-/// One font's images of one tier of characters. Never changes; any thread may read it.
+/// The images of one tier of characters in one font. Immutable; may be read from any thread.
 class GlyphSheet {
  public:
   explicit GlyphSheet(GlyphImages images);
@@ -27,14 +27,15 @@ class GlyphSheet {
   SheetView view_;
 };
 
-/// $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else ~/.cache/tandem; nothing when none of them is set.
+/// $TANDEM_CACHE, else $XDG_CACHE_HOME/tandem, else ~/.cache/tandem; nullopt if none of these variables is set.
 std::optional<std::filesystem::path> default_cache_folder();
 
-/// The sheet from memory if this process has it, else from the cache folder, else drawn now and put there.
+/// Returns the sheet from memory if this process has it, else from the cache folder; else draws it and stores it there.
 ///
 /// Threads of a process wait for each other and share one sheet; processes wait for each other through a lock on the
-/// folder. A damaged file is drawn again. A folder that cannot be written costs one warning, no more.
-/// Throws what render_glyphs throws.
+/// folder. A damaged file is drawn again. If the folder cannot be written, the sheet is not stored and one warning is
+/// logged.
+/// Throws what render_glyphs() throws.
 std::shared_ptr<const GlyphSheet> load_sheet(const Font& font, Tier tier, int64_t size,
                                              const std::optional<std::filesystem::path>& cache_folder);
 

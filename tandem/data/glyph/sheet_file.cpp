@@ -1,20 +1,18 @@
 #include "tandem/data/glyph/sheet_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <utility>
+#include <string>
 
-#include "tandem/base/error.h"
+#include "tandem/storage/file_io.h"
 
 namespace tandem::data {
 namespace {
@@ -35,7 +33,7 @@ struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
 
-/// Over everything but the checksum itself.
+/// The checksum of everything but the checksum itself.
 uint64_t checksum(const Header& header, std::span<const std::byte> characters, std::span<const std::byte> pixels) {
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   if (!state) throw std::bad_alloc();
@@ -46,46 +44,11 @@ uint64_t checksum(const Header& header, std::span<const std::byte> characters, s
   return XXH3_64bits_digest(state.get());
 }
 
-/// A new file that disappears again unless it is given its final name.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::filesystem::path target) : target_(std::move(target)) {
-    static std::atomic<unsigned> counter = 0;
-    path_ = target_;
-    path_ += "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) fail();
-  }
-  ~TemporaryFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail();
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
-
-  void commit() {
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0) fail();
-    path_.clear();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw IoError("file '" + target_.string() + "' cannot be written (" + std::strerror(errno) + ")");
-  }
-
-  std::filesystem::path target_, path_;
-  int fd_ = -1;
-};
+/// Several processes may draw the same sheet at once.
+std::string own_suffix() {
+  static std::atomic<unsigned> counter = 0;
+  return "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+}
 
 }  // namespace
 
@@ -113,11 +76,8 @@ void write_sheet(const std::filesystem::path& file, const GlyphImages& images, u
   const auto pixels = std::as_bytes(std::span(images.pixels));
   Header header{kMagic, key, static_cast<uint32_t>(size), static_cast<uint32_t>(images.characters.size()), 0};
   header.checksum = checksum(header, characters, pixels);
-  TemporaryFile temporary(file);
-  temporary.write(std::as_bytes(std::span(&header, 1)));
-  temporary.write(characters);
-  temporary.write(pixels);
-  temporary.commit();
+  const std::array parts = {std::as_bytes(std::span(&header, 1)), characters, pixels};
+  storage::write_file(file, parts, own_suffix());
 }
 
 }  // namespace tandem::data

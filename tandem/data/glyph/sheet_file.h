@@ -10,23 +10,23 @@
 
 namespace tandem::data {
 
-/// Where the images of a sheet lie in memory that somebody else holds.
+/// The images of a sheet, in memory that the view does not own.
 struct SheetView {
   std::span<const char32_t> characters;
   const uint8_t* pixels = nullptr;  // characters.size() * size * size bytes
 };
 
-/// Reads a sheet's file: little-endian, a header of 32 bytes, then count code points, then the pixels.
+/// Parses a sheet's file: little-endian, a header of 32 bytes, then `count` code points, then the pixels.
 ///
 ///   0 magic "TNDMGLYF" | 8 u64 key | 16 u32 size | 20 u32 count | 24 u64 XXH3 of all bytes from 32 on and key, size,
 ///   count
 ///
-/// `file` must be aligned to 4 bytes. Returns what is wrong, as text, when the file is damaged or of another key or
-/// size.
+/// `file` must be aligned to 4 bytes and outlive the view. Returns an error text if the file is damaged or has another
+/// key or size.
 std::variant<SheetView, std::string> parse_sheet(std::span<const std::byte> file, uint64_t key, int64_t size);
 
-/// Writes a sheet beside `file` and renames it there, so that a reader sees all or nothing; several writers may race.
-/// Throws IoError with the system's reason; nothing is left behind then.
+/// Writes a sheet to a temporary file and renames it to `file`, so that a reader sees all of it or nothing. Several
+/// writers may race. Throws IoError with the system's reason, and then leaves no file behind.
 void write_sheet(const std::filesystem::path& file, const GlyphImages& images, uint64_t key, int64_t size);
 
 }  // namespace tandem::data

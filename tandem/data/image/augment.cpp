@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kCut = 3;           // deviations, so that no draw turns an image inside out
 constexpr double kLeastSigma = 0.3;  // pixels; less changes nothing
-constexpr int64_t kBorder = 2;       // a place one pixel outside still reads two background pixels
+constexpr int64_t kBorder = 2;       // a place one pixel outside of the image still reads two background pixels
 
 void check(bool good, const char* name, double value, const char* wanted) {
   if (!good) throw SettingsError(std::string("data.") + name + " is " + std::to_string(value) + ", wanted " + wanted);
@@ -28,7 +28,8 @@ void check(const AugmentOptions& options) {
   check(std::isfinite(options.deviation) && options.deviation > 0, "deviation", options.deviation, "a number over 0");
 }
 
-/// Four bytes' sum, shifted and scaled: mean 0, deviation 1, within 3.5; normal enough for noise, one word a value.
+/// Approximately normal noise from one word: the sum of its four bytes, shifted and scaled to mean 0 and deviation 1;
+/// at most 3.5 in size.
 float noise_of(uint32_t word) {
   const uint32_t sum = (word & 0xFF) + ((word >> 8) & 0xFF) + ((word >> 16) & 0xFF) + (word >> 24);
   constexpr float kDeviation = 147.8016F;  // sqrt(4 (256^2 - 1) / 12)
@@ -92,8 +93,8 @@ void Augmenter::pad(const uint8_t* plane) {
   }
 }
 
-/// Two loops, so that the first, all arithmetic, runs in vectors; the second reads four neighbours without a test of
-/// bounds, because places were held to the border of background.
+/// Two loops. The first is pure arithmetic, so the compiler vectorises it. The second reads four neighbours without a
+/// bounds check, because the first clamps places to the border of background.
 void Augmenter::sample_row(const Affine& affine, int64_t y, float* out) {
   const double middle_x = static_cast<double>(width_ - 1) / 2, middle_y = static_cast<double>(height_ - 1) / 2;
   const double v = static_cast<double>(y) - middle_y;

@@ -12,18 +12,18 @@ namespace tandem::data {
 struct AugmentOptions {
   double affine =
       0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
-  double shift = 0.06;                 // each axis moves by uniform(-shift, shift) sides
-  double blur = 0;                     // chance that an image is blurred (Gaussian, 3x3)
-  double blur_sigma = 1.0;             // pixels, the strongest; drawn uniformly from 0.3 up
+  double shift = 0.06;                 // each axis moves by uniform(-shift, shift) of its side
+  double blur = 0;                     // probability that an image is blurred (Gaussian, 3x3)
+  double blur_sigma = 1.0;             // largest sigma in pixels; drawn uniformly from 0.3 up
   double noise = 0;                    // deviation of the noise added to each value, in units of white - black
-  double mean = 0.5, deviation = 0.5;  // value = (byte / 255 - mean) / deviation: -1..1 as it stands
-  uint8_t background = 0;              // what lies outside the image
+  double mean = 0.5, deviation = 0.5;  // value = (byte / 255 - mean) / deviation: -1..1 by default
+  uint8_t background = 0;              // byte outside the image
 };
 
-/// Only byte to float: for evaluation.
+/// Converts bytes to floats and does nothing else: for evaluation.
 AugmentOptions no_augmentation();
 
-/// From a pixel of the result to a place in the source, both counted in pixels from the image's centre:
+/// Maps a pixel of the result to a place in the source, both counted in pixels from the image's centre:
 /// source = (xx x + xy y + x0, yx x + yy y + y0).
 struct Affine {
   double xx = 1, xy = 0, x0 = 0;
@@ -32,19 +32,20 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
-/// The next random transform for images of height by width. Draws nothing for what is 0.
+/// Draws a random transform for images of height by width. Draws no number for an option that is 0.
 Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width, CounterRng& rng);
 
-/// Augments images of one shape. Holds scratch memory, so each thread has its own.
+/// Augments images of one shape. Holds scratch memory, so each thread needs its own.
 class Augmenter {
  public:
-  /// Throws SettingsError: a negative or not finite number, blur over 1, deviation 0.
+  /// Throws SettingsError if an option is out of range: affine 0..0.3, shift, blur and noise 0..1, blur_sigma 0.3..10,
+  /// mean finite, deviation positive and finite.
   Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape);
 
-  /// pixels: channels * height * width bytes; out: as many floats. What happens is a function of `rng` alone.
+  /// pixels: channels * height * width bytes; out: as many floats. The result depends on `pixels` and `rng` alone.
   void operator()(std::span<const uint8_t> pixels, CounterRng& rng, float* out);
 
-  /// One transform, bilinear, background outside: the middle part of the above.
+  /// Applies one transform, bilinear, with the background outside: the middle step of operator().
   void transform(std::span<const uint8_t> pixels, const Affine& affine, float* out);
 
  private:

@@ -21,7 +21,7 @@ std::string lower_name(const fs::path& folder) {
   return name;
 }
 
-/// The first of `names` that a folder has.
+/// The first of `names` that one of `folders` has. Throws DataError if two folders have it.
 std::optional<fs::path> find_named(const std::vector<fs::path>& folders, std::span<const std::string_view> names) {
   for (const auto name : names) {
     const auto found = std::ranges::find(folders, name, lower_name);

@@ -6,21 +6,24 @@
 
 namespace tandem::data {
 
-/// Where a folder of images has its classes: a sub-folder each.
+/// The folders of an image data set; each sub-folder of them is a class.
 struct FolderLayout {
   std::filesystem::path train;
-  std::optional<std::filesystem::path> test;  // none: a part of `train` is to be held out
+  std::optional<std::filesystem::path> test;  // nullopt: hold out a part of `train`
 };
 
-/// Sub-folders named train or training, and test, testing, val, valid or validation (the first of these that is there),
-/// in upper or lower case, are the training and the test set. Without a training set the folder's own sub-folders are
-/// the classes. Throws DataError (two folders of one name, a test set alone), IoError (unreadable).
+/// Finds the training set, a sub-folder named train or training, and the test set, a sub-folder named test, testing,
+/// val, valid or validation (the first of these that exists), in upper or lower case. Without a training set the
+/// classes are the sub-folders of `folder` itself. Throws DataError (two folders of one name, a test set alone),
+/// IoError (unreadable).
 FolderLayout find_layout(const std::filesystem::path& folder);
 
-/// Sorted by name, without those that begin with a dot. Links to folders count. Throws IoError (unreadable).
+/// The sub-folders of `folder`, sorted by name, without those whose names begin with a dot. Links to folders are
+/// included. Throws IoError (unreadable).
 std::vector<std::filesystem::path> sub_folders(const std::filesystem::path& folder);
 
-/// What may help who named a folder whose only class is `only`: the folder below that has several sub-folders.
+/// A remedy for an image folder whose only class is `only`: suggests the first folder below it that has several
+/// sub-folders.
 std::string remedy_for_one_class(std::filesystem::path only);
 
 [[noreturn]] void fail_unreadable(const std::filesystem::path& folder, const std::error_code& fault);

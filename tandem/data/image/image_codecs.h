@@ -3,11 +3,12 @@
 
 namespace tandem::data {
 
-/// The decoders behind decode_image(), which has looked at the header. Both throw DataError, as it does.
+/// The decoders behind decode_image(), which checks the header first. Both throw DataError, as decode_image() does.
 Image decode_jpeg(std::span<const std::byte> file, int64_t at_least);
 Image decode_png(std::span<const std::byte> file);
 
-/// An image of that size. The libraries read the header anew: throws DataError unless its bounds hold still.
+/// An image of that size, all zeros. Throws DataError if the size is out of bounds: the libraries read the header
+/// again, and may find another size than read_image_header() did.
 Image blank_image(int64_t width, int64_t height);
 
 /// Throws DataError: "is a JPEG that cannot be decoded (reason)".

@@ -14,7 +14,7 @@ namespace {
 
 std::string name_of(const std::filesystem::path& file) { return "image '" + file.string() + "'"; }
 
-/// Runs an image reader and puts the file's name before what it complains about.
+/// Calls an image reader and puts the file's name before the text of a DataError.
 template <class Read>
 auto with_name(const std::filesystem::path& file, Read read) {
   try {

@@ -15,16 +15,16 @@ struct ImageFile {
   int64_t label;
 };
 
-/// What ImageFiles is made of.
+/// The parameters of ImageFiles.
 struct ImageFileList {
   std::vector<ImageFile> files = {};
   int64_t num_classes = 0;
-  std::shared_ptr<const std::vector<std::string>> names = nullptr;  // of the classes; none: their numbers
+  std::shared_ptr<const std::vector<std::string>> names = nullptr;  // of the classes; null: use their numbers
   int64_t height = 0, width = 0;
   std::string description = {};
 };
 
-/// Images in files, decoded when read and scaled to height x width (each side by itself), three channels.
+/// Images in files, decoded when read and scaled to height x width (each side independently), three channels.
 class ImageFiles final : public Dataset {
  public:
   explicit ImageFiles(ImageFileList list) : list_(std::move(list)) {}
@@ -40,16 +40,16 @@ class ImageFiles final : public Dataset {
   ImageFileList list_;
 };
 
-/// Looks at a file's header. Throws DataError that names the file (no image, too large, cut short), IoError.
+/// Checks a file's header. Throws DataError naming the file (not an image, too large, cut short), IoError.
 void check_image_file(const std::filesystem::path& file);
 
-/// Whether a file's name ends as those of JPEG and PNG files do: .jpg, .jpeg, .png, in upper or lower case.
+/// True if a file's name ends in .jpg, .jpeg or .png, in upper or lower case.
 bool has_image_name(const std::filesystem::path& file);
 
-/// Whether a file begins as JPEG and PNG files do. Throws IoError.
+/// True if a file begins like a JPEG or a PNG. Throws IoError.
 bool is_image_file(const std::filesystem::path& file);
 
-/// A side that images may be scaled to.
+/// True if images may be scaled to this side.
 constexpr bool is_image_side(int64_t pixels) { return pixels >= 8 && pixels <= 1024; }
 
 /// Throws SettingsError unless is_image_side().

@@ -47,7 +47,8 @@ bool is_frame(int64_t marker) {  // SOF0..SOF15 without DHT, JPG and DAC, which 
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-/// Baseline, extended or progressive, Huffman-coded, 8 bits: what is decoded, and tells when data are damaged.
+/// Accepts baseline, extended and progressive JPEGs with Huffman coding and 8 bits: those that can be decoded and in
+/// which damage is detected.
 void check_kind(int64_t frame, int64_t bits) {
   constexpr const char* kRemedy = "save it anew";
   if (frame >= 0xC9) throw DataError("is a JPEG with arithmetic coding, wanted Huffman coding", kRemedy);
@@ -61,7 +62,7 @@ ImageHeader jpeg_header(Bytes file) {
   for (size_t at = 2;;) {
     if (big_endian(file, at, 1) != 0xFF) throw DataError("is a JPEG with a broken header");
     const int64_t marker = big_endian(file, at + 1, 1);
-    if (marker == 0xFF) {  // filling
+    if (marker == 0xFF) {  // fill byte
       ++at;
       continue;
     }

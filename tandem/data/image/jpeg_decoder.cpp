@@ -13,12 +13,12 @@
 namespace tandem::data {
 namespace {
 
-/// A few bytes of progressive JPEG can otherwise ask for hours of work.
+/// Limits the work: a few bytes of progressive JPEG can ask for hours of decoding.
 constexpr int kMostScans = 500;
 
-/// Gets libjpeg's messages. An error leaves libjpeg by longjmp, and so does a warning of pixels that are lost.
+/// Receives libjpeg's messages. Errors, and warnings about lost pixels, leave libjpeg by longjmp.
 struct Listener {
-  jpeg_error_mgr faults;  // first: libjpeg hands back a pointer to it
+  jpeg_error_mgr faults;  // must be first: libjpeg passes a pointer to it
   jpeg_progress_mgr progress;
   std::jmp_buf out;
   std::array<char, JMSG_LENGTH_MAX> fault{}, oddity{};  // empty: none
@@ -26,7 +26,7 @@ struct Listener {
 
 Listener& listener_of(j_common_ptr codec) { return *reinterpret_cast<Listener*>(codec->err); }
 
-/// Warnings of files whose pixels are all there.
+/// True for warnings about files whose pixels are all there.
 bool is_harmless(int message) {
   switch (message) {
     case JWRN_ADOBE_XFORM:
@@ -73,7 +73,8 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// Reads the header; pixels will come at the smallest of 1, 1/2, 1/4, 1/8 that leaves both sides `at_least` long.
+  /// Reads the header. The pixels will be decoded at the smallest of the scales 1, 1/2, 1/4, 1/8 at which both sides
+  /// are still `at_least` long.
   Image begin(std::span<const std::byte> file, int64_t at_least) {
     guarded([&] {
       jpeg_create_decompress(&codec_);
@@ -105,19 +106,19 @@ class Reader {
   }
 
  private:
-  /// Runs libjpeg's calls. `step` may hold nothing that has a destructor: longjmp passes it over.
+  /// Runs calls of libjpeg. `step` must not hold an object with a destructor, because longjmp would skip it.
   template <class Step>
   void guarded(Step step) {
     if (setjmp(listener_.out) != 0) fail_to_decode("JPEG", listener_.fault.data());
     step();
   }
 
-  /// A file may end after any of its scans, and libjpeg takes what did not come for 0.
+  /// Checks that all scans came: a file may end after any of them, and libjpeg takes missing coefficients for 0.
   void check_scans() {
     for (int i = 0; i < codec_.num_components; ++i) {
       if (codec_.comp_info[i].quant_table == nullptr) fail_to_decode("JPEG", "a channel has no scan");
       if (codec_.coef_bits == nullptr) continue;
-      const auto& bits = codec_.coef_bits[i];  // of each coefficient: how many low bits did not come; -1: all
+      const auto& bits = codec_.coef_bits[i];  // per coefficient: number of low bits that are missing; -1: all
       if (bits[0] < 0) fail_to_decode("JPEG", "a channel has no scan");
       const bool is_rough = std::any_of(bits, bits + DCTSIZE2, [](int missing) { return missing != 0; });
       if (is_rough && listener_.oddity[0] == '\0') {

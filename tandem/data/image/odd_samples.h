@@ -7,8 +7,8 @@
 
 namespace tandem::data {
 
-/// Samples whose files break the rules of their format, though all their pixels were decoded: each counts once, however
-/// often it is read. Several threads may add at once.
+/// Samples whose files break the rules of their format, though all their pixels were decoded. Each counts once, however
+/// often it is read. Several threads may call add() at once.
 class OddSamples {
  public:
   /// `what` names the file and its fault: "image 'x.jpg': Corrupt JPEG data: ...".
@@ -16,7 +16,7 @@ class OddSamples {
 
   int64_t count() const;
   std::vector<int64_t> indices() const;  // sorted
-  std::string example() const;           // what was said of the lowest index; "" when there is none
+  std::string example() const;           // `what` of the lowest index; "" if there is none
 
  private:
   mutable std::mutex mutex_;

@@ -5,7 +5,7 @@
 namespace tandem::data {
 namespace {
 
-/// libpng's simple reader: it checks all sizes itself and reports by return value.
+/// libpng's simplified API: it checks all sizes itself and reports errors by return value.
 struct Reader {
   png_image image{};
   Reader() { image.version = PNG_IMAGE_VERSION; }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kColours = 3;
 
-/// For each place of the result: where its source pixels begin, and their weights, which add up to 1.
+/// For each place of the result: the first source pixel and the weights of the source pixels, which add up to 1.
 struct Taps {
   std::vector<int64_t> first;
   std::vector<std::vector<float>> weights;
@@ -37,7 +37,7 @@ Taps triangle_taps(int64_t source, int64_t target) {
   return taps;
 }
 
-/// One source row -> width places of three colours.
+/// Resizes one source row to `width` places of three colours.
 void squeeze_row(const uint8_t* row, const Taps& taps, float* out) {
   for (size_t x = 0; x < taps.first.size(); ++x) {
     float red = 0, green = 0, blue = 0;
@@ -72,7 +72,7 @@ void resize_to_planes(const Image& image, int64_t height, int64_t width, std::sp
   const auto across = triangle_taps(image.width, width), down = triangle_taps(image.height, height);
   const auto row_values = static_cast<size_t>(width * kColours);
   std::vector<float> row(row_values), sums(static_cast<size_t>(height) * row_values);
-  size_t first_open = 0;  // the first place of the result that still wants source rows
+  size_t first_open = 0;  // the first place of the result that still needs source rows
   for (int64_t y = 0; y < image.height; ++y) {
     squeeze_row(image.pixels.data() + y * image.width * kColours, across, row.data());
     for (size_t i = first_open; i < down.first.size() && down.first[i] <= y; ++i) {

@@ -6,10 +6,11 @@
 
 namespace tandem::data {
 
-/// Scales an image to height x width, each side by itself, into three planes (red, green, blue) of bytes.
+/// Scales an image to height x width, each side independently, into three planes (red, green, blue) of bytes.
 ///
-/// A triangle of weights around each source place: bilinear where the image grows; where it shrinks the triangle is as
-/// wide as the step, so every source pixel counts (an area mean with soft edges, as Pillow's BILINEAR).
+/// Each pixel of the result is a mean with triangular weights around its place in the source. This is bilinear where
+/// the image grows. Where it shrinks, the triangle is as wide as the step, so that every source pixel counts (an area
+/// mean with soft edges, as Pillow's BILINEAR).
 void resize_to_planes(const Image& image, int64_t height, int64_t width, std::span<uint8_t> planes);
 
 }  // namespace tandem::data

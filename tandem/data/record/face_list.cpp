@@ -21,7 +21,7 @@ std::string text_of(float value) {
   return text;
 }
 
-/// Three whole numbers with commas between them, and nothing else.
+/// Parses exactly three whole numbers separated by commas.
 bool parse_numbers(std::string_view text, std::array<int64_t, 3>& numbers) {
   const char* at = text.data();
   const char* end = at + text.size();

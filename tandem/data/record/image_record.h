@@ -11,26 +11,26 @@
 
 namespace tandem::data {
 
-/// What a record of labelled images holds, little endian:
+/// The payload of a record of labelled images, little endian:
 ///
 ///   u32 number of labels | f32 label | u64 id | u64 id2 | the labels, f32 each | the encoded image
 ///
-/// `label` counts when there are no `labels`. Source: MXNet, image_recordio.
+/// `label` is used only if there are no `labels`. Source: MXNet, image_recordio.
 struct ImageRecord {
   float label = 0;
   uint64_t id = 0, id2 = 0;
   std::vector<float> labels = {};
-  std::span<const std::byte> image = {};  // in the payload; empty in a record that only tells about others
+  std::span<const std::byte> image = {};  // a view of the payload; empty in a header record
 };
 
-/// Throws DataError whose text goes behind a record's place: "is 7 bytes, wanted ..."
+/// Throws DataError, whose text is meant to follow a record's place: "is 7 bytes, wanted ..."
 ImageRecord parse_image_record(std::span<const std::byte> payload);
 
-/// The inverse. Throws DataError (more labels than 2^32 - 1).
+/// The inverse of parse_image_record(). Throws DataError (more labels than 2^32 - 1).
 std::vector<std::byte> pack_image_record(const ImageRecord& record);
 
-/// use(ImageRecord) of the record at `offset` of a RecordIO file. A DataError of `use`, whose text goes behind a
-/// record's place too, gets file and offset before it. Throws what read_record and parse_image_record throw.
+/// Returns use(ImageRecord) for the record at `offset` of a RecordIO file. Puts file and offset before the text of a
+/// DataError that parsing or `use` throws. Throws what read_record() and parse_image_record() throw.
 template <class Use>
 auto with_image_record(std::span<const std::byte> file, uint64_t offset, std::string_view name, Use use) {
   std::vector<std::byte> joined;

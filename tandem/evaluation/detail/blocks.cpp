@@ -44,8 +44,8 @@ void visit_block(const Tensor& products, const Rows& queries, const Rows& galler
 
 }  // namespace
 
-// A sum of D products in any order is off by at most D/2 * epsilon * |a||b| (Higham 2002, section 3.1), the
-// definition's own sum by the same in float64; what is left over is for the factors.
+// A sum of D products in any order is off by at most D/2 * epsilon * |a||b| (Higham 2002, section 3.1), and the
+// definition's own sum in float64 likewise. The rest of the bound is for the factors.
 double relative_slack(const Rows& rows) {
   const bool is_double = rows.features.scalar_type() == at::kDouble;
   const double epsilon = is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();

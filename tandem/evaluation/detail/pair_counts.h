@@ -3,7 +3,7 @@
 
 namespace tandem::evaluation::detail {
 
-/// How many pairs of one person, and of two.
+/// Number of pairs that show the same person, and of pairs that show different ones.
 struct PairCounts {
   int64_t same = 0, different = 0;
 

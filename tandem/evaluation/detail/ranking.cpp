@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// All ranks' matches, in the order of Ranking.
+/// The matches of all ranks, in the order of Ranking.
 std::vector<Match> gather_matches(const std::vector<Match>& own, comm::ProcessGroup& group) {
   const int64_t n = static_cast<int64_t>(own.size());
   const auto packed = at::empty({n, 3}, at::kLong);
@@ -42,7 +42,7 @@ std::span<const Match> matches_of(const Ranking& ranking, int64_t query) {
   return {matches + ranking.first[query], matches + ranking.first[query + 1]};
 }
 
-/// How many matches stand before an entry.
+/// The number of matches before an entry.
 template <class Exact>
 size_t place(std::span<const Match> matches, double value, double slack, int64_t key, Exact exact) {
   if (matches.empty() || value + slack < matches.back().similarity) return matches.size();
@@ -85,7 +85,8 @@ std::vector<Match> GalleryRanker::own_matches(const Rows& queries) const {
   return found;
 }
 
-/// counts: for query i, from first[i] + i on, how many others have 0, 1, ... of its matches before them.
+/// counts, for query i from first[i] + i on: the number of other entries that have 0, 1, ... of its matches before
+/// them.
 void GalleryRanker::count(const Rows& queries, const Ranking& ranking, int64_t* counts, double* best_other) const {
   const auto *query = queries.label(), *entries = gallery_.label();
   for_each_row(queries, gallery_, block_bytes_, [&](const BlockRow& row) {

@@ -12,7 +12,7 @@
 namespace tandem::evaluation::detail {
 namespace {
 
-/// Eight sums, which the compiler turns into vectors without being allowed to reorder anything.
+/// Eight separate sums: the compiler can vectorise them without reordering any.
 template <class T>
 double product(const T* a, const T* b, int64_t size) {
   constexpr int64_t kLanes = 8;
@@ -26,7 +26,7 @@ double product(const T* a, const T* b, int64_t size) {
   return sum;
 }
 
-/// One place for all products: inlined elsewhere they could be rounded in another way.
+/// Never inlined, so that all products are rounded in the same way.
 [[gnu::noinline]] double product_of(const Tensor& a, int64_t i, const Tensor& b, int64_t j) {
   const int64_t dim = a.size(1);
   if (a.scalar_type() == at::kDouble)

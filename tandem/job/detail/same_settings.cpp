@@ -8,7 +8,7 @@
 namespace tandem::job::detail {
 namespace {
 
-/// `out` is rank 0's for all; machines may differ in cores.
+/// All ranks use rank 0's `out`; `threads` may differ, as machines differ in cores.
 bool may_differ(std::string_view key) { return key == "out" || key == "threads"; }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace tandem::job {
 
-/// One of the texts that a setting takes, and what it stands for. A table of them is the only place that knows the
-/// texts: the setting's choices and its reader come from it.
+/// One of the texts that a setting accepts, and its value. A table of choices is the only place that knows the texts:
+/// the setting's choices and its parser come from it.
 template <class T>
 struct Choice {
   std::string_view name;
@@ -22,7 +22,7 @@ std::vector<std::string_view> names_of(const std::array<Choice<T>, count>& table
   return names;
 }
 
-/// `name` has passed the schema, so that it stands in the table.
+/// `name` must be in the table; the schema has checked that.
 template <class T, size_t count>
 const T& chosen(const std::array<Choice<T>, count>& table, std::string_view name) {
   for (const auto& choice : table) {

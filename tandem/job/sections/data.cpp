@@ -64,7 +64,7 @@ constexpr std::array<DataSource, 5> kSources = {{
      .open = open_market},
 }};
 
-/// The source that a text names, and the folder in it; null when it names none.
+/// The source that a text names, and its folder; null if the text names no source.
 std::pair<const DataSource*, std::string_view> source_of(std::string_view text) {
   for (const auto& source : kSources) {
     if (!text.starts_with(source.name)) continue;
@@ -151,47 +151,48 @@ const Section& data_section() {
       .rows =
           {{.key = "data",
             .default_value = text("glyphs"),
-            .doc = "what to learn: characters drawn from fonts, noise to measure with, a folder of images with a "
-                   "sub-folder a class, InsightFace's records, or Market-1501's folders",
+            .doc = "training data: characters drawn from fonts, noise for benchmarks, a folder with one sub-folder of "
+                   "images per class, InsightFace records, or the folders of Market-1501",
             .choices = names_without_folder(),
             .other = {forms, read_data_folder}},
            {.key = "data.classes",
             .default_value = text("gb2312"),
-            .doc = "characters to tell apart: a set by name, or the first so many",
+            .doc = "glyphs: characters to classify, either a named set or the first N characters",
             .choices = {"gb2312", "uro", "all"},
             .other = {"a whole number 10..93773", read_class_count}},
            {"data.size",
             int64_t{32},
-            "side of an image in pixels; glyphs: at most 256; market1501: the height, twice the width; faces, when it "
-            "is not given: as the folder's property says",
+            "image size in pixels; glyphs: at most 256; market1501: the height, which is twice the width; faces: "
+            "defaults to the size in the folder's property file",
             {8, 1024}},
            {"data.train_fonts", std::vector<std::string>(),
-            "fonts to learn from; empty: all standard ones that are installed and not held out"},
+            "glyphs: fonts to train on; empty: all installed standard fonts that are not held out"},
            {"data.test_fonts", std::vector<std::string>(),
-            "fonts held out for the test; empty: ukai, zenhei and noto-serif where installed"},
-           {"data.affine", 0.08, "augmentation: standard deviation of the random affine map's entries", {0, 0.3}},
-           {"data.shift", 0.06, "augmentation: largest random shift, as a part of the image's side", kFraction},
-           {"data.blur", 0.0, "augmentation: chance that an image is blurred", kFraction},
-           {"data.noise", 0.0, "augmentation: standard deviation of the pixels' noise; white less black is 1",
+            "glyphs: fonts held out for the test; empty: ukai, zenhei and noto-serif, if installed"},
+           {"data.affine", 0.08, "augmentation: standard deviation of the entries of a random affine map", {0, 0.3}},
+           {"data.shift", 0.06, "augmentation: largest random shift, as a fraction of the image size", kFraction},
+           {"data.blur", 0.0, "augmentation: probability that an image is blurred", kFraction},
+           {"data.noise", 0.0,
+            "augmentation: standard deviation of the pixel noise, where 1 is the difference of black and white",
             kFraction},
            {"data.hold_out",
             int64_t{5},
-            "image folder without a test folder, faces: every Nth image of each class becomes test data; faces, 0: "
-            "none",
+            "images without a test folder, and faces: every Nth image of each class becomes test data; faces: 0 holds "
+            "out none",
             {0, 1e9}},
            {"data.unseen", int64_t{0},
             "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
             "font draws the queries, all other fonts the gallery",
             kCount},
-           {"data.prefetch", int64_t{2}, "batches made ahead of the training, a rank", {0, 1024}}},
+           {"data.prefetch", int64_t{2}, "batches prepared in advance, per rank", {0, 1024}}},
       .read = read,
       .check = check,
       .idle = {{{"data.classes", "data.train_fonts", "data.test_fonts", "data.unseen"},
                 [](const Job& job) { return !job.data.source->is_drawn; },
-                "but with data=glyphs"},
+                "except with data=glyphs"},
                {{"data.hold_out"},
                 [](const Job& job) { return !job.data.source->has_hold_out; },
-                "but with data=images:DIR and data=faces:DIR"}},
+                "except with data=images:DIR and data=faces:DIR"}},
       .identity = {"data", "data.classes", "data.train_fonts", "data.size"}};
   return section;
 }

@@ -16,10 +16,10 @@ void read(settings::Settings& settings, Job& job) {
 
 const Section& evaluation_section() {
   static const Section section = {
-      .rows = {{"eval.every", int64_t{1}, "epochs between two tests; 0: at the end only", kCount},
-               {"eval.batch", int64_t{256}, "images tested at once, over all ranks", {1, 1e9}},
+      .rows = {{"eval.every", int64_t{1}, "epochs between two tests; 0: only at the end", kCount},
+               {"eval.batch", int64_t{256}, "images per test batch, over all ranks", {1, 1e9}},
                {"eval.pairs", std::vector<std::string>(),
-                "files of pairs of images to tell apart after training, as InsightFace's lfw.bin"}},
+                "files of image pairs for verification after training, in the format of InsightFace's lfw.bin"}},
       .read = read};
   return section;
 }

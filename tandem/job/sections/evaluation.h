@@ -5,7 +5,7 @@
 
 namespace tandem::job {
 
-/// The tests.
+/// The evaluation.
 struct Evaluation {
   int64_t every = 0;               // epochs; 0: at the end only
   int64_t batch = 0;               // images, over all ranks

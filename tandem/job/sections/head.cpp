@@ -13,13 +13,13 @@
 
 namespace tandem::job {
 
-/// The numbers from which a head makes its scoring.
+/// The numbers that define the scoring of a head.
 struct HeadNumbers {
   double scale, margin, factor, softening;
   std::array<double, 3> margins;
 };
 
-/// A loss: a row of the table below, with which a new one becomes known. The members say what means something to it.
+/// A loss: a row of the table below. To add a loss, add a row. The flags say which settings have an effect on it.
 struct HeadKind {
   std::string_view name;
   classifier::Scoring (*scoring)(const HeadNumbers& numbers);
@@ -147,11 +147,11 @@ void read(settings::Settings& settings, Job& job) {
 const std::vector<IdleRule> kIdle = {
     {{"head.margin"},
      [](const Job& job) { return !job.head.kind->has_margin; },
-     "but with head=cosface and head=arcface"},
-    {{"head.margins"}, [](const Job& job) { return !job.head.kind->has_margins; }, "but with head=combined"},
+     "except with head=cosface and head=arcface"},
+    {{"head.margins"}, [](const Job& job) { return !job.head.kind->has_margins; }, "except with head=combined"},
     {{"head.factor", "head.anneal"},
      [](const Job& job) { return !job.head.kind->anneals; },
-     "but with head=sphereface and head=l-softmax"},
+     "except with head=sphereface and head=l-softmax"},
     {{"head.scale"},
      [](const Job& job) { return !job.head.kind->has_scale; },
      "with head=softmax, sphereface and l-softmax"},
@@ -178,59 +178,62 @@ const Section& head_section() {
       .rows =
           {{.key = "head",
             .default_value = text("cosface"),
-            .doc = "classifier's loss",
+            .doc = "loss of the classifier",
             .choices = kind_names(),
             .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
-           {"head.classes", int64_t{0}, "classes of the head; 0: as many as the data has", kCount},
+           {"head.classes", int64_t{0}, "number of classes of the head; 0: as many as the data has", kCount},
            {.key = "head.parallel",
             .default_value = text("sharded"),
-            .doc = "classes split over the ranks, or all logits gathered on rank 0",
+            .doc = "sharded: classes are split over the ranks; naive: all logits are gathered on rank 0",
             .choices = names_of(kForms)},
-           {"head.margin", 0.2, "cosface: subtracted from the target's cosine; arcface: added to its angle, radians",
+           {"head.margin", 0.2,
+            "cosface: margin subtracted from the target's cosine; arcface: margin added to the target's angle, in "
+            "radians",
             kNotNegative},
            {"head.margins", std::vector<double>{1, 0.3, 0.2},
-            "combined: multiplies the target's angle, is added to it, is subtracted from its cosine", kNotNegative},
-           {"head.factor", 4.0, "sphereface and l-softmax: multiplies the target's angle", kPositive},
+            "combined: three margins m1,m2,m3; the target's cosine becomes cos(m1 * angle + m2) - m3", kNotNegative},
+           {"head.factor", 4.0, "sphereface and l-softmax: factor of the target's angle", kPositive},
            {"head.anneal", std::vector<double>{1500, 0.1, 1, 5},
-            "sphereface and l-softmax: the cosine's weight beside the margin is max(d, a * (1 + b * step)^-c) for "
-            "a,b,c,d",
+            "sphereface and l-softmax: four numbers a,b,c,d; the weight of the plain cosine beside the margin is "
+            "max(d, a * (1 + b * step)^-c)",
             kNotNegative},
-           {"head.scale", 24.0, "multiplies the cosines of normalised, cosface, arcface and combined", kPositive},
+           {"head.scale", 24.0, "normalised, cosface, arcface and combined: factor of the cosines", kPositive},
            {.key = "head.beyond",
             .default_value = text("extend"),
-            .doc = "what the target's score does past an angle of pi: goes on falling, rises again, falls along a "
-                   "line, has no margin where the cosine is negative, or stays",
+            .doc = "target's score if the margin takes its angle past pi; extend: keeps falling; cosine: rises again; "
+                   "linear: falls along a line; easy: no margin where the cosine is negative; clamp: stays",
             .choices = names_of(kBeyonds)},
            {.key = "head.gradient",
             .default_value = text("exact"),
-            .doc = "the margin's own derivative, or 1 as if the margin were a constant",
+            .doc =
+                "derivative of the margin; exact: the true derivative; detached: 1, as if the margin were a constant",
             .choices = names_of(kGradients)},
            {"head.filter",
             1.0,
-            "other classes' scores with a greater cosine count as 0, for wrong labels; 1: none",
+            "for noisy labels: scores of other classes with a cosine above this count as 0; 1: no filter",
             {-1, 1, true}},
            {"head.smoothing", 0.0, "label smoothing over all classes", kDecay},
            {"head.sample",
             1.0,
-            "part of the classes that a step scores, besides the batch's own; 1: all",
+            "fraction of the classes that each step scores, besides the classes of the batch; 1: all",
             {0, 1, true}},
            {"head.log_q", false,
-            "sampled classes' exponentials count 1 / head.sample times, so that their sum is expected to be that of "
-            "all"},
+            "multiply the exponentials of sampled classes by 1 / head.sample, so that their expected sum is that of "
+            "all classes"},
            {.key = "head.lazy",
             .default_value = text("off"),
-            .doc = "classes that a step does not score; off: they stay as they are; exact: the momentum and weight "
-                   "decay of SGD that they missed are applied when they are next used",
+            .doc = "update of classes that a step does not score; off: none; exact: when a class is next used, apply "
+                   "the SGD momentum and weight decay that it missed",
             .choices = names_of(kLazy)},
            {"head.fused_update", false,
-            "the optimizer's step of the head inside backward, block by block: no gradient of its weight is kept"},
+            "update the head's weight inside backward, block by block, so that its gradient is never stored"},
            {.key = "head.precision",
             .default_value = text("float32"),
-            .doc = "type of the head's products; sums, losses and weights stay as train.precision says",
+            .doc = "type of the head's matrix products; sums, losses and weights follow train.precision",
             .choices = names_of(kProducts)},
            {.key = "head.keep_bytes",
             .default_value = text("128M"),
-            .doc = "scores that a rank keeps for backward; the others are computed again",
+            .doc = "bytes of scores that a rank keeps for backward; other scores are recomputed",
             .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
       .read = read,
       .idle = kIdle,

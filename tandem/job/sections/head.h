@@ -17,9 +17,9 @@ std::string_view name_of(HeadForm form);
 struct Head {
   const HeadKind* kind = nullptr;
   int64_t classes = 0;              // 0: as many as the data has
-  classifier::HeadOptions options;  // but classes and counts, which the data and memory.limit decide
+  classifier::HeadOptions options;  // except classes and counts, set by the data and memory.limit
   std::optional<classifier::Annealing> annealing;
-  bool steps_in_backward = false;  // see train::RowParameter, and the next
+  bool steps_in_backward = false;  // both: see train::RowParameter
   bool moves_all_rows = false;
 
   HeadForm form() const { return options.naive ? HeadForm::naive : HeadForm::sharded; }

@@ -28,15 +28,13 @@ void check(const Job& job) {
 }  // namespace
 
 const Section& memory_section() {
-  static const Section section = {
-      .rows = {{.key = "memory.limit",
-                .default_value = std::vector<std::string>(),
-                .doc =
-                    "bytes that each rank may use, as 8G,16G; one for all: the same; the head's classes are split to "
-                    "fit",
-                .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
-      .read = read,
-      .check = check};
+  static const Section section = {.rows = {{.key = "memory.limit",
+                                            .default_value = std::vector<std::string>(),
+                                            .doc = "bytes that each rank may use, such as 8G,16G, or one size for all "
+                                                   "ranks; the classes of the head are split to fit",
+                                            .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
+                                  .read = read,
+                                  .check = check};
   return section;
 }
 

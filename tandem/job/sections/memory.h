@@ -4,7 +4,7 @@
 
 namespace tandem::job {
 
-/// What the ranks may use.
+/// Memory limits of the ranks.
 struct Memory {
   std::vector<int64_t> limits;  // bytes of each rank; empty: no limit
 

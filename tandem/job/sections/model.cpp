@@ -21,7 +21,10 @@ const Section& model_section() {
                 .default_value = text("resnet_glyph"),
                 .doc = "backbone; none: no backbone, the head sees the raw pixels",
                 .choices = {names.begin(), names.end()}},
-               {"embedding", int64_t{128}, "numbers that describe an image, the head's input", {1, 65536}}},
+               {"embedding",
+                int64_t{128},
+                "size of an embedding, the feature vector of an image and input of the head",
+                {1, 65536}}},
       .read = read,
       .identity = {"model", "embedding"}};
   return section;

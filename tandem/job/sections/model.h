@@ -7,7 +7,7 @@ namespace tandem::job {
 /// The backbone.
 struct Model {
   std::string name;
-  bool is_identity = false;  // the head sees the images' own numbers
+  bool is_identity = false;  // no backbone: the head sees the raw pixels
   int64_t embedding = 0;
 };
 

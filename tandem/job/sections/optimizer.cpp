@@ -22,7 +22,7 @@ void read(settings::Settings& settings, Job& job) {
 }
 
 void check(const Job& job) {
-  const train::Optimizer optimizer({}, job.optimizer);  // checks its own
+  const train::Optimizer optimizer({}, job.optimizer);  // the constructor checks the options
   if (job.head.moves_all_rows) optimizer.check_late_moves();
 }
 
@@ -32,13 +32,13 @@ const Section& optimizer_section() {
   static const Section section = {
       .rows = {{.key = "train.optimizer",
                 .default_value = text("sgd"),
-                .doc = "what turns gradients into steps",
+                .doc = "the optimizer",
                 .choices = names_of(kKinds)},
                {"train.momentum", 0.9, "SGD: momentum", kDecay},
-               {"train.nesterov", true, "SGD: Nesterov's momentum; wants a momentum above 0"},
-               {"train.weight_decay", 5e-4, "pull of the weights towards 0", kNotNegative},
-               {"train.beta1", 0.9, "AdamW: decay of the mean", kDecay},
-               {"train.beta2", 0.999, "AdamW: decay of the mean square", kDecay}},
+               {"train.nesterov", true, "SGD: Nesterov momentum; needs train.momentum above 0"},
+               {"train.weight_decay", 5e-4, "weight decay; SGD: added to the gradient; AdamW: decoupled", kNotNegative},
+               {"train.beta1", 0.9, "AdamW: decay rate of the mean of the gradients", kDecay},
+               {"train.beta2", 0.999, "AdamW: decay rate of the mean of the squared gradients", kDecay}},
       .read = read,
       .check = check,
       .idle = {{{"train.momentum", "train.nesterov"},

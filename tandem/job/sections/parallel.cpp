@@ -15,7 +15,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
 
-/// As many as the launcher has started, else as `ranks` says.
+/// As many ranks as the launcher has started; without a launcher, as `ranks` says.
 int world_size(const settings::Settings& settings) {
   const auto ranks = settings.get_int("ranks");
   const auto launch = rendezvous::detect_launch();
@@ -41,15 +41,16 @@ void read(settings::Settings& settings, Job& job) {
 
 const Section& parallel_section() {
   static const Section section = {
-      .rows = {{"ranks",
-                int64_t{1},
-                "ranks that train together in this process; leave it out under a launcher, where another number is an "
-                "error",
-                {1, 1024}},
-               {"threads", int64_t{0}, "threads a rank computes with; 0: cores / ranks", {0, 1024}},
-               {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
-               {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
-               {"comm.check", false, "compare every collective call with the other ranks' before it is made; slow"}},
+      .rows =
+          {{"ranks",
+            int64_t{1},
+            "ranks that train together in this process; omit under a launcher, where another number is an error",
+            {1, 1024}},
+           {"threads", int64_t{0}, "compute threads per rank; 0: cores / ranks", {0, 1024}},
+           {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
+           {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
+           {"comm.check", false,
+            "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
       .read = read};
   return section;
 }

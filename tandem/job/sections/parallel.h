@@ -3,7 +3,7 @@
 
 namespace tandem::job {
 
-/// Who trains together, and how they wait for each other.
+/// The ranks that train together, and how long they wait for each other.
 struct Parallel {
   int ranks = 1;    // of the whole job
   int threads = 0;  // of a rank; 0: cores / ranks

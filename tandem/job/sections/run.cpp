@@ -29,15 +29,17 @@ void read(settings::Settings& settings, Job& job) {
 
 const Section& run_section() {
   static const Section section = {
-      .rows = {{"out", text(""), "the run's folder; empty: runs/<date>-<letter>"},
+      .rows = {{"out", text(""), "folder of the run; empty: runs/<date>-<letter>"},
                {.key = "resume",
                 .default_value = text("none"),
-                .doc = "continue: from the newest good checkpoint in `out`, from a folder, or not",
+                .doc = "none: start a new run; auto: resume from the newest good checkpoint in `out`; a folder: resume "
+                       "from its newest good checkpoint",
                 .choices = names_of(kResumes),
                 .other = {"a folder", read_folder}},
                {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
-               {"checkpoint.keep", int64_t{2}, "newest checkpoints that stay", {1, 1e6}},
-               {"report.compare", true, "measure the other form of the head as well, for the report's memory figure"}},
+               {"checkpoint.keep", int64_t{2}, "number of newest checkpoints to keep", {1, 1e6}},
+               {"report.compare", true,
+                "also measure the other form of the head, for the memory figure in the report"}},
       .read = read};
   return section;
 }

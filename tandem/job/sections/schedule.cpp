@@ -18,7 +18,7 @@ void read(settings::Settings& settings, Job& job) {
   auto& options = job.schedule.options;
   options.kind = chosen(kKinds, settings.get_string("train.schedule"));
   options.lr = settings.get_float("train.lr");
-  // A rate that rises belongs to onecycle; elsewhere only who asks gets one.
+  // onecycle always has a warm-up; other schedules have one only if train.warmup is set.
   const bool rises = options.kind == ScheduleKind::onecycle || settings.given("train.warmup");
   options.warmup = rises ? settings.get_float("train.warmup") : 0.0;
   options.gamma = settings.get_float("train.gamma");
@@ -36,20 +36,20 @@ std::string hint(const Job& job) {
 
 const Section& schedule_section() {
   static const Section section = {
-      .rows = {{"train.lr", 0.3, "learning rate at its highest", kNotNegative},
+      .rows = {{"train.lr", 0.3, "highest learning rate", kNotNegative},
                {.key = "train.schedule",
                 .default_value = text("onecycle"),
-                .doc = "how the learning rate goes over the steps",
+                .doc = "schedule of the learning rate",
                 .choices = names_of(kKinds)},
                {"train.warmup", 0.3,
-                "part of the steps in which the learning rate rises; schedules but onecycle have none unless this is "
-                "set",
+                "fraction of the steps in which the learning rate rises; schedules other than onecycle have no warm-up "
+                "unless this is set",
                 kFraction},
                {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
                 kNotNegative},
-               {"train.gamma", 0.1, "step schedule: the learning rate's factor at a milestone", kFraction}},
+               {"train.gamma", 0.1, "step schedule: factor of the learning rate at each milestone", kFraction}},
       .read = read,
-      .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "but with train.schedule=step"}},
+      .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "except with train.schedule=step"}},
       .hint = hint};
   return section;
 }

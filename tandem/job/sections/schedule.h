@@ -7,7 +7,7 @@ namespace tandem::job {
 
 /// The learning rate over the steps.
 struct Schedule {
-  train::ScheduleOptions options;        // but steps and milestones, which the data decides
+  train::ScheduleOptions options;        // except steps and milestones, set by the data
   std::vector<double> milestone_epochs;  // where the rate falls
 };
 

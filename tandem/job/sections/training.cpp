@@ -25,7 +25,7 @@ void read(settings::Settings& settings, Job& job) {
   job.head.options.seed = job.seed;
 }
 
-/// A head whose steps are done in backward has taken them before a later look at all gradients.
+/// A head that is updated in backward has changed before a check of all gradients could run.
 void check_fused(const Job& job, const char* key, bool is_set, const char* why) {
   if (!job.head.steps_in_backward || !is_set) return;
   throw SettingsError(
@@ -49,15 +49,16 @@ void check(const Job& job) {
 const Section& training_section() {
   static const Section section = {
       .rows = {{"train.epochs", int64_t{3}, "passes over the training images", kCount},
-               {"train.steps", int64_t{0}, "steps to train; 0: as many as the epochs have", kCount},
-               {"train.batch", int64_t{128}, "images a step, over all ranks", {1, 1e9}},
-               {"train.clip", 0.0, "largest norm of all gradients together; 0: no clipping", kNotNegative},
+               {"train.steps", int64_t{0}, "training steps; 0: as many as train.epochs gives", kCount},
+               {"train.batch", int64_t{128}, "images per step, over all ranks", {1, 1e9}},
+               {"train.clip", 0.0, "maximum norm of all gradients together; 0: no clipping", kNotNegative},
                {"train.skip_nonfinite", int64_t{0},
-                "steps in a row that are left out, with nothing changed, when their loss or gradients are not finite",
+                "how many steps in a row may be skipped because their loss or gradients are not finite; a skipped step "
+                "changes nothing",
                 kCount},
                {.key = "train.precision",
                 .default_value = text("float32"),
-                .doc = "numbers to compute in; bf16: float32 weights, bfloat16 products",
+                .doc = "floating-point type; bf16: float32 weights, bfloat16 products",
                 .choices = names_of(kPrecisions)},
                {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
                {"seed", int64_t{1}, "random seed", kCount}},

@@ -5,7 +5,7 @@
 
 namespace tandem::job {
 
-/// What a step computes in.
+/// The precision of a training step.
 struct Precision {
   at::ScalarType type = at::kFloat;  // of weights, sums and losses
   bool bf16 = false;                 // products in bfloat16
@@ -14,9 +14,9 @@ struct Precision {
 /// The loop over steps.
 struct Training {
   int64_t epochs = 0, steps = 0;  // steps 0: as many as the epochs have
-  int64_t batch = 0;              // images a step, over all ranks
-  double clip = 0;                // largest norm of the gradients; 0: none
-  int64_t skip_nonfinite = 0;     // steps in a row
+  int64_t batch = 0;              // images per step, over all ranks
+  double clip = 0;                // largest norm of the gradients; 0: no clipping
+  int64_t skip_nonfinite = 0;     // how many steps in a row may be skipped
   Precision precision;
   int64_t log_every = 0;
 };

@@ -14,12 +14,12 @@
 namespace tandem::launch::detail {
 namespace {
 
-/// Messages are process group ids: positive to watch, negative to forget. Only system calls: the process was forked and
-/// other threads' locks may be held for ever.
+/// Messages are process group ids: positive to add, negative to remove. Makes system calls only: after the fork, locks
+/// of other threads may be held for ever.
 [[noreturn]] void guard(int socket) {
   setpgid(0, 0);
   close(STDIN_FILENO);
-  close(STDOUT_FILENO);  // a reader of our output must not wait for this process
+  close(STDOUT_FILENO);  // so that a reader of our output does not wait for this process
   close(STDERR_FILENO);
   std::array<pid_t, Guardian::kMostGroups> groups{};
   size_t count = 0;
@@ -66,7 +66,7 @@ void Guardian::add(pid_t group) const { send(group); }
 void Guardian::remove(pid_t group) const { send(-group); }
 
 void Guardian::send(pid_t message) const {
-  // A guardian that somebody has killed is no reason to end the job: no SIGPIPE.
+  // MSG_NOSIGNAL: the job must not end by SIGPIPE if somebody has killed the guardian.
   (void)!::send(socket_, &message, sizeof message, MSG_NOSIGNAL);
 }
 

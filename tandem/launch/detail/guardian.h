@@ -3,17 +3,17 @@
 
 namespace tandem::launch::detail {
 
-/// A tiny process that outlives this one by a moment: when this process ends in whatever way, SIGKILL too, it kills the
-/// process groups that are still on its list. The kernel's own parent-death signal reaches only the children, not what
-/// they have started.
+/// A small process that outlives this one by a moment: when this process ends in any way, even by SIGKILL, the guardian
+/// kills the process groups that are still on its list. The kernel's parent-death signal would reach only the children,
+/// not the processes that they started.
 class Guardian {
  public:
   Guardian();   // throws IoError
-  ~Guardian();  // it ends, and kills what is on the list
+  ~Guardian();  // ends the guardian, which kills the groups on its list
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  // One system call each: may be called between fork and exec.
+  // One system call each, so they may be called between fork and exec.
   void add(pid_t group) const;
   void remove(pid_t group) const;
 

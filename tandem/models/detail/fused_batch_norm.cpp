@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kValuesPerChunk = 32768;  // a chunk of rows stays in a core's cache
+constexpr int64_t kValuesPerChunk = 32768;  // small enough for a chunk of rows to stay in a core's cache
 
 /// The tensor as [rows, channels], cut into chunks that do not depend on the number of threads.
 struct Layout {
@@ -26,7 +26,7 @@ struct Layout {
         chunk(std::max<int64_t>(kernels::kLanes, kValuesPerChunk / channels)),
         chunks((rows + chunk - 1) / chunk) {}
 
-  /// run(index, first value, rows) for every chunk, on all threads.
+  /// Calls run(index, first value, rows) for every chunk, on all threads.
   template <class Run>
   void for_each_chunk(const Run& run) const {
     at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
@@ -55,8 +55,8 @@ T* write(const Tensor& values) {
 
 Tensor empty_channels(const Tensor& like) { return at::empty({like.size(1)}, at::kFloat); }
 
-/// Mean and variance (of the population) of each channel: sums of chunks, joined in double in the chunks' order
-/// (Chan, Golub, LeVeque 1983, equation 2.1).
+/// Mean and population variance of each channel: the sums of chunks, combined in double in the chunks' order (Chan,
+/// Golub, LeVeque 1983, equation 2.1).
 struct Statistics {
   std::vector<double> mean, variance;
 };
@@ -71,7 +71,7 @@ Statistics statistics_of(const Tensor& input) {
     float* sum = sums.data() + 2 * i * channels;
     kernels::moments(values + first, rows, channels, sum, sum + channels);
   });
-  // The chunk's own first row was subtracted: put it back.
+  // Each chunk subtracted its own first row: add it back.
   const auto first_rows = input.dim() == 2 ? input : input.permute({0, 2, 3, 1}).reshape({layout.rows, channels});
   const Tensor origins = first_rows.slice(0, 0, layout.rows, layout.chunk).to(at::kFloat).contiguous();
   const float* origin = origins.const_data_ptr<float>();
@@ -139,7 +139,7 @@ Tensor transformed(const Tensor& input, const Tensor& affine, Activation activat
   return output;
 }
 
-/// What backward makes; `masked` is the residual's gradient where a rectifier stands behind the sum.
+/// The results of backward. `masked` is the residual's gradient if a rectifier follows the sum.
 struct Gradients {
   Tensor input, weight, bias, masked;
 };

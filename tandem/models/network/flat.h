@@ -3,7 +3,8 @@
 
 namespace tandem::models {
 
-/// No network: the numbers of an image are its embedding, which must be as many. What is left is the classifier alone.
+/// No network: the pixels of an image are its embedding, so options.embedding must be channels * height * width. Only
+/// the classifier is trained.
 class Flat : public Backbone {
  public:
   explicit Flat(const ModelOptions& options);

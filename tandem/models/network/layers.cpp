@@ -13,7 +13,7 @@ void initialize(torch::nn::Module& model, uint64_t seed) {
 }
 
 Conv2d::Conv2d(const Options& options) : Layer("Conv2d"), options_(options) {
-  // In memory as oneDNN's channels-last gradient comes: no reordering in a step.
+  // Same memory format as oneDNN's channels-last gradient, so that a step needs no reordering.
   weight_ = register_parameter("weight", at::empty({options.out, options.in, options.kernel, options.kernel},
                                                    at::TensorOptions(), at::MemoryFormat::ChannelsLast));
   if (options.bias) bias_ = register_parameter("bias", at::empty({options.out}));
@@ -26,7 +26,7 @@ Tensor Conv2d::forward(const Tensor& input) const {
 void Conv2d::initialize(uint64_t seed, const std::string& name) {
   const at::NoGradGuard no_grad;
   const auto fan_out = static_cast<double>(options_.out * options_.kernel * options_.kernel);
-  const auto values = at::empty(weight_.sizes(), weight_.options());  // drawn by index, whatever the layout
+  const auto values = at::empty(weight_.sizes(), weight_.options());  // drawn by index, whatever the memory format
   fill_normal_(values, options_.gain * std::sqrt(2.0 / fan_out), seed, stream_of(name + ".weight"));
   weight_.copy_(values);
   if (bias_.defined()) bias_.zero_();

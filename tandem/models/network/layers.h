@@ -7,11 +7,11 @@
 #include "tandem/base/tensor.h"
 #include "tandem/models/model.h"
 
-/// Layers with torch::nn's parameter names. Unlike torch::nn's they leave their weights unset until initialize() draws
-/// them by name: building one costs no draw and touches no generator that threads share.
+/// Layers with torch::nn's parameter names. Unlike torch::nn's layers they leave their weights unset until initialize()
+/// draws them by name: building a layer draws no numbers and uses no generator that threads share.
 namespace tandem::models {
 
-/// A layer that knows how its weights begin.
+/// A layer that can initialise its weights.
 class Layer : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
@@ -24,8 +24,8 @@ class Layer : public torch::nn::Module {
 void initialize(torch::nn::Module& model, uint64_t seed);
 
 /// 2-d convolution, square, zero-padded; weight [out, in, kernel, kernel].
-/// Starts as torchvision's: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015, fan-out),
-/// bias 0.
+/// Initialised as in torchvision: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015,
+/// fan-out), bias 0.
 class Conv2d : public Layer {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class Conv2d : public Layer {
   Tensor weight_, bias_;
 };
 
-/// y = x W' + b; weight [out, in]. Starts uniform in +-1 / sqrt(in), as torch::nn::Linear.
+/// y = x W' + b; weight [out, in]. Initialised uniformly in +-1 / sqrt(in), as torch::nn::Linear.
 class Linear : public Layer {
  public:
   Linear(int64_t in, int64_t out, bool bias);
@@ -57,7 +57,8 @@ class Linear : public Layer {
 
 enum class Activation { none, relu };
 
-/// Normalises over channels, with what follows it in a residual block: activation(norm(input) + residual).
+/// Normalises over channels, together with the steps that follow it in a residual block: activation(norm(input) +
+/// residual).
 class Normalization : public Layer {
  public:
   using Layer::Layer;
@@ -68,8 +69,8 @@ class Normalization : public Layer {
                          const Tensor& residual = {}) = 0;
 };
 
-/// Batch normalisation with torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5; group: epsilon 1e-5,
-/// 16 channels a group, one group where the input is [N, C].
+/// batch: torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5. group: epsilon 1e-5, 16 channels a group,
+/// one group if the input is [N, C].
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels);
 
 }  // namespace tandem::models

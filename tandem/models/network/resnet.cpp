@@ -11,7 +11,7 @@ int64_t out_channels_of(const ResNetShape& shape) {
   return shape.stages.back().width * (shape.bottleneck ? kBottleneckExpansion : 1);
 }
 
-/// What comes out of the last block, per image, and is read by the embedding.
+/// The number of features per image that the embedding reads.
 int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
   if (!shape.flatten) return out_channels_of(shape);
   const auto halved = [](int64_t size) { return (size + 1) / 2; };
@@ -28,8 +28,8 @@ int64_t dim_of(const ResNetShape& shape, const ModelOptions& options) {
   return options.embedding > 0 ? options.embedding : features_of(shape, options);
 }
 
-/// A copy with channels last in memory. Not Tensor::contiguous: with one channel it would see nothing to do, and the
-/// layers behind would take the image for channels first.
+/// A copy with channels last in memory. Does not use Tensor::contiguous(): with one channel it would do nothing, and
+/// the following layers would take the image for channels first.
 Tensor channels_last(const Tensor& images) {
   const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
   auto copy = at::empty_strided(images.sizes(), {channels * height * width, 1, channels * width, channels},

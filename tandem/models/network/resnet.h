@@ -8,15 +8,15 @@
 
 namespace tandem::models {
 
-/// One residual block: relu(branch(x) + shortcut(x)). Two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with four times
-/// the width behind (bottleneck; the stride is in the 3x3, as in torchvision).
+/// One residual block: relu(branch(x) + shortcut(x)). The branch is two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with
+/// four times the width in the output (bottleneck; the stride is in the 3x3, as in torchvision).
 class ResidualBlock : public torch::nn::Module {
  public:
   struct Options {
     int64_t in, width, stride;
     bool bottleneck;
     Norm norm;
-    double gain;  // of the branch's last convolution: below 1 where no normalisation holds the sum down
+    double gain;  // of the branch's last convolution; below 1 if there is no normalisation
   };
   explicit ResidualBlock(const Options& options);
 
@@ -29,35 +29,35 @@ class ResidualBlock : public torch::nn::Module {
     std::shared_ptr<Normalization> norm;
   };
   std::vector<Step> branch_;
-  Step shortcut_;  // empty where the shape stays
+  Step shortcut_;  // empty if the shape does not change
   int64_t out_channels_;
 };
 
-/// What tells one ResNet from another.
+/// The parameters in which ResNets differ.
 struct ResNetShape {
   struct Stage {
     int64_t width, blocks, stride;
   };
   int64_t stem_channels, stem_kernel;
-  bool stem_pool;  // 3x3 maximum, stride 2, behind the stem
+  bool stem_pool;  // 3x3 max pooling, stride 2, after the stem
   bool bottleneck;
-  bool flatten;  // where in the image a feature stands is kept, instead of the mean over all places
+  bool flatten;  // flatten the features instead of averaging them over all places
   std::vector<Stage> stages;
 };
 
 /// He et al. 2015, Deep residual learning for image recognition (arXiv:1512.03385), in torchvision's form with its
-/// state-dict names, the last layer (`fc`) replaced by an embedding: `embedding.weight` and `embedding_bn`.
+/// state-dict names. An embedding replaces the last layer (`fc`): `embedding.weight` and `embedding_bn`.
 ///
 ///   images -> conv1 bn1 relu [maxpool] -> layer1 .. layerK -> mean over H, W, or flat -> [embedding embedding_bn]
 ///
-/// On a CPU, float32 and bfloat16 run channels last: oneDNN then needs no reordering between layers.
+/// On a CPU, float32 and bfloat16 run channels last, so that oneDNN needs no reordering between layers.
 class ResNet : public Backbone {
  public:
   ResNet(const ResNetShape& shape, const ModelOptions& options);
 
   Tensor forward(const Tensor& images) override;
 
-  /// The parts of forward, for who cuts it: forward = head(blocks(stem(images))).
+  /// The parts of forward(), for callers that split the network: forward = head(blocks(stem(images))).
   Tensor stem(const Tensor& images);
   const std::vector<std::shared_ptr<ResidualBlock>>& blocks() const { return blocks_; }
   Tensor head(const Tensor& features);
@@ -72,8 +72,8 @@ class ResNet : public Backbone {
   std::shared_ptr<Normalization> embedding_bn_;
 };
 
-/// `options.name` is not looked at. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic
-/// block each of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
+/// `options.name` is ignored. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic block each
+/// of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
 std::shared_ptr<ResNet> resnet18(const ModelOptions& options);
 std::shared_ptr<ResNet> resnet34(const ModelOptions& options);
 std::shared_ptr<ResNet> resnet50(const ModelOptions& options);

@@ -25,7 +25,7 @@ std::string subject_of(std::vector<std::string> names) {
          " of the model have";
 }
 
-/// " on rank 1 of 4"; nothing in a group of one.
+/// " on rank 1 of 4"; "" in a group of one.
 std::string place_of(const std::vector<std::string>& ranks, int size) {
   if (size == 1) return "";
   if (static_cast<int>(ranks.size()) == size) return " on any of " + std::to_string(size) + " ranks";

@@ -8,20 +8,20 @@
 
 namespace tandem::parallel::detail {
 
-/// Notes which parameters backward has brought a gradient to.
+/// Records which parameters have got a gradient in a backward pass.
 class GradientArrivals {
  public:
-  /// All require a gradient.
+  /// All parameters must require a gradient.
   GradientArrivals(std::vector<Tensor> parameters, std::vector<std::string> names);
-  ~GradientArrivals();  // takes its hooks out of the parameters
+  ~GradientArrivals();  // removes its hooks from the parameters
   GradientArrivals(const GradientArrivals&) = delete;
   GradientArrivals& operator=(const GradientArrivals&) = delete;
 
-  /// Forgets what has come: before a backward.
+  /// Clears the record. Must be called before each backward.
   void reset();
   bool are_complete() const;
 
-  /// Throws c10::ValueError with the same text on all ranks when a parameter of any rank got no gradient. Collective.
+  /// Throws c10::ValueError, with the same text on all ranks, if a parameter got no gradient on some rank. Collective.
   void check(comm::ProcessGroup& group) const;
 
  private:

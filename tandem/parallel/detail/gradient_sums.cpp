@@ -21,7 +21,7 @@ flight::CallInfo info_of(const Tensor& bucket, flight::Where where) {
   return call;
 }
 
-/// The mark of a spoilt bucket: no sum with it is a number.
+/// The element that marks a spoilt bucket: it is NaN, and so is any sum with it.
 Tensor mark_of(const Tensor& bucket) { return bucket.narrow(0, 0, std::min<int64_t>(1, bucket.numel())); }
 
 }  // namespace
@@ -39,7 +39,7 @@ GradientSums::Future GradientSums::start(const Tensor& bucket) {
   } catch (const std::exception& error) {
     group_.log()->fail(number, call, error);
   }
-  // Whoever started this may be gone when it ends: an exception does not wait for sums.
+  // This object may be gone when the sum ends: an exception does not wait for sums.
   auto done = sent->then(
       [log = group_.log(), call, number](c10::ivalue::Future& future) {
         try {

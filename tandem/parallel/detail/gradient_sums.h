@@ -8,28 +8,28 @@
 
 namespace tandem::parallel::detail {
 
-/// The buckets of one backward that are being summed over the ranks. The group must outlive it; a sum under way may
-/// outlive both.
+/// Sums the gradient buckets of one backward over the ranks. The group must outlive this object; a sum that is still
+/// running may outlive both.
 class GradientSums {
  public:
   using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
   explicit GradientSums(comm::ProcessGroup& group) : group_(group) {}
 
-  /// Starts to sum a bucket in place. Collective: the ranks start their buckets in one order.
+  /// Starts to sum a bucket in place. Collective: all ranks must start their buckets in the same order.
   Future start(const Tensor& bucket);
 
-  /// How many have been started since the last reset().
+  /// Number of buckets started since the last reset().
   size_t count() const { return buckets_.size(); }
 
-  /// A backward begins, which `where` has asked for.
+  /// Begins a new backward. `where`: the call site that asked for it.
   void reset(flight::Where where);
 
-  /// The same for a bucket that this rank cannot fill: on all ranks its sum is then not a number.
+  /// As start(), for a bucket that this rank cannot fill. Its sum contains a NaN on all ranks.
   void start_spoilt(const Tensor& bucket);
 
-  /// Waits for all of them. True: on some rank a bucket was spoilt, or held what is not a number. The ranks agree.
-  /// Throws c10::DistError when a sum fails.
+  /// Waits for all sums. Returns true, on all ranks, if a bucket was spoilt on some rank, or if its first element is
+  /// NaN for another reason. Throws c10::DistError if a sum fails.
   bool wait_for_spoilt();
 
  private:

@@ -5,7 +5,7 @@
 
 namespace tandem::rendezvous::detail {
 
-/// What a host's name means to this machine.
+/// The addresses that a host's name has on this machine.
 class Addresses {
  public:
   Addresses(const std::string& host, int port);
@@ -16,7 +16,7 @@ class Addresses {
   int error() const { return error_; }              // of getaddrinfo; 0: none
   const addrinfo* first() const { return first_; }  // null when there is an error
 
-  /// Whether the name means this machine alone, as localhost does, and a machine's own name on Debian (127.0.1.1).
+  /// True if all addresses are loopback ones, as for localhost, and for a machine's own name on Debian (127.0.1.1).
   bool is_loopback() const;
 
  private:

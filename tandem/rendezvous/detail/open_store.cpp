@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-/// Whether somebody listens there, within a second.
+/// True if a server accepts a connection there within a second.
 bool answers(const addrinfo& address) {
   const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return false;
@@ -57,7 +57,8 @@ struct Answer {
   bool is_there = false;
 };
 
-/// Libtorch's store would wait for its server too, but neither say what is wrong with a name nor stop when asked.
+/// Waits until the server answers. libtorch's store would wait too, but could not say what is wrong with a name, nor
+/// stop on request.
 void await_server(const Launch& launch, const Patience& patience) {
   constexpr auto kNameServerTime = std::chrono::seconds(5);  // a name server may be slow to begin with
   const auto start = Clock::now();
@@ -77,8 +78,8 @@ void await_server(const Launch& launch, const Patience& patience) {
   }
 }
 
-/// Where the store of rank 0 listens: at MASTER_ADDR, unless other hosts are told a name that is here this machine's
-/// own (Debian's 127.0.1.1): to them it means another address.
+/// Makes the listening socket of rank 0's store, at MASTER_ADDR. If that name is a loopback address here (Debian's
+/// 127.0.1.1) and there are other hosts, for which the name has another address, listens at all addresses.
 int listen_for(const Launch& launch) {
   const Addresses addresses(launch.address, launch.port);
   check_address(launch, addresses.error());

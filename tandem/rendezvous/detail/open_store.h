@@ -6,11 +6,11 @@
 
 namespace tandem::rendezvous::detail {
 
-/// Whether this process serves the store: rank 0 does, unless the launcher does.
+/// True if this process serves the store: rank 0 does, unless the launcher does.
 bool serves(const Launch& launch);
 
-/// The store of `launch`, served here or reached as a client. Throws c10::DistBackendError (what is wrong with the
-/// address or the port, a server that does not answer in time) and Interrupted.
+/// Opens the store of `launch`, as its server or as a client. Throws c10::DistBackendError (a bad address or port, a
+/// server that does not answer in time) and Interrupted.
 c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const MeetingOptions& options,
                                            const Patience& patience);
 

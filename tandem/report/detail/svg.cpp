@@ -45,7 +45,7 @@ std::string printed(const char* format, double value) {
   return text.data();
 }
 
-/// A coordinate: two decimals at most, never an exponent.
+/// A coordinate as text: at most two decimals, never an exponent.
 std::string place(double value) {
   auto text = printed("%.2f", std::isfinite(value) ? value : 0.0);
   text.erase(text.find_last_not_of('0') + 1);
@@ -76,14 +76,18 @@ std::vector<double> stepped(double low, double high, double step) {
 }  // namespace
 
 std::string escape_markup(std::string_view text) {
+  static const std::string kContinuations = [] {  // bytes that continue a UTF-8 character
+    std::string bytes;
+    for (int byte = 0x80; byte < 0xC0; ++byte) bytes += static_cast<char>(byte);
+    return bytes;
+  }();
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    size_t length = 1;
-    while (length < 4 && at + length < text.size() && (static_cast<unsigned char>(text[at + length]) & 0xC0) == 0x80) {
-      ++length;
-    }
+    auto length = utf8_length(text, at);
+    const bool is_broken = length == 0;
+    if (is_broken) length = text.find_first_not_of(kContinuations, at + 1) - at;
     const auto character = text.substr(at, length);
-    at += length;
+    at += character.size();
     const auto code = static_cast<unsigned char>(character[0]);
     if (character == "&")
       out += "&amp;";
@@ -95,7 +99,7 @@ std::string escape_markup(std::string_view text) {
       out += "&quot;";
     else if (character == "'")
       out += "&#39;";
-    else if (!is_utf8(character) || (code < 0x20 && code != '\n' && code != '\t'))
+    else if (is_broken || (code < 0x20 && code != '\n' && code != '\t'))
       out += "\xEF\xBF\xBD";
     else
       out += character;
@@ -105,7 +109,7 @@ std::string escape_markup(std::string_view text) {
 
 std::vector<double> nice_ticks(double low, double high, int count) {
   if (!std::isfinite(low) || !std::isfinite(high)) return {0, 1};
-  constexpr double kHuge = 1e300, kTiny = 1e-290;  // beyond, differences overflow or vanish
+  constexpr double kHuge = 1e300, kTiny = 1e-290;  // beyond these, differences overflow or vanish
   if (low > high) std::swap(low, high);
   low = std::clamp(low, -kHuge, kHuge);
   high = std::clamp(high, -kHuge, kHuge);

@@ -5,28 +5,29 @@
 
 namespace tandem::report::detail {
 
-/// Text for XML and HTML, in elements and in quoted attributes; what is no character there becomes U+FFFD.
+/// Escapes text for elements and quoted attributes of XML and HTML. Characters that are not allowed there become
+/// U+FFFD.
 std::string escape_markup(std::string_view text);
 
-/// Numbers 1, 2 or 5 times a power of ten, about `count` of them, from the last at or below `low` to the first at or
-/// above `high`. At least two; not finite or equal ends are widened.
+/// About `count` ticks, multiples of 1, 2 or 5 times a power of ten, from the last at or below `low` to the first at or
+/// above `high`. At least two: equal ends are widened. If an end is not finite, returns 0 and 1.
 std::vector<double> nice_ticks(double low, double high, int count);
 
-/// From 0 to at or above `high` in steps of a power of two.
+/// Ticks from 0 to at or above `high`, in steps of a power of two.
 std::vector<double> byte_ticks(double high, int count);
 
-/// One label a tick, all with the same decimals: {"0", "0.5", "1"} -> {"0.0", "0.5", "1.0"}.
+/// One label per tick, all with the same number of decimals: {"0", "0.5", "1"} -> {"0.0", "0.5", "1.0"}.
 std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
-/// A number for a reader: 4 digits, thousands separated.
+/// A number for people: 4 digits, thousands separated.
 std::string short_number(double value);
 
-/// Draws in user units, y downwards. Looks come from classes, see chart_style().
+/// Draws in user units, y downwards. Classes set the style, see chart_style().
 class Svg {
  public:
   enum class Anchor { start, middle, end };
 
-  /// `label` is read out instead of the picture.
+  /// `label` describes the picture for screen readers.
   Svg(double width, double height, std::string_view label);
 
   void rectangle(double x, double y, double width, double height, std::string_view classes, std::string_view hint = "");
@@ -36,14 +37,14 @@ class Svg {
   void text(double x, double y, std::string_view text, std::string_view classes, Anchor anchor = Anchor::start,
             double turned = 0);
 
-  /// The whole element. `stand_alone`: with its own style, to be a file.
+  /// The whole <svg> element. `stand_alone`: includes the style sheet, for a file of its own.
   std::string str(bool stand_alone) const;
 
  private:
   std::string head_, body_;
 };
 
-/// The style sheet that the classes of all figures need: light, and dark where the reader's system is.
+/// The style sheet for the classes of all figures: light, or dark if the reader's system is.
 std::string_view chart_style();
 
 }  // namespace tandem::report::detail

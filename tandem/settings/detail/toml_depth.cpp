@@ -6,7 +6,7 @@
 namespace tandem::settings::detail {
 namespace {
 
-/// Behind the string that begins at `at`: "basic", 'literal', or one of three quotes, which may go over lines.
+/// The place after the string that begins at `at`: "basic", 'literal', or with three quotes, which may span lines.
 size_t end_of_string(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const bool is_long = toml.substr(at).starts_with(std::string(3, quote));
@@ -18,7 +18,7 @@ size_t end_of_string(std::string_view toml, size_t at) {
       return at;
     } else if (toml.substr(at).starts_with(close)) {
       at += close.size();
-      // One or two quotes may stand before the three that close.
+      // One or two quotes may come before the three that close.
       for (int more = 0; is_long && more < 2 && at < toml.size() && toml[at] == quote; ++more) ++at;
       return at;
     }
@@ -37,7 +37,7 @@ TextPlace place_of(std::string_view text, size_t at) {
 std::optional<TextPlace> find_deep_key(std::string_view toml, int most) {
   constexpr std::string_view kBetweenKeys = "\n=,[]{}";
   int dots = 0;
-  size_t key = toml.npos;  // where the key begins; npos: not yet
+  size_t key = toml.npos;  // where the key begins; npos: not inside a key
   for (size_t at = 0; at < toml.size();) {
     const char c = toml[at];
     if (c == '#') {

@@ -5,14 +5,14 @@
 
 namespace tandem::settings::detail {
 
-/// Line and column of a text, from 1; columns are bytes.
+/// A place in a text: line and column from 1; columns are counted in bytes.
 struct TextPlace {
   size_t line, column;
 };
 
-/// Where the first key of more than `most` dotted parts begins in a TOML text, or nothing. Looks at the text alone, in
-/// one pass and without recursion: a parser that makes a table for each part must not be given such a key. Texts and
-/// comments are passed over. A text that is no TOML may have any answer.
+/// Finds where the first key of more than `most` dotted parts begins in a TOML text; returns nullopt if there is none.
+/// Reads the text in one pass, without recursion: such a key must be rejected before a parser sees it that makes a
+/// table for each part. Skips strings and comments. If the text is not TOML, the result is unspecified.
 std::optional<TextPlace> find_deep_key(std::string_view toml, int most);
 
 }  // namespace tandem::settings::detail

@@ -35,7 +35,7 @@ Json parse(std::string_view text, std::string_view file, size_t max_keys) {
     }
     return true;
   };
-  // The JSON parser takes NUL for the end and would leave what follows unread.
+  // The JSON parser takes NUL for the end and would ignore the rest.
   if (text.find('\0') != std::string_view::npos) fail(file, "a byte is NUL, wanted JSON");
   try {
     auto json = Json::parse(text.begin(), text.end(), watch);
@@ -43,7 +43,7 @@ Json parse(std::string_view text, std::string_view file, size_t max_keys) {
     return json;
   } catch (const typename Json::parse_error& error) {
     fail(file, "byte " + std::to_string(error.byte) + " is not JSON, wanted a JSON object");
-  } catch (const typename Json::exception&) {  // a number outside of every type
+  } catch (const typename Json::exception&) {  // a number that fits no type
     fail(file, "a number is out of range, wanted one that fits 64 bits");
   }
 }

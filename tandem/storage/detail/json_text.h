@@ -4,11 +4,12 @@
 
 namespace tandem::storage::detail {
 
-/// JSON that nobody vouches for: an object, nested at most 8 deep, no key twice, no NUL, at most `max_keys` keys an
-/// object. Throws DataError naming `file` and the place.
+/// Parses JSON from an untrusted source: an object, nested at most 8 deep, without duplicate keys or NUL, with at most
+/// `max_keys` keys per object. Throws DataError naming `file` and the place.
 nlohmann::json parse_json(std::string_view text, std::string_view file, size_t max_keys = 1'000'000);
 
-/// The same with keys in the order of the text; looking one up takes time in proportion to their number.
+/// Like parse_json(), but keeps the keys in the order of the text. Looking up a key takes time in proportion to their
+/// number.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_view file, size_t max_keys = 10'000);
 
 }  // namespace tandem::storage::detail

@@ -40,7 +40,7 @@ std::string range_text(uint64_t begin, uint64_t end) {
   return text += ']';
 }
 
-/// Follows the one nesting that a header may have; any other event is a fault, so depth is bounded.
+/// Accepts only the one nesting that a header may have; any other event is an error, so the depth is bounded.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(std::string_view file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -194,7 +194,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   int num_offsets_ = 0;
 };
 
-/// Bytes that dtype and shape ask for; nothing when they are no whole number or do not fit 63 bits.
+/// The number of bytes for dtype and shape; nullopt if it is not a whole number or does not fit 63 bits.
 /// Zeros count as ones in the bound, so that the strides of an empty tensor fit too.
 std::optional<uint64_t> wanted_bytes(const SafetensorsEntry& entry) {
   uint64_t bits = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const SafetensorsDtype& dtype) {
@@ -269,7 +269,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix, ui
   const auto* text = reinterpret_cast<const char*>(prefix.data()) + kLengthBytes;
   const auto* end = reinterpret_cast<const char*>(prefix.data()) + header.data_begin;
   if (*text != '{') fail(file, "the header's first byte", quote({text, 1}), "'{'");
-  // The JSON parser takes NUL for the end and would leave what follows unread.
+  // The JSON parser takes NUL for the end and would ignore the rest.
   if (const auto* nul = std::find(text, end, '\0'); nul != end) {
     fail(file, "the header's byte " + std::to_string(kLengthBytes + (nul - text)), "NUL", "JSON");
   }

@@ -8,7 +8,7 @@ namespace tandem::train::detail {
 namespace {
 
 constexpr std::array<double, 4> kIdentity = {1, 0, 0, 1};
-constexpr int64_t kBytesAtOnce = 512 << 10;  // of rows: copies of them stay in the cache
+constexpr int64_t kBytesAtOnce = 512 << 10;  // bytes of rows at a time: copies of them stay in the cache
 
 int64_t row_bytes(const Tensor& matrix) { return matrix.size(1) * static_cast<int64_t>(matrix.element_size()); }
 
@@ -24,7 +24,7 @@ LazyDecay::LazyDecay(Tensor weight, Tensor momentum, double momentum_factor, dou
       since_{kIdentity} {}
 
 LazyDecay::Map LazyDecay::map_of(double learning_rate) const {
-  const Map velocity = {0, 0, weight_decay_, momentum_factor_};  // v' in its last two
+  const Map velocity = {0, 0, weight_decay_, momentum_factor_};  // the last two entries give v'
   const double of_gradient = nesterov_ ? weight_decay_ : 0.0, of_velocity = nesterov_ ? momentum_factor_ : 1.0;
   return {1 - learning_rate * (of_gradient + of_velocity * velocity[2]), -learning_rate * of_velocity * velocity[3],
           velocity[2], velocity[3]};

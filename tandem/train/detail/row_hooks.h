@@ -7,9 +7,10 @@
 
 namespace tandem::train::detail {
 
-/// Ties a task's row_parameter() to the optimizer for one step: sets the task's row hooks, and takes them out again
-/// when it ends. Both must outlive it. Does nothing for a task without a row parameter. A gradient of rows that are
-/// updated in backward is looked at first: rows whose gradient is not finite stay as they are.
+/// Connects a task's row_parameter() to the optimizer for one step: the constructor sets the task's row hooks, the
+/// destructor removes them. Task and optimizer must outlive this object. Does nothing for a task without a row
+/// parameter. If rows are updated in backward, each gradient is checked first: rows whose gradient is not finite are
+/// not updated.
 class RowHooks {
  public:
   RowHooks(Task& task, Optimizer& optimizer, double learning_rate);
@@ -17,11 +18,12 @@ class RowHooks {
   RowHooks(const RowHooks&) = delete;
   RowHooks& operator=(const RowHooks&) = delete;
 
-  /// Place of the row parameter in Task::parameters() when a gradient of its rows was not finite on this rank.
+  /// Index of the row parameter in Task::parameters() if a gradient of its rows was not finite on this rank, else
+  /// nullopt.
   std::optional<int64_t> nonfinite() const;
 
  private:
-  Task* task_ = nullptr;  // null: it has none
+  Task* task_ = nullptr;  // null: the task has no row parameter
   std::atomic<bool> is_nonfinite_{false};
 };
 
