@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tandem/cli/program.h"
+#include "tests/cli/warm_start.h"
 
 namespace tandem::test {
 
@@ -18,7 +19,9 @@ std::vector<std::string> tandem_command(const std::vector<std::string>& words) {
 }
 
 Ended run_tandem(const std::vector<std::string>& words, const Environment& environment) {
-  return run_command(tandem_command(words), environment);
+  // Libraries read some variables when they are loaded, and launch may start the program's own file.
+  const bool is_cold = !environment.empty() || words.empty() || words[0] == "launch";
+  return is_cold ? run_command(tandem_command(words), environment) : run_warm(words);
 }
 
 Ended run_here(const std::vector<std::string>& words) {
