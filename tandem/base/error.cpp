@@ -26,6 +26,11 @@ void Error::set_remedy(std::string remedy) {
   text_ = remedy_.empty() ? fault_ : fault_ + ": " + remedy_;
 }
 
+void Error::rewrite(const std::function<std::string(const std::string& text)>& rewrite) {
+  fault_ = rewrite(fault_);
+  set_remedy(rewrite(remedy_));
+}
+
 void rethrow_with_rank(int rank, int size) {
   const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(size);
   try {

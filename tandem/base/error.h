@@ -1,5 +1,6 @@
 #pragma once
 #include <exception>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -34,6 +35,9 @@ class Error : public std::runtime_error {
   void set_rank(int rank, int size);
 
   void set_remedy(std::string remedy);
+
+  /// Replaces fault and remedy by what `rewrite` makes of them: a caller's names for the options of a library.
+  void rewrite(const std::function<std::string(const std::string& text)>& rewrite);
 
  private:
   ExitCode code_;

@@ -92,7 +92,7 @@ std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample
     throw DataError("'" + records.name + "' " + (property ? "says in property" : "begins with") +
                         " an image of height " + std::to_string(sides.first) + " and width " +
                         std::to_string(sides.second) + ", wanted 8..1024",
-                    "set data.size to the side wanted");
+                    "set size to the side wanted");
   }
   return sides;
 }
@@ -111,7 +111,7 @@ std::pair<Samples, Samples> hold_out(Samples samples, int64_t num_classes, int64
 }
 
 void check(const FaceRecordOptions& options) {
-  if (options.size != 0) check_image_side("data.size", options.size);
+  if (options.size != 0) check_image_side("size", options.size);
   check_optional_hold_out(options.hold_out);
   if (!is_file(options.folder / "train.rec")) {
     throw DataError("folder '" + options.folder.string() + "' has no file train.rec, wanted one of image records");
@@ -126,7 +126,7 @@ std::string scaling_text(const Records& records, const std::optional<FacePropert
   };
   const bool can_stay = property->height == property->width && is_image_side(property->height);
   return " · scaled from " + size(property->height, property->width) + " to " + size(records.height, records.width) +
-         (can_stay ? ", data.size=" + std::to_string(property->height) + " keeps them" : "");
+         (can_stay ? ", size=" + std::to_string(property->height) + " keeps them" : "");
 }
 
 }  // namespace
@@ -161,7 +161,7 @@ Split face_records(const FaceRecordOptions& options) {
   auto [train, test] = hold_out(std::move(samples), records->num_classes, options.hold_out);
   if (test.empty() && options.hold_out > 0) {
     throw DataError("'" + records->name + "' has one image a class, wanted two to hold one out",
-                    "add images, or set data.hold_out=0");
+                    "add images, or set hold_out=0");
   }
   const std::string held =
       options.hold_out > 0 ? "1 of " + std::to_string(options.hold_out) + " of each class" : "none";

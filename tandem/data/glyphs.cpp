@@ -36,7 +36,7 @@ Request parse_classes(const std::string& text) {
   int64_t count = 0;
   const auto [stop, fault] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (fault != std::errc() || stop != text.data() + text.size() || count < kFewestClasses) {
-    throw SettingsError("data.classes is '" + text + "', wanted gb2312, uro, all or a number from 10 up");
+    throw SettingsError("classes is '" + text + "', wanted gb2312, uro, all or a number from 10 up");
   }
   return {Tier::extension, count};
 }
@@ -62,7 +62,7 @@ void check_apart(const Fonts& fonts) {
   for (const auto& test : fonts.test) {
     for (const auto& train : fonts.train) {
       if (test.faces == train.faces) {
-        throw SettingsError("data.test_fonts names " + test.name + ", which data.train_fonts names too",
+        throw SettingsError("test_fonts names " + test.name + ", which train_fonts names too",
                             "a held-out font must not be learned from, drop it from one of the lists");
       }
     }
@@ -79,7 +79,7 @@ Names default_test_fonts(const Names& installed, const Names& taken) {
     if (contains(installed, name) && !contains(taken, name)) names.emplace_back(name);
   }
   if (!names.empty()) return names;
-  throw DataError("data.test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out",
+  throw DataError("test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out",
                   "name others, or " + install_hint());
 }
 
@@ -88,7 +88,7 @@ Names default_train_fonts(const Names& installed, const Names& held_out) {
   std::ranges::copy_if(installed, std::back_inserter(names),
                        [&](const auto& name) { return !contains(held_out, name); });
   if (!names.empty()) return names;
-  throw DataError("data.train_fonts is empty and no known font is installed beside those held out", install_hint());
+  throw DataError("train_fonts is empty and no known font is installed beside those held out", install_hint());
 }
 
 void fill_fonts(GlyphOptions& options, const FontCatalog& catalog) {
@@ -104,8 +104,8 @@ void fill_fonts(GlyphOptions& options, const FontCatalog& catalog) {
 Fonts choose_fonts(GlyphOptions options) {
   const FontCatalog catalog(options.font_folders);
   fill_fonts(options, catalog);
-  Fonts fonts{resolve_all(catalog, options.train_fonts, "data.train_fonts"),
-              resolve_all(catalog, options.test_fonts, "data.test_fonts")};
+  Fonts fonts{resolve_all(catalog, options.train_fonts, "train_fonts"),
+              resolve_all(catalog, options.test_fonts, "test_fonts")};
   check_apart(fonts);
   return fonts;
 }
@@ -142,7 +142,7 @@ void check_enough(const Classes& classes, const Request& request, const std::str
   const auto held = static_cast<int64_t>(classes.size());
   if (held >= request.count.value_or(kFewestClasses)) return;
   const std::string wanted = request.count ? format_count(*request.count) : text;
-  throw DataError("data.classes is " + wanted + ", but the " + std::to_string(num_fonts) + " training " +
+  throw DataError("classes is " + wanted + ", but the " + std::to_string(num_fonts) + " training " +
                       (num_fonts == 1 ? "font holds " : "fonts hold ") + format_count(held) + " characters",
                   "lower it, or add training fonts");
 }
@@ -224,7 +224,7 @@ GlyphOptions with_fonts(GlyphOptions options) {
 
 Split glyphs(const GlyphOptions& options) {
   if (options.size < kSmallest || options.size > kLargest) {
-    throw SettingsError("data.size is " + std::to_string(options.size) + ", wanted 8..256");
+    throw SettingsError("size is " + std::to_string(options.size) + ", wanted 8..256");
   }
   const auto request = parse_classes(options.classes);
   const auto fonts = choose_fonts(options);
@@ -248,7 +248,7 @@ Split glyphs(const GlyphOptions& options) {
   if (test->size() == 0) {
     throw DataError("the fonts held out (" + joined_names(fonts.test) + ") draw none of the " +
                         format_count(train->num_classes()) + " classes",
-                    "name others in data.test_fonts");
+                    "name others in test_fonts");
   }
   train->set_description(counts(*train, fonts.train.size()) + " · held out: " + joined_names(fonts.test));
   test->set_description(counts(*test, fonts.test.size()) + ": " + joined_names(fonts.test));
@@ -302,7 +302,7 @@ Retrieval unseen_glyphs(const GlyphOptions& options, int64_t learned, int64_t co
     if (static_cast<int64_t>(known.size()) > learned) add_searched(*unseen, tier, *query_sheets.back(), of_tier, taken);
   }
   if (static_cast<int64_t>(unseen->size()) < count) {
-    throw DataError("data.unseen is " + std::to_string(count) + ", but " + query_font[0].name +
+    throw DataError("unseen is " + std::to_string(count) + ", but " + query_font[0].name +
                         " and the other fonts draw " + format_count(static_cast<int64_t>(unseen->size())) +
                         " characters beyond the " + format_count(learned) + " that are learned",
                     "lower it, or learn fewer");

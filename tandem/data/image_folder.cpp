@@ -135,7 +135,7 @@ std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, co
 }
 
 void check(const ImageFolderOptions& options) {
-  check_image_side("data.size", options.size);
+  check_image_side("size", options.size);
   check_hold_out(options.hold_out);
   if (std::error_code ignored; !fs::is_directory(options.folder, ignored)) {
     const bool is_there = fs::exists(options.folder, ignored);

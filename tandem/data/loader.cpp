@@ -62,13 +62,13 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                     options.rank, " of ", options.size, ", wanted 0..size-1");
   TORCH_CHECK_VALUE(options.prefetch >= 0, "loader: prefetch is ", options.prefetch, ", wanted 0 or more");
   TORCH_CHECK_VALUE(options.threads >= 1, "loader: threads is ", options.threads, ", wanted 1 or more");
-  const std::string batch = "train.batch is " + std::to_string(options.batch);
+  const std::string batch = "batch is " + std::to_string(options.batch);
   if (options.batch < options.size) {
     throw SettingsError(batch + ", wanted at least the number of ranks, " + std::to_string(options.size));
   }
   if (options.drop_last && options.batch > dataset.size()) {
     throw SettingsError(batch + ", wanted at most the number of images, " + std::to_string(dataset.size()),
-                        "lower train.batch");
+                        "lower batch");
   }
 }
 

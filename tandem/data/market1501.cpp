@@ -82,7 +82,7 @@ void add_training_sets(Split& task, const PersonImages& images, const Market1501
   if (options.hold_out > 0 && test.files.empty()) {
     throw DataError("folder '" + (options.folder / "bounding_box_train").string() +
                         "' has one image a person, wanted two to hold one out",
-                    "add images, or set data.hold_out=0");
+                    "add images, or set hold_out=0");
   }
   const std::string what = format_count(train.num_classes) + " classes";
   if (options.hold_out > 0) task.test = image_set(std::move(test), options, what);
@@ -118,8 +118,8 @@ std::optional<PersonImageName> parse_person_image_name(std::string_view name) {
 }
 
 Split market1501(const Market1501Options& options) {
-  check_image_side("data.height", options.height);
-  check_image_side("data.width", options.width);
+  check_image_side("height", options.height);
+  check_image_side("width", options.width);
   check_optional_hold_out(options.hold_out);
   const auto train = list_images(options.folder / "bounding_box_train");
   const auto query = list_images(options.folder / "query");

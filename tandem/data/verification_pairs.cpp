@@ -64,7 +64,7 @@ class PairImages final : public Dataset {
 }  // namespace
 
 VerificationPairs verification_pairs(const VerificationPairsOptions& options) {
-  check_image_side("data.size", options.size);
+  check_image_side("size", options.size);
   storage::MappedFile file(options.file);
   auto [images, same] = parse_pickled_pairs(file.bytes(), options.file.string());
   const auto num_same = std::ranges::count(same, true);

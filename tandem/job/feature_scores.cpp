@@ -10,6 +10,7 @@
 #include "tandem/evaluation/samples.h"
 #include "tandem/job/odd_images.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/evaluate.h"
 
@@ -68,7 +69,7 @@ Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset&
 }
 
 data::VerificationPairs open_pairs(const Job& job, const std::string& file) {
-  return data::verification_pairs({.file = file, .size = job.data.size});
+  return naming_settings({"data"}, [&] { return data::verification_pairs({.file = file, .size = job.data.size}); });
 }
 
 Tensor tensor_of(const std::vector<bool>& same) {

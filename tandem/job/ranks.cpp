@@ -3,6 +3,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/detail/same_settings.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -11,7 +12,7 @@ void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& bo
               std::function<bool()> stop_requested) {
   const auto run = [&](comm::ProcessGroup& group) {
     const memory::RankScope scope(group.rank());
-    body(group);
+    naming_settings({"train", "data"}, [&] { body(group); });
   };
   const comm::WorldOptions options = {.init_timeout = job.parallel.init_timeout,
                                       .timeout = job.parallel.timeout,

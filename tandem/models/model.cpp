@@ -71,7 +71,7 @@ std::span<const std::string_view> model_names() { return kNames; }
 Norm norm_of(std::string_view name) {
   const auto at = std::ranges::find(kNorms, name);
   if (at == kNorms.end()) {
-    throw SettingsError("model.norm is '" + std::string(name) + "', wanted one of " + joined(kNorms));
+    throw SettingsError("norm is '" + std::string(name) + "', wanted one of " + joined(kNorms));
   }
   return static_cast<Norm>(at - kNorms.begin());
 }
@@ -81,7 +81,7 @@ bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
 std::shared_ptr<Backbone> make(const ModelOptions& options) {
   const auto& model = entry_of(options.name);
   check_range("the images' channels", options.channels, 1, 4096);
-  check_range("data.size", options.size, 1, 4096);
+  check_range("size", options.size, 1, 4096);
   check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
   return model.make(options);

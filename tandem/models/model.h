@@ -13,7 +13,7 @@ class Backbone;
 /// each image on its own, so that splitting a batch over ranks does not change the result.
 enum class Norm { batch, group, none };
 
-/// Throws SettingsError, naming `model.norm`.
+/// Throws SettingsError, naming `norm`.
 Norm norm_of(std::string_view name);
 
 struct ModelOptions {

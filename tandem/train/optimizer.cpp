@@ -21,13 +21,12 @@ void check_decay(const char* name, double value) {
 }
 
 void check_options(const OptimizerOptions& options) {
-  check_decay("train.momentum", options.momentum);
+  check_decay("momentum", options.momentum);
   check(options.kind != OptimizerKind::sgd || !options.nesterov || options.momentum > 0,
-        "train.nesterov is true with train.momentum 0, wanted a momentum above 0",
-        "add train.nesterov=false for plain SGD");
-  check(options.weight_decay >= 0, "train.weight_decay is negative, wanted 0 or more");
-  check_decay("train.beta1", options.beta1);
-  check_decay("train.beta2", options.beta2);
+        "nesterov is true with momentum 0, wanted a momentum above 0", "add nesterov=false for plain SGD");
+  check(options.weight_decay >= 0, "weight_decay is negative, wanted 0 or more");
+  check_decay("beta1", options.beta1);
+  check_decay("beta2", options.beta2);
 }
 
 }  // namespace
@@ -118,13 +117,8 @@ void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor&
   if (!second_.empty()) rows.put_back(second_[parameter], lists.second[0]);
 }
 
-void Optimizer::check_late_moves() const {
-  check(options_.kind == OptimizerKind::sgd, "head.lazy is exact with train.optimizer adamw, wanted sgd",
-        "leave head.lazy out: rows that a step leaves out then stay as they are");
-}
-
 void Optimizer::move_all_rows(size_t parameter) {
-  check_late_moves();
+  check(options_.kind == OptimizerKind::sgd, "rows that a step skips cannot be updated late with AdamW, wanted SGD");
   const memory::Scope scope(memory::Category::optimizer);
   lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
                 options_.momentum, options_.weight_decay, options_.nesterov);

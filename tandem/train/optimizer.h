@@ -40,7 +40,6 @@ class Optimizer {
   /// them, but late: when they are next read. Call prepare_rows() with the rows that a step reads, before the step.
   /// Memory: 4 bytes per row. Throws SettingsError for AdamW.
   void move_all_rows(size_t parameter);
-  void check_late_moves() const;  // throws where move_all_rows() would throw
   void prepare_rows(const Rows& rows);
 
   /// Skips the step for which rows were prepared: no step() follows.

@@ -77,19 +77,19 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
       optimizer_(parameters_, options_.optimizer),
       replicas_(replicated_tensors(parameters_), tensors_of(task.buffers()), replicated_names(parameters_), group) {
   if (training_.batches_per_epoch() == 0) {
-    throw SettingsError("train.batch is larger than the number of training images, wanted at most one epoch");
+    throw SettingsError("batch is larger than the number of training images, wanted at most one epoch");
   }
   const auto rows = task_.row_parameter();
   if (rows && rows->moves_all_rows) optimizer_.move_all_rows(rows->place);
   if (rows && rows->steps_in_backward && options_.skip_nonfinite > 0) {
-    throw SettingsError("train.skip_nonfinite is " + std::to_string(options_.skip_nonfinite) +
+    throw SettingsError("skip_nonfinite is " + std::to_string(options_.skip_nonfinite) +
                             " with a parameter that is updated before all gradients are known",
-                        "leave train.skip_nonfinite or head.fused_update out");
+                        "leave skip_nonfinite out, or update that parameter with the others");
   }
   if (rows && rows->steps_in_backward && options_.clip > 0) {
-    throw SettingsError("train.clip is " + std::to_string(options_.clip) +
+    throw SettingsError("clip is " + std::to_string(options_.clip) +
                             " with a parameter that is updated before the norm of all gradients is known",
-                        "leave train.clip or head.fused_update out");
+                        "leave clip out, or update that parameter with the others");
   }
 }
 
@@ -208,7 +208,7 @@ void Trainer::check_state() {
 void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   const auto remedy = comm::broadcast_text(group_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, group_);
   auto error = fault;
-  error.set_remedy(skips_before(skipped_in_a_row_) + "lower train.lr or set train.clip" + remedy);
+  error.set_remedy(skips_before(skipped_in_a_row_) + "lower lr or set clip" + remedy);
   throw error;
 }
 

@@ -275,10 +275,12 @@ TEST_F(Run, ARankThatDoesNotComeIsNamedInTime) {
 }
 
 TEST_F(Run, TheDoctorNamesWhoWasKilled) {
+  const auto saved = (folder_ / "run" / "checkpoints" / "step_*").string();
   auto words = job({"train.steps=100000", "eval.every=0", out("run")});
-  words.insert(words.begin(),
-               {"launch", "-n", "2", "--grace", "1", "--", "bash", "-c",
-                "[ $RANK = 1 ] && (sleep 4; kill -9 $$) & exec \"$0\" \"$@\"", test::tandem_command({})[0]});
+  words.insert(words.begin(), {"launch", "-n", "2", "--grace", "1", "--", "bash", "-c",
+                               "[ $RANK = 1 ] && (until compgen -G '" + saved +
+                                   "' >/dev/null; do sleep 0.05; done; kill -9 $$) & exec \"$0\" \"$@\"",
+                               test::tandem_command({})[0]});
   const auto ended = run_tandem(words);
   EXPECT_EQ(ended.status, 137) << ended.err;
   const auto doctor = run_tandem({"doctor", (folder_ / "run").string()});

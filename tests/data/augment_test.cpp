@@ -154,13 +154,13 @@ TEST(Augment, WrongOptionsAreTold) {
   const auto told = [](AugmentOptions options) {
     return text_of<SettingsError>([&] { Augmenter(options, {1, 8, 8}); });
   };
-  EXPECT_EQ(told({.affine = -1}), "data.affine is -1.000000, wanted 0..0.3");
-  EXPECT_EQ(told({.shift = 2}), "data.shift is 2.000000, wanted 0..1");
-  EXPECT_EQ(told({.blur = 1.5}), "data.blur is 1.500000, wanted 0..1");
-  EXPECT_EQ(told({.blur_sigma = 0}), "data.blur_sigma is 0.000000, wanted 0.3..10");
-  EXPECT_EQ(told({.noise = NAN}), "data.noise is nan, wanted 0..1");
-  EXPECT_EQ(told({.mean = NAN}), "data.mean is nan, wanted a number");
-  EXPECT_EQ(told({.deviation = 0}), "data.deviation is 0.000000, wanted a number over 0");
+  EXPECT_EQ(told({.affine = -1}), "affine is -1.000000, wanted 0..0.3");
+  EXPECT_EQ(told({.shift = 2}), "shift is 2.000000, wanted 0..1");
+  EXPECT_EQ(told({.blur = 1.5}), "blur is 1.500000, wanted 0..1");
+  EXPECT_EQ(told({.blur_sigma = 0}), "blur_sigma is 0.000000, wanted 0.3..10");
+  EXPECT_EQ(told({.noise = NAN}), "noise is nan, wanted 0..1");
+  EXPECT_EQ(told({.mean = NAN}), "mean is nan, wanted a number");
+  EXPECT_EQ(told({.deviation = 0}), "deviation is 0.000000, wanted a number over 0");
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_F(FaceRecordsTest, ImagesOfAnotherSizeThanPropertySaysAreTold) {
   const auto summary = "faces    1 classes · 1 images from " + (folder_ / "train.rec").string() + " · held out: none";
   EXPECT_EQ(open(32).summary, summary);
   set_property("1,112,112");
-  EXPECT_EQ(open(32).summary, summary + " · scaled from 112 x 112 to 32 x 32, data.size=112 keeps them");
+  EXPECT_EQ(open(32).summary, summary + " · scaled from 112 x 112 to 32 x 32, size=112 keeps them");
   EXPECT_EQ(open(112).summary, summary);
   EXPECT_EQ(open(0).summary, summary);
   set_property("1,112,96");
@@ -244,7 +244,7 @@ TEST_F(FaceRecordsTest, FaultyPropertiesAreTold) {
   set_property("1,4,112");
   EXPECT_EQ(told(), place("train.rec") +
                         " says in property an image of height 4 and width 112, wanted 8..1024: set "
-                        "data.size to the side wanted");
+                        "size to the side wanted");
   EXPECT_EQ(open(8).train->size(), 1);
 }
 
@@ -252,14 +252,14 @@ TEST_F(FaceRecordsTest, TheFirstImagesSideIsChecked) {
   add(0, {}, png_of(10, 4, 1, 1, 1));
   EXPECT_EQ(told(), place("train.rec") +
                         " begins with an image of height 4 and width 10, wanted 8..1024: set "
-                        "data.size to the side wanted");
+                        "size to the side wanted");
 }
 
 TEST_F(FaceRecordsTest, NothingToHoldOutIsTold) {
   add_face(0, 0, 10);
   EXPECT_EQ(told(8, 2), place("train.rec") +
                             " has one image a class, wanted two to hold one out: add images, or set "
-                            "data.hold_out=0");
+                            "hold_out=0");
 }
 
 TEST(FaceRecords, WrongSettingsAndFoldersAreTold) {
@@ -267,10 +267,10 @@ TEST(FaceRecords, WrongSettingsAndFoldersAreTold) {
   const auto told = [&](int64_t size, int64_t hold_out) {
     return text_of<Error>([&] { face_records({.folder = folder.path(), .size = size, .hold_out = hold_out}); });
   };
-  EXPECT_EQ(told(7, 5), "data.size is 7, wanted 8..1024");
-  EXPECT_EQ(told(1025, 5), "data.size is 1025, wanted 8..1024");
-  EXPECT_EQ(told(0, 1), "data.hold_out is 1, wanted 0 for none, or 2 or more");
-  EXPECT_EQ(told(0, -2), "data.hold_out is -2, wanted 0 for none, or 2 or more");
+  EXPECT_EQ(told(7, 5), "size is 7, wanted 8..1024");
+  EXPECT_EQ(told(1025, 5), "size is 1025, wanted 8..1024");
+  EXPECT_EQ(told(0, 1), "hold_out is 1, wanted 0 for none, or 2 or more");
+  EXPECT_EQ(told(0, -2), "hold_out is -2, wanted 0 for none, or 2 or more");
   EXPECT_EQ(told(0, 5), "folder '" + folder.path().string() + "' has no file train.rec, wanted one of image records");
 }
 

@@ -14,18 +14,17 @@ using test::text_of;
 TEST(FontTable, UnknownNameGetsTheNearestAndTheList) {
   const TemporaryFolder folder;
   const FontCatalog catalog({folder.path()});
-  EXPECT_EQ(
-      text_of<SettingsError>([&] { catalog.resolve("zenhai", "data.train_fonts[1]"); }),
-      "data.train_fonts[1] is 'zenhai', wanted one of noto-sans, noto-serif, zenhei, microhei, ukai, uming, gkai, "
-      "bkai, gbsn, bsmi, babelstone, droid, ipa-gothic, ipa-mincho, cwtex-kai, hanazono, noto-sans-bold, "
-      "noto-serif-bold, cwtex-ming, cwtex-yen, cwtex-hei, or a path to a font file: did you mean zenhei?");
+  EXPECT_EQ(text_of<SettingsError>([&] { catalog.resolve("zenhai", "train_fonts[1]"); }),
+            "train_fonts[1] is 'zenhai', wanted one of noto-sans, noto-serif, zenhei, microhei, ukai, uming, gkai, "
+            "bkai, gbsn, bsmi, babelstone, droid, ipa-gothic, ipa-mincho, cwtex-kai, hanazono, noto-sans-bold, "
+            "noto-serif-bold, cwtex-ming, cwtex-yen, cwtex-hei, or a path to a font file: did you mean zenhei?");
 }
 
 TEST(FontTable, KnownButNotInstalledNamesThePackage) {
   const TemporaryFolder folder;
   const FontCatalog catalog({folder.path()});
-  EXPECT_EQ(text_of<DataError>([&] { catalog.resolve("gkai", "data.test_fonts[0]"); }),
-            "data.test_fonts[0] is gkai, which is not installed: "
+  EXPECT_EQ(text_of<DataError>([&] { catalog.resolve("gkai", "test_fonts[0]"); }),
+            "test_fonts[0] is gkai, which is not installed: "
             "apt-get install --no-install-recommends fonts-arphic-gkai00mp");
 }
 
@@ -58,10 +57,10 @@ TEST(FontTable, PathsNameUserFontsAndFaces) {
   const auto third = catalog.resolve(path + "#3", "");
   EXPECT_EQ(third.name, "my han#3");
   EXPECT_EQ(third.faces, (std::vector<FontFace>{{path, 3}}));
-  EXPECT_EQ(text_of<SettingsError>([&] { catalog.resolve(path + "#x", "data.train_fonts[0]"); }),
-            "data.train_fonts[0] is '" + path + "#x', wanted a face number after '#', as in fonts/han.ttc#2");
-  EXPECT_EQ(text_of<DataError>([&] { catalog.resolve("./no.ttf", "data.train_fonts[0]"); }),
-            "data.train_fonts[0] is './no.ttf', which is no file: name a font file or a known font");
+  EXPECT_EQ(text_of<SettingsError>([&] { catalog.resolve(path + "#x", "train_fonts[0]"); }),
+            "train_fonts[0] is '" + path + "#x', wanted a face number after '#', as in fonts/han.ttc#2");
+  EXPECT_EQ(text_of<DataError>([&] { catalog.resolve("./no.ttf", "train_fonts[0]"); }),
+            "train_fonts[0] is './no.ttf', which is no file: name a font file or a known font");
 }
 
 TEST(FontTable, InstallHintNamesEachPackageOnce) {

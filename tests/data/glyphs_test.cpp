@@ -140,56 +140,55 @@ TEST_F(Glyphs, WrongSettingsAreTold) {
     change(settings);
     return text_of<SettingsError>([&] { glyphs(settings); });
   };
-  EXPECT_EQ(told([](auto& o) { o.size = 7; }), "data.size is 7, wanted 8..256");
-  EXPECT_EQ(told([](auto& o) { o.size = 257; }), "data.size is 257, wanted 8..256");
+  EXPECT_EQ(told([](auto& o) { o.size = 7; }), "size is 7, wanted 8..256");
+  EXPECT_EQ(told([](auto& o) { o.size = 257; }), "size is 257, wanted 8..256");
   for (const std::string classes : {"9", "-5", "12x", "", "gb", "99999999999999999999"}) {
     EXPECT_EQ(told([&](auto& o) { o.classes = classes; }),
-              "data.classes is '" + classes + "', wanted gb2312, uro, all or a number from 10 up");
+              "classes is '" + classes + "', wanted gb2312, uro, all or a number from 10 up");
   }
   EXPECT_EQ(told([](auto& o) {
               o.train_fonts = {"gkai", "ukai"}, o.test_fonts = {"ukai"};
             }),
-            "data.test_fonts names ukai, which data.train_fonts names too: "
+            "test_fonts names ukai, which train_fonts names too: "
             "a held-out font must not be learned from, drop it from one of the lists");
   EXPECT_EQ(told([](auto& o) {
               o.train_fonts = {"gkai", "gkai"};
             }),
-            "data.train_fonts names gkai twice, wanted each font once");
+            "train_fonts names gkai twice, wanted each font once");
   EXPECT_TRUE(told([](auto& o) { o.test_fonts = {"gkaj"}; }).ends_with("did you mean gkai?"));
 }
 
 TEST_F(Glyphs, MoreClassesThanTheFontsHold) {
   EXPECT_EQ(text_of<DataError>([&] { glyphs(options("61")); }),
-            "data.classes is 61, but the 2 training fonts hold 60 characters: lower it, or add training fonts");
+            "classes is 61, but the 2 training fonts hold 60 characters: lower it, or add training fonts");
   auto settings = options("2000");
   settings.train_fonts = {"gkai"};
   EXPECT_EQ(text_of<DataError>([&] { glyphs(settings); }),
-            "data.classes is 2,000, but the 1 training font holds 60 characters: lower it, or add training fonts");
+            "classes is 2,000, but the 1 training font holds 60 characters: lower it, or add training fonts");
   install("gkai00mp.ttf", test::boxes_from('A', 26));
   settings.classes = "gb2312";
   EXPECT_EQ(text_of<DataError>([&] { glyphs(settings); }),
-            "data.classes is gb2312, but the 1 training font holds 0 characters: lower it, or add training fonts");
+            "classes is gb2312, but the 1 training font holds 0 characters: lower it, or add training fonts");
 }
 
 TEST_F(Glyphs, HeldOutFontsThatDrawNoClass) {
   install("ukai.ttc", test::boxes_from('A', 26));
   EXPECT_EQ(text_of<DataError>([&] { glyphs(options()); }),
-            "the fonts held out (ukai) draw none of the 60 classes: name others in data.test_fonts");
+            "the fonts held out (ukai) draw none of the 60 classes: name others in test_fonts");
 }
 
 TEST_F(Glyphs, MissingFontsComeWithTheLineThatInstallsThem) {
   const auto told = [&] { return text_of<DataError>([&] { glyphs(options()); }); };
   std::filesystem::remove(fonts_ / "ukai.ttc");
   EXPECT_EQ(told(),
-            "data.test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out: "
+            "test_fonts is empty and none of ukai, zenhei, noto-serif is installed and free to be held out: "
             "name others, or " +
                 install_hint());
   std::filesystem::remove(fonts_ / "gkai00mp.ttf");
   std::filesystem::remove(fonts_ / "wqy-microhei.ttc");
   EXPECT_EQ(told(), "no known font is installed, wanted one to learn and one to test: " + install_hint());
   install("ukai.ttc", test::boxes_from(0x4E00, 40));
-  EXPECT_EQ(told(),
-            "data.train_fonts is empty and no known font is installed beside those held out: " + install_hint());
+  EXPECT_EQ(told(), "train_fonts is empty and no known font is installed beside those held out: " + install_hint());
 }
 
 TEST_F(Glyphs, AFontFileCutShortIsNamed) {

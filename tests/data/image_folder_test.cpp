@@ -224,9 +224,9 @@ TEST_F(ImageFolderTest, WrongSettingsAreTold) {
     return text_of<SettingsError>(
         [&] { image_folder({.folder = folder_.path(), .size = size, .hold_out = hold_out}); });
   };
-  EXPECT_EQ(wrong(7, 5), "data.size is 7, wanted 8..1024");
-  EXPECT_EQ(wrong(1025, 5), "data.size is 1025, wanted 8..1024");
-  EXPECT_EQ(wrong(64, 1), "data.hold_out is 1, wanted 2 or more");
+  EXPECT_EQ(wrong(7, 5), "size is 7, wanted 8..1024");
+  EXPECT_EQ(wrong(1025, 5), "size is 1025, wanted 8..1024");
+  EXPECT_EQ(wrong(64, 1), "hold_out is 1, wanted 2 or more");
 }
 
 }  // namespace

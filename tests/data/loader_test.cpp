@@ -215,10 +215,10 @@ TEST(Loader, AnEmptyDataSetHasNoBatches) {
 TEST(Loader, WrongOptionsAreTold) {
   const Counting dataset(20);
   const auto told = [&](LoaderOptions options) { return text_of<SettingsError>([&] { Loader(dataset, options); }); };
-  EXPECT_EQ(told({.batch = 3, .size = 4}), "train.batch is 3, wanted at least the number of ranks, 4");
-  EXPECT_EQ(told({.batch = 0}), "train.batch is 0, wanted at least the number of ranks, 1");
-  EXPECT_EQ(told({.batch = 21}), "train.batch is 21, wanted at most the number of images, 20: lower train.batch");
-  EXPECT_EQ(told({.batch = 4, .augment = {.affine = 7}}), "data.affine is 7.000000, wanted 0..0.3");
+  EXPECT_EQ(told({.batch = 3, .size = 4}), "batch is 3, wanted at least the number of ranks, 4");
+  EXPECT_EQ(told({.batch = 0}), "batch is 0, wanted at least the number of ranks, 1");
+  EXPECT_EQ(told({.batch = 21}), "batch is 21, wanted at most the number of images, 20: lower batch");
+  EXPECT_EQ(told({.batch = 4, .augment = {.affine = 7}}), "affine is 7.000000, wanted 0..0.3");
   EXPECT_THROW(Loader(dataset, {.batch = 4, .rank = 2, .size = 2}), c10::ValueError);
   EXPECT_THROW(Loader(dataset, {.batch = 4, .prefetch = -1}), c10::ValueError);
   EXPECT_THROW(Loader(dataset, {.batch = 4, .threads = 0}), c10::ValueError);

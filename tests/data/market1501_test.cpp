@@ -106,7 +106,7 @@ TEST_F(Market1501Test, EveryThirdOfAPersonIsHeldOutWhereAsked) {
 TEST_F(Market1501Test, NothingToHoldOutIsTold) {
   add_smallest();
   EXPECT_EQ(told(2), "folder " + place("bounding_box_train") +
-                         " has one image a person, wanted two to hold one out: add images, or set data.hold_out=0");
+                         " has one image a person, wanted two to hold one out: add images, or set hold_out=0");
 }
 
 TEST_F(Market1501Test, EachFaultNamesItsPlace) {
@@ -135,9 +135,9 @@ TEST_F(Market1501Test, WrongSettingsAreTold) {
   const auto wrong = [](const Market1501Options& options) {
     return text_of<SettingsError>([&] { market1501(options); });
   };
-  EXPECT_EQ(wrong({.height = 7}), "data.height is 7, wanted 8..1024");
-  EXPECT_EQ(wrong({.width = 1025}), "data.width is 1025, wanted 8..1024");
-  EXPECT_EQ(wrong({.hold_out = 1}), "data.hold_out is 1, wanted 0 for none, or 2 or more");
+  EXPECT_EQ(wrong({.height = 7}), "height is 7, wanted 8..1024");
+  EXPECT_EQ(wrong({.width = 1025}), "width is 1025, wanted 8..1024");
+  EXPECT_EQ(wrong({.hold_out = 1}), "hold_out is 1, wanted 0 for none, or 2 or more");
 }
 
 TEST(PersonImageNames, PidAndCameraAreRead) {

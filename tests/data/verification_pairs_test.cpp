@@ -73,7 +73,7 @@ TEST_F(VerificationPairsTest, NumbersForFlagsAreTold) {
 }
 
 TEST_F(VerificationPairsTest, WrongSettingsAndFilesAreTold) {
-  EXPECT_EQ(text_of<SettingsError>([&] { open(7); }), "data.size is 7, wanted 8..1024");
+  EXPECT_EQ(text_of<SettingsError>([&] { open(7); }), "size is 7, wanted 8..1024");
   EXPECT_EQ(text_of<IoError>([&] { open(); }), "file " + place() + " cannot be read (No such file or directory)");
 }
 

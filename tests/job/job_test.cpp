@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/job/epoch_hints.h"
+#include "tandem/job/sections/naming.h"
 #include "tests/job/job_of.h"
 #include "tests/support/text_of.h"
 
@@ -81,6 +82,19 @@ TEST(Job, WhatATrainingCannotDoIsTold) {
   EXPECT_EQ(fault({"data=market1501:nowhere", "data.size=15"}),
             "data.size is 15 with market1501, wanted 16 or more: the width is half of it");
   EXPECT_EQ(fault({"memory.limit=1G,2G", "ranks=3"}), "memory.limit has 2 sizes, wanted 1 or 3, one a rank");
+}
+
+TEST(Naming, OptionsOfALibraryAreCalledAsTheSettingsAre) {
+  const auto named = [](const std::string& text) { return with_setting_names(text, {"train", "data"}); };
+  EXPECT_EQ(named("hold_out is 1, wanted 2 or more"), "data.hold_out is 1, wanted 2 or more");
+  EXPECT_EQ(named("batch is 3, wanted at most the number of images, 2: lower batch"),
+            "train.batch is 3, wanted at most the number of images, 2: lower train.batch");
+  EXPECT_EQ(named("add images, or set hold_out=0"), "add images, or set data.hold_out=0");
+  EXPECT_EQ(named("test_fonts[0] is 'train_fonts', which is no file"),
+            "data.test_fonts[0] is 'train_fonts', which is no file");
+  EXPECT_EQ(named("nesterov is true with momentum 0"), "train.nesterov is true with train.momentum 0");
+  EXPECT_EQ(named("none of the 60 classes in this batch"), "none of the 60 classes in this batch");
+  EXPECT_EQ(named("lower lr or set clip"), "lower train.lr or set train.clip");
 }
 
 /// Earlier versions wrote settings without effect with whatever value they had.

@@ -80,15 +80,14 @@ TEST(Model, WeightsBeginAsTorchvisionsDo) {
 TEST(Model, UnknownNamesAreRefusedWithTheList) {
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "resnet19"}); }),
             "model is 'resnet19', wanted one of resnet_glyph, resnet18, resnet34, resnet50, mlp, none");
-  EXPECT_EQ(text_of<SettingsError>([] { norm_of("layer"); }),
-            "model.norm is 'layer', wanted one of batch, group, none");
+  EXPECT_EQ(text_of<SettingsError>([] { norm_of("layer"); }), "norm is 'layer', wanted one of batch, group, none");
   EXPECT_EQ(norm_of("group"), Norm::group);
 }
 
 TEST(Model, OptionsOutOfRangeAreRefused) {
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .channels = 0}); }),
             "the images' channels is 0, wanted 1..4096");
-  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .size = -3}); }), "data.size is -3, wanted 1..4096");
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .size = -3}); }), "size is -3, wanted 1..4096");
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "mlp", .embedding = -1}); }), "embedding is -1, wanted 0..65536");
 }
 

@@ -114,7 +114,7 @@ TEST(Divergence, OneRanksGradientEndsAllRanksAndIsNamed) {
             ranks > 1 && *name == 'v' ? " (rank " + std::to_string(culprit) + " of " + std::to_string(ranks) + ")" : "";
         expect_everywhere(ended, std::string("gradient of '") + name +
                                      "' in step 4 is not finite, wanted finite numbers" + where +
-                                     ": lower train.lr or set train.clip; the checkpoint of step 2 is from before");
+                                     ": lower lr or set clip; the checkpoint of step 2 is from before");
         EXPECT_EQ(CheckpointStore(folder.path()).list(), std::vector<int64_t>{2});
       }
     }
@@ -129,7 +129,7 @@ TEST(Divergence, ACheckpointThatLeadsToTheFaultAgainIsSetAside) {
                             .change = [](int64_t step, int) { return Step{.loss = step == 3 ? kNaN : 1}; }},
                            folder.path());
     expect_everywhere(ended,
-                      "loss of step 3 is not a number, wanted a finite number: lower train.lr or set train.clip; "
+                      "loss of step 3 is not a number, wanted a finite number: lower lr or set clip; "
                       "the checkpoint of step 2 leads to this again and is set aside as aside_step_00000002");
     const CheckpointStore store(folder.path());
     EXPECT_EQ(store.list(), std::vector<int64_t>{1});
@@ -153,8 +153,8 @@ TEST(Divergence, WhatAnUpdateMakesIsNeverSaved) {
       const auto ended = run({.ranks = ranks, .options = one.options, .change = [&](int64_t, int) { return one.step; }},
                              folder.path());
       expect_everywhere(ended, std::string("'") + one.name +
-                                   "' is not finite after step 1, wanted finite numbers: lower train.lr or set "
-                                   "train.clip");
+                                   "' is not finite after step 1, wanted finite numbers: lower lr or set "
+                                   "clip");
       EXPECT_TRUE(CheckpointStore(folder.path()).list().empty());
     }
   }
@@ -165,7 +165,7 @@ TEST(Divergence, ALossThatComesFromAWeightNamesIt) {
   auto options = options_of(5);
   options.schedule.lr = 1e39;
   expect_everywhere(run({.ranks = 2, .options = options}, folder.path()),
-                    "'w' is not finite after step 1, wanted finite numbers: lower train.lr or set train.clip");
+                    "'w' is not finite after step 1, wanted finite numbers: lower lr or set clip");
 }
 
 TEST(Divergence, RowsThatAreSteppedInBackwardCountToo) {
@@ -178,7 +178,7 @@ TEST(Divergence, RowsThatAreSteppedInBackwardCountToo) {
       folder.path());
   expect_everywhere(ended,
                     "gradient of 'v' in step 2 is not finite, wanted finite numbers (rank 1 of 2): lower "
-                    "train.lr or set train.clip");
+                    "lr or set clip");
   EXPECT_TRUE(CheckpointStore(folder.path()).list().empty());
 }
 
@@ -190,8 +190,8 @@ TEST(Divergence, ATestLossThatIsNotFiniteEndsTheRun) {
                           .tests = true},
                          folder.path());
   expect_everywhere(ended,
-                    "test loss after step 2 is infinite, wanted a finite number: lower train.lr or set "
-                    "train.clip; the checkpoint of step 2 leads to this again and is set aside as "
+                    "test loss after step 2 is infinite, wanted a finite number: lower lr or set "
+                    "clip; the checkpoint of step 2 leads to this again and is set aside as "
                     "aside_step_00000002");
 }
 
@@ -233,7 +233,7 @@ TEST(Divergence, TooManySkippedStepsInARowEndTheRun) {
                          folder.path());
   expect_everywhere(ended,
                     "gradient of 'w' in step 6 is not finite, wanted finite numbers: the 2 steps before it were left "
-                    "out; lower train.lr or set train.clip");
+                    "out; lower lr or set clip");
 }
 
 TEST(Divergence, NothingIsSavedWhileStepsAreSkipped) {
@@ -245,7 +245,7 @@ TEST(Divergence, NothingIsSavedWhileStepsAreSkipped) {
       folder.path());
   expect_everywhere(ended,
                     "loss of step 6 is not a number, wanted a finite number: the 2 steps before it were left out; "
-                    "lower train.lr or set train.clip; the checkpoint of step 3 leads to this again and is set aside "
+                    "lower lr or set clip; the checkpoint of step 3 leads to this again and is set aside "
                     "as aside_step_00000003");
   EXPECT_EQ(CheckpointStore(folder.path()).list(), (std::vector<int64_t>{2, 1}));
 }
@@ -256,7 +256,7 @@ TEST(Divergence, SkippingDoesNotHelpAStateThatIsNotFinite) {
   options.skip_nonfinite = 5;
   options.schedule.lr = 1e39;
   expect_everywhere(run({.options = options}, folder.path()),
-                    "'w' is not finite after step 1, wanted finite numbers: lower train.lr or set train.clip");
+                    "'w' is not finite after step 1, wanted finite numbers: lower lr or set clip");
 }
 
 TEST(Divergence, RowsThatHaveMovedCannotBeSkipped) {
@@ -264,8 +264,8 @@ TEST(Divergence, RowsThatHaveMovedCannotBeSkipped) {
   auto options = options_of(2);
   options.skip_nonfinite = 1;
   EXPECT_EQ(test::text_of([&] { run({.options = options, .steps_in_backward = true}, folder.path()); }),
-            "train.skip_nonfinite is 1 with a parameter that is updated before all gradients are known: leave "
-            "train.skip_nonfinite or head.fused_update out");
+            "skip_nonfinite is 1 with a parameter that is updated before all gradients are known: leave "
+            "skip_nonfinite out, or update that parameter with the others");
 }
 
 TEST(Divergence, TheVoteIsTheFirstPlaceOfTheLowestRank) {

@@ -281,14 +281,13 @@ TEST(Optimizer, FaultsAreNamed) {
     return "";
   };
   EXPECT_EQ(text_of({.momentum = 0.0, .nesterov = true}),
-            "train.nesterov is true with train.momentum 0, wanted a momentum above 0: add train.nesterov=false for "
+            "nesterov is true with momentum 0, wanted a momentum above 0: add nesterov=false for "
             "plain SGD");
   std::vector<Parameter> one = {Parameter::replicated("a", at::ones({2, 2}))};
   Optimizer adam(one, {.kind = OptimizerKind::adamw});
   EXPECT_EQ(test::text_of([&] { adam.move_all_rows(0); }),
-            "head.lazy is exact with train.optimizer adamw, wanted sgd: leave head.lazy out: rows that a step leaves "
-            "out then stay as they are");
-  EXPECT_EQ(text_of({.momentum = 1.0}), "train.momentum is 1.000000, wanted 0 or more and less than 1");
+            "rows that a step skips cannot be updated late with AdamW, wanted SGD");
+  EXPECT_EQ(text_of({.momentum = 1.0}), "momentum is 1.000000, wanted 0 or more and less than 1");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace tandem::data {
 
-/// The characters that can be classes, in a fixed order, along which `data.classes` counts, and in three tiers:
+/// The characters that can be classes, in a fixed order, along which `classes` counts, and in three tiers:
 ///   gb2312      3,755  GB 2312 level 1, the everyday characters, in the standard's order (by sound)
 ///   uro        17,147  the rest of U+4E00-9FA5 (Unicode 1.1), by code point
 ///   extension  81,354  U+3400-4DBF, U+9FA6-9FFF, U+20000-323AF, by code point; not all of them are assigned

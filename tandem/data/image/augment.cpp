@@ -14,7 +14,7 @@ constexpr double kLeastSigma = 0.3;  // pixels; less changes nothing
 constexpr int64_t kBorder = 2;       // a place one pixel outside of the image still reads two background pixels
 
 void check(bool good, const char* name, double value, const char* wanted) {
-  if (!good) throw SettingsError(std::string("data.") + name + " is " + std::to_string(value) + ", wanted " + wanted);
+  if (!good) throw SettingsError(std::string(name) + " is " + std::to_string(value) + ", wanted " + wanted);
 }
 
 void check(const AugmentOptions& options) {

@@ -15,13 +15,13 @@ constexpr bool is_held_out(int64_t i, int64_t count, int64_t every) {
 
 /// Throws SettingsError (below 2).
 inline void check_hold_out(int64_t every) {
-  if (every < 2) throw SettingsError("data.hold_out is " + std::to_string(every) + ", wanted 2 or more");
+  if (every < 2) throw SettingsError("hold_out is " + std::to_string(every) + ", wanted 2 or more");
 }
 
 /// For data sets where 0, nothing held out, is allowed too. Throws SettingsError (1, or negative).
 inline void check_optional_hold_out(int64_t every) {
   if (every < 0 || every == 1) {
-    throw SettingsError("data.hold_out is " + std::to_string(every) + ", wanted 0 for none, or 2 or more");
+    throw SettingsError("hold_out is " + std::to_string(every) + ", wanted 0 for none, or 2 or more");
   }
 }
 

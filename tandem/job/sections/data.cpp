@@ -8,6 +8,7 @@
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/job/job.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 
@@ -131,18 +132,26 @@ void check(const Job& job) {
                       ", wanted " + std::to_string(source.least_size) + " or more: " + std::string(source.why_least));
 }
 
+/// Writes the fonts of this machine where the settings leave the choice to it.
+void choose_fonts(Job& job) {
+  if (!job.data.source->is_drawn) return;
+  auto& glyphs = job.data.glyphs;
+  glyphs = data::with_fonts(glyphs);
+  for (const auto& [key, fonts] :
+       {std::pair("data.train_fonts", glyphs.train_fonts), std::pair("data.test_fonts", glyphs.test_fonts)}) {
+    if (job.settings.get_list(key).empty()) job.settings.set(key, settings::format_value(fonts));
+  }
+}
+
 }  // namespace
 
 data::Split open_data(Job& job) {
-  auto& glyphs = job.data.glyphs;
-  if (job.data.source->is_drawn) {
-    glyphs = data::with_fonts(glyphs);
-    for (const auto& [key, fonts] :
-         {std::pair("data.train_fonts", glyphs.train_fonts), std::pair("data.test_fonts", glyphs.test_fonts)}) {
-      if (job.settings.get_list(key).empty()) job.settings.set(key, settings::format_value(fonts));
-    }
-  }
-  return job.data.source->open(job);
+  auto split = naming_settings({"data"}, [&] {
+    choose_fonts(job);
+    return job.data.source->open(job);
+  });
+  split.summary = with_setting_names(split.summary, {"data"});
+  return split;
 }
 
 const Section& data_section() {

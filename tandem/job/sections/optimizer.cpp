@@ -2,6 +2,7 @@
 
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
 
 namespace tandem::job {
@@ -22,8 +23,10 @@ void read(settings::Settings& settings, Job& job) {
 }
 
 void check(const Job& job) {
-  const train::Optimizer optimizer({}, job.optimizer);  // the constructor checks the options
-  if (job.head.moves_all_rows) optimizer.check_late_moves();
+  naming_settings({"train"}, [&] { train::Optimizer({}, job.optimizer); });  // the constructor checks the options
+  if (!job.head.moves_all_rows || job.optimizer.kind == OptimizerKind::sgd) return;
+  throw SettingsError("head.lazy is exact with train.optimizer adamw, wanted sgd",
+                      "leave head.lazy out: rows that a step leaves out then stay as they are");
 }
 
 }  // namespace
