@@ -27,21 +27,25 @@ void check_arguments(const Tensor& features, const Tensor& weight, const Tensor&
 }
 
 // What each loss keeps for its backward.
-struct KeptBlocks : torch::CustomClassHolder {
+template <class Softmax>
+struct Kept : torch::CustomClassHolder {
   template <class... Arguments>
-  explicit KeptBlocks(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
+  explicit Kept(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
 
-  detail::BlockSoftmax softmax;
+  Softmax softmax;
+};
+
+struct KeptBlocks : Kept<detail::BlockSoftmax> {
+  using Kept::Kept;
+
   Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
   RowUpdate update;
   int64_t classes = 0;
 };
 
-struct KeptScores : torch::CustomClassHolder {
-  template <class... Arguments>
-  explicit KeptScores(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
+struct KeptScores : Kept<detail::WholeSoftmax> {
+  using Kept::Kept;
 
-  detail::WholeSoftmax softmax;
   Tensor gradient;  // of the scores
 };
 
@@ -53,9 +57,9 @@ variable_list gradients_of(const std::pair<Tensor, Tensor>& both, size_t argumen
   return gradients;
 }
 
-template <class Kept>
-Kept& kept_in(AutogradContext* context) {
-  return static_cast<Kept&>(*context->saved_data["kept"].toCapsule());
+template <class Holder>
+Holder& kept_in(AutogradContext* context) {
+  return static_cast<Holder&>(*context->saved_data["kept"].toCapsule());
 }
 
 void keep(AutogradContext* context, const c10::intrusive_ptr<torch::CustomClassHolder>& kept, const Tensor& features,

@@ -32,7 +32,7 @@ FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGr
   const auto shape = shape_of(job, dataset);
   const auto loader = training_loader(job, dataset, group);
   const auto task = make_task(job, shape, group);
-  auto options = trainer_options(job, dataset, loader->batches_per_epoch());
+  auto options = trainer_options(job, loader->batches_per_epoch());
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;
   train::Trainer trainer(*task, *loader, nullptr, shape.classes, options, nullptr, group);

@@ -42,7 +42,7 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
   return std::make_unique<data::Loader>(dataset, options);
 }
 
-train::TrainerOptions trainer_options(const Job& job, const data::Dataset& dataset, int64_t steps_per_epoch) {
+train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {
   train::TrainerOptions options;
   options.steps = job.training.steps > 0 ? job.training.steps : job.training.epochs * steps_per_epoch;
   options.optimizer = job.optimizer;
@@ -52,8 +52,6 @@ train::TrainerOptions trainer_options(const Job& job, const data::Dataset& datas
   options.log_every = job.training.log_every;
   options.evaluate_every = job.evaluation.every * steps_per_epoch;
   options.checkpoint_every = job.run.checkpoint_every > 0 ? job.run.checkpoint_every : steps_per_epoch;
-  options.identity = identity(job, dataset);
-  options.shared_identity = shared_identity(job, options.identity);
   return options;
 }
 

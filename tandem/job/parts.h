@@ -28,6 +28,6 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 inline constexpr const char* kHeadWeight = "head.weight";
 
 /// All options except stop_requested, which the caller sets.
-train::TrainerOptions trainer_options(const Job& job, const data::Dataset& dataset, int64_t steps_per_epoch);
+train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch);
 
 }  // namespace tandem::job

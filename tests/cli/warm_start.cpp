@@ -14,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
-#include <thread>
 
 #include "tandem/cli/program.h"
 #include "tandem/cli/stop_signals.h"
@@ -131,14 +130,6 @@ void send_request(const std::vector<std::string>& words, const Files& files) {
   if (sendmsg(server, &message, MSG_NOSIGNAL) < 0) throw std::runtime_error("the warm process is gone");
 }
 
-std::string read_all(int file) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t count; (count = read(file, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(count));
-  close(file);
-  return text;
-}
-
 }  // namespace
 
 Ended run_warm(const std::vector<std::string>& words) {
@@ -151,12 +142,10 @@ Ended run_warm(const std::vector<std::string>& words) {
   send_request(words, theirs);
   for (const int file : theirs) close(file);
   Ended ended;
-  std::thread other([&] { ended.err = read_all(pipes[1][0]); });  // neither pipe may fill up unread
-  ended.out = read_all(pipes[0][0]);
-  other.join();
-  const auto status = read_all(pipes[2][0]);
-  if (status.size() != sizeof ended.status) throw std::runtime_error("the warm process gave no status");
-  std::memcpy(&ended.status, status.data(), sizeof ended.status);
+  read_both(pipes[0][0], pipes[1][0], ended);
+  const bool is_told = read(pipes[2][0], &ended.status, sizeof ended.status) == sizeof ended.status;
+  for (const auto& pipe : pipes) close(pipe[0]);
+  if (!is_told) throw std::runtime_error("the warm process gave no status");
   return ended;
 }
 

@@ -30,7 +30,7 @@ std::vector<double> losses_of(const std::string& form) {
       [&](comm::ProcessGroup& group) {
         const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
         const auto task = make_task(job, shape_of(job, patterns), group);
-        const auto options = trainer_options(job, patterns, loader->batches_per_epoch());
+        const auto options = trainer_options(job, loader->batches_per_epoch());
         LossRecorder recorder;
         train::Trainer(*task, *loader, test.get(), patterns.num_classes(), options, nullptr, group).run(recorder);
         if (group.rank() == 0) losses = recorder.losses;

@@ -42,7 +42,20 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+std::string read_all(int file) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count; (count = read(file, buffer, sizeof buffer)) > 0;) text.append(buffer, count);
+  return text;
+}
+
 }  // namespace
+
+void read_both(int out, int err, Ended& ended) {
+  std::thread other([&] { ended.err = read_all(err); });
+  ended.out = read_all(out);
+  other.join();
+}
 
 Running::Running(std::vector<std::string> command, const Environment& environment) {
   auto variables = environment_with(environment);
@@ -82,18 +95,9 @@ std::string Running::read_line() {
   return line;
 }
 
-std::string Running::read_rest(int file) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t count; (count = read(file, buffer, sizeof buffer)) > 0;) text.append(buffer, count);
-  return text;
-}
-
 Ended Running::wait() {
   Ended ended;
-  std::thread other([&] { ended.err = read_rest(err_); });  // neither pipe may fill up unread
-  ended.out = read_rest(out_);
-  other.join();
+  read_both(out_, err_, ended);
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = -1;

@@ -12,6 +12,9 @@ struct Ended {
   std::string out, err;
 };
 
+/// Reads a program's stdout and stderr to their ends, at once: neither pipe may fill up unread.
+void read_both(int out, int err, Ended& ended);
+
 using Environment = std::map<std::string, std::string>;
 
 /// Any program: words[0] is its path or its name on PATH. Launchers' variables of the caller are taken away,
@@ -31,8 +34,6 @@ class Running {
   Ended wait();
 
  private:
-  std::string read_rest(int file);
-
   pid_t pid_ = -1;
   int out_ = -1, err_ = -1;
 };

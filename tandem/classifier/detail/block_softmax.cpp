@@ -23,6 +23,10 @@ BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const T
     : blocks_(features, weight, scoring, options, sample),
       targets_(targets, first, features, weight, scoring, sample ? sample->ids : Tensor()) {}
 
+Tensor BlockSoftmax::products_of(const Lane& lane, ClassRange classes) const {
+  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
+}
+
 BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
   const auto& plan = blocks_.plan();
   const auto& scoring = blocks_.scoring();
@@ -35,7 +39,7 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
   auto others = has_others ? start_running(features, plan.lanes, plan.columns, false) : Running();
   for_each_block(blocks_, features, needs_lanes_products(), [&](const Lane& lane, ClassRange classes) {
     const auto own_weight = blocks_.rows_of(classes).of(weight);
-    auto products = is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
+    auto products = products_of(lane, classes);
     at::mm_out(products, lane.measure(own_weight, blocks_.inverse_weight_of(classes)), directions.t());
     const auto factors = blocks_.factors_of(classes, weight.options());
     if (!blocks_.is_rounded()) read_targets(targets_, products, classes);
@@ -65,7 +69,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
   for_each_block(blocks_, features, needs_lanes_products(), [&](const Lane& lane, ClassRange range) {
     const auto own_weight = blocks_.rows_of(range).of(weight);
     const OwnRows own = {own_weight, lane.entering(own_weight)};
-    auto products = is_kept(range) ? kept_.narrow(0, range.begin, range.size()) : lane.products(range);
+    auto products = products_of(lane, range);
     if (!is_kept(range)) at::mm_out(products, own.entering, gradients.inputs().t());
     const auto targets = targets_.in_places(range.begin, range.end);
     write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));

@@ -7,6 +7,8 @@
 
 namespace tandem::classifier::detail {
 
+class Lane;
+
 /// One loss of one rank's classes, block by block: forward() once, then backward() as often as asked.
 ///
 ///   forward    block of weight ── GEMM ── products [c, N] ── maximum, sum of exp, target of each row
@@ -41,6 +43,8 @@ class BlockSoftmax {
 
  private:
   bool is_kept(ClassRange classes) const { return kept_.defined() && classes.end <= kept_.size(0); }
+  /// Where the products of a block are, or are put.
+  Tensor products_of(const Lane& lane, ClassRange classes) const;
   bool needs_lanes_products() const { return !kept_.defined() || kept_.size(0) < blocks_.num_classes(); }
 
   ClassBlocks blocks_;

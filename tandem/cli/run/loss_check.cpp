@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "tandem/cli/run/scores.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr double kFewestSteps = 50;
-
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
 
 /// The number of hits by chance is Poisson-distributed with mean samples / classes.
 bool is_better_than_chance(const train::Scores& scores, int64_t classes) {

@@ -1,23 +1,16 @@
 #include "tandem/cli/run/observer.h"
 
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "tandem/base/error.h"
-#include "tandem/base/format.h"
 #include "tandem/base/log.h"
+#include "tandem/cli/run/scores.h"
 #include "tandem/storage/file_io.h"
 #include "tandem/storage/log_file.h"
 
 namespace tandem::cli {
 namespace {
-
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -108,8 +101,7 @@ void RunObserver::on_evaluation(int64_t done, int64_t total) {
 void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
   if (evaluation_) evaluation_->finish();
   evaluation_.reset();
-  log::info("step " + std::to_string(step) + ": top-1 " + format_percent(scores.top1) + "  top-5 " +
-            format_percent(scores.top5));
+  log::info("step " + std::to_string(step) + ": " + top_text(scores));
   write({{"event", std::string("test")},
          {"ts", now_seconds()},
          {"step", step},

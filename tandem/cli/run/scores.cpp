@@ -1,5 +1,6 @@
 #include "tandem/cli/run/scores.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/format.h"
@@ -55,6 +56,12 @@ std::string features_text(const FeatureScores& scores) {
 
 std::string top_text(const train::Scores& scores) {
   return "top-1 " + format_percent(scores.top1) + "  top-5 " + format_percent(scores.top5);
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
 }
 
 void tell_odd_images(const data::Split& data, comm::ProcessGroup& group) {

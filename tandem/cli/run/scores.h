@@ -31,6 +31,9 @@ std::string features_text(const FeatureScores& scores);
 /// "top-1 98.9 %  top-5 99.6 %".
 std::string top_text(const train::Scores& scores);
 
+/// Three significant digits, for losses and learning rates.
+std::string short_number(double value);
+
 /// Logs a warning on rank 0 about images that any rank has read and found odd. Collective.
 void tell_odd_images(const data::Split& data, comm::ProcessGroup& group);
 

@@ -64,7 +64,9 @@ class TrainingRun {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
     const auto task = job::make_task(job_, shape_, group_);
-    auto options = job::trainer_options(job_, *data_.train, training_->batches_per_epoch());
+    auto options = job::trainer_options(job_, training_->batches_per_epoch());
+    options.identity = identity(job_, *data_.train);
+    options.shared_identity = shared_identity(job_, options.identity);
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });

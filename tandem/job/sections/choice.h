@@ -15,10 +15,11 @@ struct Choice {
   T value;
 };
 
-template <class T, size_t count>
-std::vector<std::string_view> names_of(const std::array<Choice<T>, count>& table) {
+/// The names of a table's rows.
+template <class Table>
+std::vector<std::string_view> names_of(const Table& table) {
   std::vector<std::string_view> names;
-  for (const auto& choice : table) names.push_back(choice.name);
+  for (const auto& row : table) names.push_back(row.name);
   return names;
 }
 

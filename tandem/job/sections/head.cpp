@@ -76,12 +76,6 @@ constexpr std::array<Choice<TargetGradient>, 2> kGradients = {
 constexpr std::array<Choice<bool>, 2> kLazy = {{{"off", false}, {"exact", true}}};
 constexpr std::array<Choice<bool>, 2> kProducts = {{{"float32", false}, {"bf16", true}}};  // in bfloat16
 
-std::vector<std::string_view> kind_names() {
-  std::vector<std::string_view> names;
-  for (const auto& kind : kKinds) names.push_back(kind.name);
-  return names;
-}
-
 template <size_t count>
 std::array<double, count> read_numbers(const settings::Settings& settings, const char* key) {
   const auto& numbers = settings.get_numbers(key);
@@ -179,7 +173,7 @@ const Section& head_section() {
           {{.key = "head",
             .default_value = text("cosface"),
             .doc = "loss of the classifier",
-            .choices = kind_names(),
+            .choices = names_of(kKinds),
             .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
            {"head.classes", int64_t{0}, "number of classes of the head; 0: as many as the data has", kCount},
            {.key = "head.parallel",
