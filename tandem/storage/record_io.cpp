@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -90,9 +89,7 @@ bool parse_line(std::string_view line, RecordPlace& place) {
   return offset.ec == std::errc() && offset.ptr == end;
 }
 
-[[noreturn]] void fail_to_write(const std::filesystem::path& file) {
-  throw IoError("file '" + file.string() + "' cannot be written (" + std::strerror(errno) + ")");
-}
+constexpr size_t kIndexBytes = 1 << 16;  // of lines that are written at once
 
 }  // namespace
 
@@ -167,30 +164,28 @@ std::vector<RecordPlace> index_records(std::span<const std::byte> file, std::str
 }
 
 RecordWriter::RecordWriter(std::filesystem::path records, std::filesystem::path index)
-    : record_path_(std::move(records)), index_path_(std::move(index)) {
-  records_.open(record_path_, std::ios::binary | std::ios::trunc);
-  if (!records_) fail_to_write(record_path_);
-  index_.open(index_path_, std::ios::binary | std::ios::trunc);
-  if (!index_) fail_to_write(index_path_);
-}
+    : records_(std::move(records)), index_(std::move(index)) {}
 
 uint64_t RecordWriter::write(uint64_t key, std::span<const std::byte> payload) {
   buffer_.clear();
   append_record(payload, buffer_);
+  records_.append(buffer_);
   const uint64_t offset = offset_;
-  if (!records_.write(reinterpret_cast<const char*>(buffer_.data()), static_cast<std::streamsize>(buffer_.size()))) {
-    fail_to_write(record_path_);
-  }
-  if (!(index_ << key << '\t' << offset << '\n')) fail_to_write(index_path_);
   offset_ += buffer_.size();
+  lines_ += std::to_string(key) + '\t' + std::to_string(offset) + '\n';
+  if (lines_.size() >= kIndexBytes) write_lines();
   return offset;
 }
 
+void RecordWriter::write_lines() {
+  index_.append(std::as_bytes(std::span(lines_)));
+  lines_.clear();
+}
+
 void RecordWriter::close() {
-  records_.close();
-  if (!records_) fail_to_write(record_path_);
-  index_.close();
-  if (!index_) fail_to_write(index_path_);
+  write_lines();
+  records_.finish();
+  index_.finish();
 }
 
 }  // namespace tandem::storage

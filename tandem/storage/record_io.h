@@ -2,11 +2,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tandem/storage/file_io.h"
 
 namespace tandem::storage {
 
@@ -54,19 +55,22 @@ std::vector<RecordPlace> index_records(std::span<const std::byte> file, std::str
 /// Writes records and their index.
 class RecordWriter {
  public:
-  /// Creates or truncates both files. Throws IoError.
+  /// Replaces older files of these names. Throws IoError.
   RecordWriter(std::filesystem::path records, std::filesystem::path index);
 
   /// Returns the record's offset. Throws DataError (too long), IoError.
   uint64_t write(uint64_t key, std::span<const std::byte> payload);
 
-  /// Completes both files; must be called, or they may be cut short. Throws IoError.
+  /// Completes both files and waits until their bytes are on the disk. Without this call, the destructor removes both.
+  /// Throws IoError.
   void close();
 
  private:
-  std::filesystem::path record_path_, index_path_;
-  std::ofstream records_, index_;
+  void write_lines();
+
+  OutputFile records_, index_;
   std::vector<std::byte> buffer_;
+  std::string lines_;  // of the index, not yet written
   uint64_t offset_ = 0;
 };
 

@@ -134,13 +134,19 @@ TEST(RecordIo, TheWriterMakesRecordsAndTheirIndex) {
 TEST(RecordIo, TheWriterTellsWhereItCannotWrite) {
   const TemporaryFolder folder;
   EXPECT_EQ(text_of<IoError>([&] { RecordWriter(folder / "no/a.rec", folder / "a.idx"); }),
-            "file '" + (folder / "no/a.rec").string() + "' cannot be written (No such file or directory)");
+            "cannot create '" + (folder / "no/a.rec").string() + "': No such file or directory");
   EXPECT_EQ(text_of<IoError>([&] { RecordWriter(folder / "a.rec", folder / "no/a.idx"); }),
-            "file '" + (folder / "no/a.idx").string() + "' cannot be written (No such file or directory)");
+            "cannot create '" + (folder / "no/a.idx").string() + "': No such file or directory");
   RecordWriter full("/dev/full", folder / "a.idx");
   const std::string long_payload(1 << 20, 'x');
   EXPECT_EQ(text_of<IoError>([&] { full.write(0, bytes_of(long_payload)); }),
-            "file '/dev/full' cannot be written (No space left on device)");
+            "cannot write '/dev/full': No space left on device: free some space there or choose another folder");
+}
+
+TEST(RecordIo, TheWriterLeavesNothingUnfinished) {
+  const TemporaryFolder folder;
+  { RecordWriter(folder / "a.rec", folder / "a.idx").write(0, bytes_of("x")); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(RecordIndex, IsSortedByKeyAndMayComeFromWindows) {
