@@ -74,7 +74,7 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
   const train::CheckpointStore store(place.folder);
   train::TrainingState state;
   state.tensors = task->weights();
-  state.identity = shared_identity(job, identity(job, *data.train));
+  state.identity = weights_identity(job, identity(job, *data.train));
   const auto restored = train::load_checkpoint(store, state, place.newest, group);
   if (!restored) {
     throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job", "see the warnings above");

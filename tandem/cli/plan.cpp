@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
+#include "tandem/base/log.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
@@ -105,6 +106,7 @@ int run_plan(const Arguments& arguments) {
   if (!job::prints_for_the_job()) return 0;  // one process of a job prints
   const auto job = job::read_job(read_settings(arguments));
   check_training(job);
+  for (const auto& line : job::idle_settings(job)) log::warn(line);
   check_result_file(arguments);
   const auto planned = plan_of(job);
   const auto result = result_of(job, planned);

@@ -92,7 +92,7 @@ std::string help_text() {
 std::string help_text(const Command& command) {
   std::string text = "Usage: tandem " + std::string(command.name) + " [FLAGS]";
   if (!command.words.empty()) text.append(" ").append(command.words);
-  text.append("\n\nTo ").append(command.doc).append(".\n\nFlags:\n");
+  text.append("\n\n  ").append(command.doc).append("\n\nFlags:\n");
   for (const auto& flag : command.flags) text += help_line(flag);
   text += help_line({"--help", "", "this text"});
   const bool on_settings = std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.name == "--config"; });

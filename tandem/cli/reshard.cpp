@@ -97,14 +97,15 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& reques
   return {std::move(store), found->step};
 }
 
-/// Copies the settings of the run, so that train and eval find them.
-void copy_settings(const fs::path& checkpoints, const Request& request) {
+/// The settings of the run, for the new checkpoint's folder, so that train and eval find them; "" if there are none.
+std::string settings_for(const fs::path& checkpoints, const Request& request) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
-  if (!fs::exists(saved)) return;
+  if (!fs::exists(saved)) return "";
   settings::Settings run(job::schema());
   run.load_file(saved);
   run.set("ranks", std::to_string(request.ranks));
-  write_run_file(request.out / "settings.toml", run.to_toml());
+  run.set("out", request.out.string());
+  return run.to_toml();
 }
 
 /// Writes to a temporary file first, so that `path` never holds an incomplete file.
@@ -126,9 +127,10 @@ void write_checkpoint(const train::CheckpointReader& reader, const fs::path& che
   if (!store.list().empty()) {
     throw SettingsError("out is '" + request.out.string() + "', which holds checkpoints, wanted a new folder");
   }
+  const auto run_settings = settings_for(checkpoints, request);
   train::reshard(reader, store, request.ranks,
                  [&](int64_t rows) { return comm::split_by_weight(rows, request.shares); });
-  copy_settings(checkpoints, request);
+  if (!run_settings.empty()) write_run_file(request.out / "settings.toml", run_settings);
 }
 
 }  // namespace

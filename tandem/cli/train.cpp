@@ -3,6 +3,7 @@
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/training.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/job/feature_scores.h"
@@ -17,6 +18,7 @@ int run_train(const Arguments& arguments) {
   auto job = job::read_job(read_settings(arguments));
   job::check_training(job);
   job::check_pairs(job);
+  check_resume(job.run);
   if (job::prints_for_the_job()) {
     check_result_file(arguments);
     for (const auto& line : job::idle_settings(job)) log::warn(line);

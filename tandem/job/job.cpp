@@ -124,4 +124,13 @@ storage::Identity shared_identity(const Job& job, storage::Identity identity) {
   return identity;
 }
 
+storage::Identity weights_identity(const Job& job, storage::Identity identity) {
+  identity = shared_identity(job, std::move(identity));
+  std::erase_if(identity, [](const auto& entry) {
+    const auto is_of = [&](const Section& section) { return std::ranges::count(section.identity, entry.first) > 0; };
+    return entry.first == "images" || is_of(training_section()) || is_of(optimizer_section());
+  });
+  return identity;
+}
+
 }  // namespace tandem::job

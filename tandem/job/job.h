@@ -82,4 +82,7 @@ storage::Identity identity(const Job& job, const data::Dataset& dataset);
 /// this job are left out, so their values in the job that wrote the checkpoint do not matter.
 storage::Identity shared_identity(const Job& job, storage::Identity identity);
 
+/// The part of it that decides what the weights mean, whatever they were trained with.
+storage::Identity weights_identity(const Job& job, storage::Identity identity);
+
 }  // namespace tandem::job

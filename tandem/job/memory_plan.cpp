@@ -188,15 +188,14 @@ std::vector<int64_t> MemoryPlan::counts() const {
   std::vector<double> rooms;
   int64_t all = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const int64_t most = most_classes(rank).value();
+    const int64_t most = most_classes(rank).value(), rest = memory::total_of(this->rank(rank, 0));
+    if (most == 0 && rest > limit(rank).value()) {
+      throw SettingsError("memory.limit of rank " + std::to_string(rank) + " is " + format_bytes(limit(rank).value()) +
+                              ", wanted at least " + format_bytes(rest) + ", which the job needs without any class",
+                          "give more memory, or make train.batch smaller");
+    }
     all += most;
     rooms.push_back(static_cast<double>(most));
-  }
-  if (all == 0) {
-    throw SettingsError("memory.limit leaves no room for classes, wanted more than " +
-                            format_bytes(memory::total_of(this->rank(0, 0))) +
-                            " a rank, which the rest of the job needs",
-                        "give more memory, or make train.batch smaller");
   }
   if (all < shape_.classes) {
     throw SettingsError("head.classes is " + std::to_string(shape_.classes) + ", wanted at most " +

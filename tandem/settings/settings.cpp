@@ -44,7 +44,7 @@ const Setting& Settings::require(std::string_view key) const {
   if (const auto* setting = find_setting(schema_, key)) return *setting;
   const auto remedy = did_you_mean(similar_keys(schema_, key));
   throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings",
-                      remedy.empty() ? "`tandem help settings` lists them" : remedy);
+                      remedy.empty() ? "--help lists them" : remedy);
 }
 
 void Settings::put(const Setting& setting, Value value) {

@@ -46,7 +46,13 @@ void check_depth(std::string_view text, const std::string& name) {
   if (!deep) return;
   throw SettingsError(place(name, deep->line, deep->column) + "a key has more than " + std::to_string(kMostParts) +
                           " parts, wanted one of the settings",
-                      "`tandem help settings` lists them");
+                      "--help lists them");
+}
+
+/// Writes a float so that it stays one: 3 becomes 3.0.
+std::string toml_number(double number) {
+  const auto text = format_value(number);
+  return text.find_first_of(".e") == text.npos ? text + ".0" : text;
 }
 
 /// A value as the command line would write it; nullopt if it has no such form.
@@ -82,7 +88,8 @@ std::string wanted_node(const Setting& setting) {
 }
 
 [[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
-  const auto text = scalar_text(node);
+  const auto* number = node.as_floating_point();
+  const auto text = number != nullptr ? toml_number(number->get()) : scalar_text(node);
   throw SettingsError(std::string(setting.key) + " is " + (text ? quote(*text) : kind_name(node)) + ", wanted " +
                       wanted_node(setting));
 }
@@ -125,12 +132,6 @@ std::string toml_text(const std::string& text) {
     result += c;
   }
   return result + "\"";
-}
-
-/// Writes a float so that it stays one: 3 becomes 3.0.
-std::string toml_number(double number) {
-  const auto text = format_value(number);
-  return text.find_first_of(".e") == text.npos ? text + ".0" : text;
 }
 
 std::string toml_value(const Value& value) {

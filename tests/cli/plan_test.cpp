@@ -135,7 +135,7 @@ TEST(Plan, RefusesWhatTrainingRefuses) {
       {{"train.batch=2", "ranks=3"}, "train.batch is 2, wanted at least 3, one image a rank"},
       {{"head.parallel=naive", "memory.limit=1G"}, "memory.limit is given with head.parallel naive"},
       {{"head.sample=0.1", "head.smoothing=0.1"}, "head.sample is below 1 with head.smoothing"},
-      {{"model=mlp", "memory.limit=100K"}, "memory.limit leaves no room for classes, wanted more than "}};
+      {{"model=mlp", "memory.limit=100K"}, "memory.limit of rank 0 is 100.0 KiB, wanted at least "}};
   for (const auto& [words, text] : cases) {
     const Words job = with({"data=synthetic", "model=none", "head.classes=1000", "embedding=16"}, words);
     const auto planned = run_here(with({"plan"}, job)), trained = run_tandem(with({"train", "out=/nowhere/x"}, job));

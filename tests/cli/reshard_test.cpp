@@ -39,11 +39,12 @@ TEST_F(ReshardCommand, AnotherNumberOfRanksGoesOn) {
   EXPECT_EQ(result["source_ranks"], 3);
   EXPECT_EQ(result["ranks"], 2);
   EXPECT_EQ(result["rows"]["head.weight"], (std::vector<int>{21, 10}));
-  const auto resumed = run_tandem({"train", "--config", path("two/settings.toml"), "resume=auto", "out=" + path("two"),
-                                   "train.steps=12", "--json", "-"});
+  const auto resumed =
+      run_tandem({"train", "--config", path("two/settings.toml"), "resume=auto", "train.steps=12", "--json", "-"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["steps"], 12);
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["ranks"], 2);
+  EXPECT_EQ(nlohmann::json::parse(resumed.out)["run"], path("two"));
 }
 
 TEST_F(ReshardCommand, ANamedCheckpointIsNoOther) {

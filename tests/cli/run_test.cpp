@@ -126,7 +126,8 @@ TEST_F(Run, EachHeadTrains) {
   const auto wrong = run_tandem(job({"head=softmax", "head.filter=0.5", out("wrong")}));
   EXPECT_EQ(wrong.status, 78);
   EXPECT_EQ(wrong.err,
-            "error: softmax loss: filter is 0.5, wanted 1 (none), or a cosine with normalised features and weight\n");
+            "error: head.filter is 0.5 with head=softmax, which has no cosines to compare, wanted 1: leave head.filter "
+            "out\n");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "wrong"));
 }
 
@@ -209,6 +210,10 @@ TEST_F(Run, EvalTakesTheRunsOwnSettings) {
       run_tandem({"eval", "resume=" + (folder_ / "run").string(), "data.test_fonts=zenhei", "--json", "-"});
   ASSERT_EQ(one_font.status, 0) << one_font.err;  // the fonts that were learned from stay the run's
   EXPECT_LT(nlohmann::json::parse(one_font.out)["test_images"].get<int>(), trained["test_images"].get<int>());
+  const auto unlike = run_tandem({"eval", "resume=" + (folder_ / "run").string(), "seed=9", "train.batch=4",
+                                  "train.optimizer=adamw", "--json", "-"});
+  ASSERT_EQ(unlike.status, 0) << unlike.err;  // how it was trained matters no more
+  EXPECT_EQ(nlohmann::json::parse(unlike.out)["top1"], trained["top1"]);
 }
 
 TEST_F(Run, AUsedFolderIsNotBegunAgain) {
@@ -331,6 +336,7 @@ TEST_F(Run, SignalsSaveAndGive75) {
     running.signal(signal);
     const auto ended = running.wait();
     EXPECT_EQ(ended.status, 75) << ended.err;
+    EXPECT_TRUE(result(name)["top1"].is_null() && result(name)["test_loss"].is_null());
     const auto steps = result(name)["steps"].get<int64_t>();
     EXPECT_TRUE(fs::exists(result(name)["checkpoint"].get<std::string>()));
     EXPECT_GE(steps, 5);
@@ -364,6 +370,11 @@ TEST_F(Run, FaultsAreOneLine) {
   const auto misspelt = run_tandem({"train", "trian.lr=1"});
   EXPECT_EQ(misspelt.status, 78);
   EXPECT_NE(misspelt.err.find("did you mean train.lr?"), std::string::npos);
+  const auto nothing = run_tandem(job({out("b"), "resume=" + (folder_ / "nothing").string()}));
+  EXPECT_EQ(nothing.status, 65);
+  EXPECT_EQ(nothing.err, "error: checkpoints '" + (folder_ / "nothing").string() +
+                             "' are missing, wanted a folder: name a run's folder, its checkpoints or one of them\n");
+  EXPECT_FALSE(fs::exists(folder_ / "b"));
   const auto image = folder_ / "images" / "class";
   fs::create_directories(image);
   std::ofstream(image / "x.png") << "no image";

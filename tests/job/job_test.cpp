@@ -55,6 +55,19 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_FALSE(is_idle(job, "head.filter"));
   EXPECT_EQ(idle_settings(job_of({"train.schedule=step"})),
             Words{"train.schedule is step without train.milestones: the learning rate never falls"});
+  EXPECT_EQ(idle_settings(job_of({"head.precision=bf16", "train.precision=float64"})),
+            Words{"head.precision has no effect with train.precision=float64"});
+  EXPECT_EQ(idle_settings(job_of({"comm.check=true"})), Words{"comm.check has no effect with one rank"});
+}
+
+TEST(Job, SavedSettingsMeanTheSame) {
+  for (const std::string schedule : {"onecycle", "cosine", "step", "constant"}) {
+    const auto job = job_of({"train.schedule=" + schedule});
+    settings::Settings saved(schema());
+    saved.load_toml(job.settings.to_toml(), "settings.toml");
+    EXPECT_EQ(job.schedule.options.warmup, schedule == "onecycle" ? 0.3 : 0.0);
+    EXPECT_EQ(read_job(saved).schedule.options.warmup, job.schedule.options.warmup) << schedule;
+  }
 }
 
 TEST(Job, EverySettingOfAnIdentityOrARuleExists) {
@@ -84,6 +97,16 @@ TEST(Job, WhatATrainingCannotDoIsTold) {
   EXPECT_EQ(fault({"memory.limit=1G,2G", "ranks=3"}), "memory.limit has 2 sizes, wanted 1 or 3, one a rank");
 }
 
+TEST(Job, AWrongHeadIsToldByItsSettings) {
+  const auto fault = [](const Words& words) { return test::text_of<SettingsError>([&] { job_of(words); }); };
+  EXPECT_EQ(fault({"head=combined", "head.margins=0,0,0"}), "head.margins[0] is 0, wanted a positive number");
+  EXPECT_EQ(fault({"head=combined", "head.margins=2,0,0", "head.beyond=linear"}),
+            "head.beyond is linear with head.margins[0] 2, wanted 1");
+  EXPECT_EQ(fault({"head=sphereface", "head.beyond=linear"}), "head.beyond is linear with head.factor 4, wanted 1");
+  EXPECT_EQ(fault({"head=softmax", "head.filter=0.5"}),
+            "head.filter is 0.5 with head=softmax, which has no cosines to compare, wanted 1: leave head.filter out");
+}
+
 TEST(Naming, OptionsOfALibraryAreCalledAsTheSettingsAre) {
   const auto named = [](const std::string& text) { return with_setting_names(text, {"train", "data"}); };
   EXPECT_EQ(named("hold_out is 1, wanted 2 or more"), "data.hold_out is 1, wanted 2 or more");
@@ -107,6 +130,9 @@ TEST(Identity, OfASettingWithoutEffectIsTheDefaultAndNotShared) {
   EXPECT_EQ(margin->second, "0.2");
   EXPECT_EQ(std::ranges::find(shared, "head.margin", &storage::Identity::value_type::first), shared.end());
   EXPECT_EQ(own.back(), (std::pair<std::string, std::string>("images", "100")));
+  for (const auto& [key, value] : weights_identity(job, own)) {
+    EXPECT_TRUE(!key.starts_with("train.") && key != "seed" && key != "images") << key;
+  }
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(SettingsFile, FaultsNameTheirPlace) {
             "job.toml:3:6: setting 'trian.lr' is unknown, wanted one of the settings: did you mean train.lr?");
   EXPECT_EQ(fault_of("[trian]\n"),
             "job.toml:1:1: setting 'trian' is unknown, wanted one of the settings: "
-            "`tandem help settings` lists them");
+            "--help lists them");
   EXPECT_EQ(fault_of("[train]\nlr = \"fast\"\n"), "job.toml:2:6: train.lr is 'fast', wanted a number");
   EXPECT_EQ(fault_of("ranks = 0"), "job.toml:1:9: ranks is 0, wanted 1..1024");
 }
@@ -106,8 +106,7 @@ std::string dotted(int parts) {
 }
 
 TEST(SettingsFile, DeepKeysAreRefusedBeforeTheyAreParsed) {
-  const std::string fault =
-      "a key has more than 16 parts, wanted one of the settings: `tandem help settings` lists them";
+  const std::string fault = "a key has more than 16 parts, wanted one of the settings: --help lists them";
   EXPECT_EQ(fault_of("ranks = 1\n" + dotted(50'000) + " = 1"), "job.toml:2:1: " + fault);
   EXPECT_EQ(fault_of("[" + dotted(17) + "]"), "job.toml:1:2: " + fault);
   EXPECT_EQ(fault_of("data = {b = 1, " + dotted(17) + " = 2}"), "job.toml:1:16: " + fault);
@@ -132,8 +131,8 @@ TEST(SettingsFile, DotsInTextsAndCommentsAreNoKeys) {
 
 TEST(SettingsFile, LongKeysAndValuesAreShownInPart) {
   const std::string key(100'000, 'k'), shown = "'" + std::string(120, 'k') + "...'";
-  EXPECT_EQ(fault_of(key + " = 1"), "job.toml:1:100004: setting " + shown +
-                                        " is unknown, wanted one of the settings: `tandem help settings` lists them");
+  EXPECT_EQ(fault_of(key + " = 1"),
+            "job.toml:1:100004: setting " + shown + " is unknown, wanted one of the settings: --help lists them");
   EXPECT_LT(fault_of(key + " = 1\n" + key + " = 2").size(), 500U);
   EXPECT_LT(fault_of("[" + key + "]\n[" + key + "]").size(), 500U);
   EXPECT_LT(fault_of("x = " + key).size(), 500U);

@@ -84,8 +84,8 @@ TEST(Settings, UnknownKeys) {
   EXPECT_EQ(fault_of("train.classes=9"),
             "setting 'train.classes' " + unknown + "did you mean data.classes or head.classes?");
   EXPECT_EQ(fault_of("batch=9"), "setting 'batch' " + unknown + "did you mean train.batch or eval.batch?");
-  EXPECT_EQ(fault_of("zzzzzz=9"), "setting 'zzzzzz' " + unknown + "`tandem help settings` lists them");
-  EXPECT_EQ(fault_of("seed.name=9"), "setting 'seed.name' " + unknown + "`tandem help settings` lists them");
+  EXPECT_EQ(fault_of("zzzzzz=9"), "setting 'zzzzzz' " + unknown + "--help lists them");
+  EXPECT_EQ(fault_of("seed.name=9"), "setting 'seed.name' " + unknown + "--help lists them");
 }
 
 TEST(Settings, WrongNumbers) {
@@ -145,8 +145,7 @@ TEST(Settings, LongKeysAndValuesAreShownInPart) {
   EXPECT_EQ(fault_of("ranks=" + text), "ranks is " + shown + ", wanted a whole number");
   EXPECT_EQ(fault_of("train.milestones=1," + text), "train.milestones is " + shown + ", wanted a number");
   EXPECT_EQ(fault_of("train.nesterov=" + text), "train.nesterov is " + shown + ", wanted true or false");
-  EXPECT_EQ(fault_of(text + "=1"),
-            "setting " + shown + " is unknown, wanted one of the settings: `tandem help settings` lists them");
+  EXPECT_EQ(fault_of(text + "=1"), "setting " + shown + " is unknown, wanted one of the settings: --help lists them");
   EXPECT_EQ(fault_of<UsageError>({text}), "argument " + shown + " is neither a flag nor key=value, wanted key=value");
 }
 

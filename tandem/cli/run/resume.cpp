@@ -12,12 +12,7 @@ namespace fs = std::filesystem;
 
 void tell_resumed(int64_t step) { log::info("resume   goes on after step " + format_count(step)); }
 
-void resume_newest(const job::Job& job, train::Trainer& trainer, const fs::path& folder,
-                   const train::CheckpointStore& own, bool leads) {
-  if (job.run.out.empty()) {
-    throw SettingsError("resume is auto and out is empty, wanted the run's folder in out",
-                        "add out=FOLDER, or give the folder itself as resume=FOLDER");
-  }
+void resume_newest(train::Trainer& trainer, const fs::path& folder, const train::CheckpointStore& own, bool leads) {
   if (trainer.resume(own, std::nullopt)) {
     if (leads) tell_resumed(trainer.step());
     return;
@@ -31,8 +26,6 @@ void resume_newest(const job::Job& job, train::Trainer& trainer, const fs::path&
 
 void resume_from(const std::string& path, const train::CheckpointPlace& place, train::Trainer& trainer, bool leads) {
   const train::CheckpointStore store(place.folder);
-  if (store.list().empty())
-    throw DataError("resume is '" + path + "', which holds no checkpoint", "resume=none begins anew");
   if (!trainer.resume(store, place.newest)) {
     throw DataError("resume is '" + path + "', which holds no whole checkpoint of this job",
                     "see the warnings above; resume=none begins anew");
@@ -49,7 +42,7 @@ fs::path resume(const job::Job& job, train::Trainer& trainer, const fs::path& fo
     case job::Resume::none:
       return {};
     case job::Resume::newest:
-      resume_newest(job, trainer, folder, own, leads);
+      resume_newest(trainer, folder, own, leads);
       return folder / kLog;
     case job::Resume::from_path:
       const auto place = train::locate_checkpoints(job.run.resume_path);
@@ -57,6 +50,16 @@ fs::path resume(const job::Job& job, train::Trainer& trainer, const fs::path& fo
       return place.folder.parent_path() / kLog;
   }
   return {};
+}
+
+void check_resume(const job::Run& run) {
+  if (run.resume == job::Resume::newest && run.out.empty()) {
+    throw SettingsError("resume is auto and out is empty, wanted the run's folder in out",
+                        "add out=FOLDER, or give the folder itself as resume=FOLDER");
+  }
+  if (run.resume != job::Resume::from_path) return;
+  if (train::CheckpointStore(train::locate_checkpoints(run.resume_path).folder).list().empty())
+    throw DataError("resume is '" + run.resume_path + "', which holds no checkpoint", "resume=none begins anew");
 }
 
 void check_folder_is_new(const job::Job& job, const fs::path& folder) {

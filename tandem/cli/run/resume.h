@@ -12,6 +12,9 @@ namespace tandem::cli {
 std::filesystem::path resume(const job::Job& job, train::Trainer& trainer, const std::filesystem::path& folder,
                              const train::CheckpointStore& own, bool leads);
 
+/// Throws SettingsError or DataError if there is nothing that this run could resume from. Reads folders only.
+void check_resume(const job::Run& run);
+
 /// Throws SettingsError if a new run would share its folder with checkpoints of an older run: a later run might resume
 /// from the wrong ones.
 void check_folder_is_new(const job::Job& job, const std::filesystem::path& folder);

@@ -46,6 +46,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"retrieval", retrieval_json(trained.features)},
                            {"pairs", pairs_json(trained.features)},
                            {"stopped", outcome.stopped}};
+  if (outcome.scored_step < 0) result["top1"] = result["top5"] = result["test_loss"] = nullptr;
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   for (const auto& probe : trained.forms) {
     auto& form = result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);

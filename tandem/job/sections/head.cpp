@@ -88,6 +88,30 @@ std::array<double, count> read_numbers(const settings::Settings& settings, const
   return result;
 }
 
+/// Throws SettingsError, which names the settings of this kind of head.
+void check_scoring(const classifier::Scoring& scoring, const HeadKind& kind, const HeadNumbers& numbers) {
+  if (kind.has_margins && numbers.margins[0] <= 0) {
+    throw SettingsError("head.margins[0] is " + settings::format_value(numbers.margins[0]) +
+                        ", wanted a positive number");
+  }
+  const auto& margin = scoring.margin;
+  if (margin.beyond == Beyond::linear && margin.factor != 1.0) {
+    throw SettingsError("head.beyond is linear with " +
+                        std::string(kind.has_margins ? "head.margins[0]" : "head.factor") + " " +
+                        settings::format_value(margin.factor) + ", wanted 1");
+  }
+  if (scoring.filter < 1.0 && !(scoring.normalise_features && scoring.normalise_weight)) {
+    throw SettingsError("head.filter is " + settings::format_value(scoring.filter) +
+                            " with head=" + std::string(kind.name) + ", which has no cosines to compare, wanted 1",
+                        "leave head.filter out");
+  }
+  try {
+    classifier::check_scoring(scoring);
+  } catch (const c10::Error& error) {
+    throw SettingsError(message_of(error));
+  }
+}
+
 classifier::Scoring read_scoring(const settings::Settings& settings, const Head& head) {
   HeadNumbers numbers = {.scale = settings.get_float("head.scale"),
                          .margin = settings.get_float("head.margin"),
@@ -100,11 +124,7 @@ classifier::Scoring read_scoring(const settings::Settings& settings, const Head&
   scoring.margin.gradient = chosen(kGradients, settings.get_string("head.gradient"));
   scoring.filter = settings.get_float("head.filter");
   scoring.smoothing = settings.get_float("head.smoothing");
-  try {
-    classifier::check_scoring(scoring);
-  } catch (const std::exception& error) {
-    throw SettingsError(message_of(error));
-  }
+  check_scoring(scoring, *head.kind, numbers);
   return scoring;
 }
 
@@ -158,9 +178,12 @@ const std::vector<IdleRule> kIdle = {
     {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
      [](const Job& job) { return job.head.options.naive; },
      "with head.parallel=naive"},
+    {{"head.precision"},
+     [](const Job& job) { return job.training.precision.type == at::kDouble; },
+     "with train.precision=float64"},
     {{"head.log_q", "head.lazy"},
      [](const Job& job) { return !job.head.options.sampling; },
-     "while all classes are scored (head.sample=1)"},
+     "while all classes are scored"},
 };
 
 }  // namespace

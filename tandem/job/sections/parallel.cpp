@@ -51,7 +51,8 @@ const Section& parallel_section() {
            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
            {"comm.check", false,
             "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
-      .read = read};
+      .read = read,
+      .idle = {{{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"}}};
   return section;
 }
 

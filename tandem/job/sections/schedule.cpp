@@ -19,8 +19,8 @@ void read(settings::Settings& settings, Job& job) {
   options.kind = chosen(kKinds, settings.get_string("train.schedule"));
   options.lr = settings.get_float("train.lr");
   // onecycle always has a warm-up; other schedules have one only if train.warmup is set.
-  const bool rises = options.kind == ScheduleKind::onecycle || settings.given("train.warmup");
-  options.warmup = rises ? settings.get_float("train.warmup") : 0.0;
+  if (options.kind != ScheduleKind::onecycle && !settings.given("train.warmup")) settings.set("train.warmup", "0");
+  options.warmup = settings.get_float("train.warmup");
   options.gamma = settings.get_float("train.gamma");
   job.schedule.milestone_epochs = settings.get_numbers("train.milestones");
 }
