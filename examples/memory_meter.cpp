@@ -10,19 +10,19 @@
 void run() {
   using namespace tandem;
   memory::install_meter();  // before the first tensor
-  const memory::RankScope rank(0);
+  const RankScope rank(0);
 
   Tensor weight, gradient;
   {
-    const memory::Scope scope(memory::Category::parameters);
+    const CategoryScope scope(Category::parameters);
     weight = at::randn({512, 256}).requires_grad_();
   }
   {
-    const memory::Scope scope(memory::Category::activations);
+    const CategoryScope scope(Category::activations);
     const auto x = at::randn({64, 256});
     x.mm(weight.t()).relu().sum().backward();
   }
-  memory::tag(weight.grad(), memory::Category::gradients);
+  memory::tag(weight.grad(), Category::gradients);
 
   const auto account = memory::account(0);
   std::printf("%s", memory::memory_table(std::vector{account.at_peak}).c_str());

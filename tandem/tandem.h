@@ -1,5 +1,6 @@
 #pragma once
 // The whole library. A single part's header is lighter to include.
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/base/seed_scope.h"
@@ -23,7 +24,6 @@
 #include "tandem/evaluation/lfw.h"
 #include "tandem/evaluation/retrieval.h"
 #include "tandem/evaluation/verification.h"
-#include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/models/backbone.h"
 #include "tandem/models/model.h"

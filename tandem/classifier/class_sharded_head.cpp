@@ -4,10 +4,10 @@
 
 #include <numeric>
 
+#include "tandem/base/context.h"
 #include "tandem/base/rng.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::classifier {
 namespace {
@@ -27,7 +27,7 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
                         std::accumulate(counts.begin(), counts.end(), int64_t{0}) == options.classes,
                     "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
   first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
-  const memory::Scope scope(memory::Category::parameters);
+  const CategoryScope scope(Category::parameters);
   weight_ = at::empty({counts[group.rank()], options.dim}, options.dtype);
   fill_normal_(weight_, kInitialDeviation, options.seed, stream_of("head.weight"), first_ * options.dim);
   weight_.set_requires_grad(true);
@@ -53,7 +53,7 @@ std::optional<ClassSample> ClassShardedHead::sample(const Tensor& targets) const
 }
 
 Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> sizes) {
-  const memory::Scope scope(memory::Category::communication);
+  const CategoryScope scope(Category::communication);
   return comm::all_gather(rows, group_, 0, sizes);
 }
 

@@ -10,9 +10,7 @@
 namespace tandem::classifier {
 namespace {
 
-using memory::Category;
-
-int64_t& of(memory::CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
+int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 
 /// Of this rank, expected.
 int64_t scored_classes(const HeadOptions& options, const HeadLoad& load) {
@@ -67,7 +65,7 @@ int64_t block_activations(const HeadOptions& options, const HeadLoad& load, int6
 
 /// All scores on rank 0, besides those that each rank has of its own classes: as they came, with margins, with what
 /// becomes their gradient.
-memory::CategoryBytes naive_memory(const HeadOptions& options, const HeadLoad& load, memory::CategoryBytes bytes) {
+CategoryBytes naive_memory(const HeadOptions& options, const HeadLoad& load, CategoryBytes bytes) {
   const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
   const int64_t samples = kernels::padded(load.samples), own = load.own_classes * samples * element;
   const int64_t lengths = options.scoring.normalise_weight ? load.own_classes * element : 0;
@@ -83,8 +81,8 @@ memory::CategoryBytes naive_memory(const HeadOptions& options, const HeadLoad& l
 
 }  // namespace
 
-memory::CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load) {
-  memory::CategoryBytes bytes{};
+CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load) {
+  CategoryBytes bytes{};
   const auto element = static_cast<int64_t>(c10::elementSize(options.dtype));
   const int64_t row = options.dim * element, scored = scored_classes(options, load);
   of(bytes, Category::parameters) = load.own_classes * row;

@@ -1,6 +1,6 @@
 #pragma once
+#include "tandem/base/category.h"
 #include "tandem/classifier/class_sharded_head.h"
-#include "tandem/memory/category.h"
 
 namespace tandem::classifier {
 
@@ -19,6 +19,6 @@ struct HeadLoad {
 /// Bytes of one rank, by category, at the moment of a training step when a head of these options has most of them: in
 /// backward, while its blocks are worked on. Parameters, gradients, optimizer state and communication are exact,
 /// activations but for some numbers a row. Of sampled classes the expected number counts.
-memory::CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load);
+CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load);
 
 }  // namespace tandem::classifier

@@ -3,11 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tandem/base/context.h"
 #include "tandem/classifier/detail/block_softmax.h"
 #include "tandem/classifier/detail/row_losses.h"
 #include "tandem/classifier/detail/whole_softmax.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::classifier {
 namespace {
@@ -86,7 +86,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const memory::Scope scope(memory::Category::activations);
+    const CategoryScope scope(Category::activations);
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in<KeptBlocks>(context);
     const auto share = kept.share * gradients[0];
@@ -114,7 +114,7 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const memory::Scope scope(memory::Category::activations);
+    const CategoryScope scope(Category::activations);
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in<KeptScores>(context);
     return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.gradient * gradients[0]), 7);

@@ -20,8 +20,6 @@
 namespace tandem::cli {
 namespace {
 
-using memory::CategoryBytes;
-
 struct Planned {
   job::DataShape shape;
   std::vector<int64_t> counts, most;  // most: empty without a limit
@@ -79,10 +77,10 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   for (const auto& form : planned.forms) {
     int64_t all = 0;
     for (const auto& bytes : form.ranks) {
-      if (__builtin_add_overflow(all, memory::total_of(bytes), &all)) all = std::numeric_limits<int64_t>::max();
+      if (__builtin_add_overflow(all, total_of(bytes), &all)) all = std::numeric_limits<int64_t>::max();
     }
-    forms.add_row({form.name, format_bytes(memory::total_of(form.ranks.front())),
-                   format_bytes(memory::total_of(form.ranks.back())), format_bytes(all)});
+    forms.add_row({form.name, format_bytes(total_of(form.ranks.front())), format_bytes(total_of(form.ranks.back())),
+                   format_bytes(all)});
   }
   text += forms.str();
   if (!planned.most.empty()) {

@@ -4,7 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm {
@@ -16,7 +16,7 @@ constexpr int64_t kAtWork = -1;
 
 JointWork::JointWork(ProcessGroup& group, flight::Where where)
     : group_(group), where_(where), word_(at::empty({1}, at::kLong)) {
-  if (group_.size() > 1) companion_ = std::thread([this, phase = current_phase()] { keep_company(phase); });
+  if (group_.size() > 1) companion_ = std::thread([this, context = current_context()] { keep_company(context); });
 }
 
 JointWork::~JointWork() { stop(); }
@@ -31,8 +31,8 @@ void JointWork::stop() {
   companion_.join();
 }
 
-void JointWork::keep_company(Phase phase) {
-  const PhaseScope scope(phase);
+void JointWork::keep_company(const Context& context) {
+  const ContextScope scope(context);
   const auto interval = group_.timeout() / 4;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, interval, [&] { return is_ending_; })) {

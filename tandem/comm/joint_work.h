@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/base/tensor.h"
 #include "tandem/comm/process_group.h"
 
@@ -38,7 +38,7 @@ class JointWork {
   int64_t end(int64_t answer);
 
  private:
-  void keep_company(Phase phase);
+  void keep_company(const Context& context);
   void stop();
   int64_t exchange(int64_t own);
 

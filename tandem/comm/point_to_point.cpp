@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/detail/message.h"
 
 namespace tandem::comm {

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
@@ -97,7 +98,8 @@ void CallLog::fail(uint64_t number, const flight::CallInfo& call, const std::exc
 }
 
 void ProcessGroup::finish_later(Handle handle) {
-  messages_.push([handle = std::make_shared<Handle>(std::move(handle))] {
+  messages_.push([context = current_context(), handle = std::make_shared<Handle>(std::move(handle))] {
+    const ContextScope scope(context);
     try {
       handle->wait();
     } catch (const std::exception&) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 
 namespace tandem::comm {
 
@@ -11,7 +11,7 @@ void WireMeter::add(const std::string& operation, std::span<const int64_t> to_me
   const int64_t bytes = std::accumulate(to_member.begin(), to_member.end(), int64_t{0});
   const std::lock_guard lock(mutex_);
   auto& count = counts_[operation];
-  for (auto* sum : {static_cast<WireCount*>(&count), &count.phases[static_cast<size_t>(current_phase())]}) {
+  for (auto* sum : {static_cast<WireCount*>(&count), &count.phases[static_cast<size_t>(current_context().phase)]}) {
     ++sum->calls;
     sum->bytes += bytes;
   }

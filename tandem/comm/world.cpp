@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/comm/connect.h"
@@ -106,6 +107,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   std::vector<std::shared_ptr<Instruments>> instruments;
   for (int rank = 0; rank < n; ++rank) instruments.push_back(instruments_of(options, rank, n));
   const auto run_one = [&](int rank) {
+    const RankScope context(rank);
     guard(rank, [&] {
       at::set_num_threads(threads_of(options, n));
       ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments[rank]);
@@ -152,6 +154,7 @@ void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
 }  // namespace
 
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch, const WorldOptions& options) {
+  set_process_context({.rank = launch ? launch->rank : 0});
   if (!launch || launch->size == 1) {
     at::set_num_threads(threads_of(options, 1));
     return make_single_group();

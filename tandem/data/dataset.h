@@ -52,6 +52,9 @@ struct Batch {
   Tensor images;            // [n, C, H, W] float32; n may be 0 when the global batch is smaller than the ranks
   Tensor labels;            // [n] int64
   int64_t global_size = 0;  // samples in the whole global batch, over all ranks
+  // The number of samples before the first of this rank, in all epochs and of all ranks: the same sample has the same
+  // number whatever the number of ranks.
+  int64_t first_sample = 0;
 };
 
 /// The queries of a retrieval task, or its gallery.

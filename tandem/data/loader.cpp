@@ -97,6 +97,8 @@ class Loader::Impl {
     return options_.drop_last ? n / options_.batch : (n + options_.batch - 1) / options_.batch;
   }
 
+  int64_t samples_per_epoch() const { return std::min(batches_per_epoch() * options_.batch, dataset_.size()); }
+
   void start(int64_t epoch, int64_t first_batch) {
     TORCH_CHECK_VALUE(epoch >= 0, "loader: epoch is ", epoch, ", wanted 0 or more");
     TORCH_CHECK_VALUE(first_batch >= 0 && first_batch <= batches_per_epoch(), "loader: first batch is ", first_batch,
@@ -148,7 +150,7 @@ class Loader::Impl {
     job->first_position = begin + options_.rank * each + std::min<int64_t>(options_.rank, more);
     job->count = each + (options_.rank < more ? 1 : 0);
     job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong),
-                  global};
+                  global, epoch_ * samples_per_epoch() + job->first_position};
     job->images = job->batch.images.mutable_data_ptr<float>();
     job->labels = job->batch.labels.mutable_data_ptr<int64_t>();
     {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/storage/file_io.h"
 
 namespace tandem::flight {
@@ -44,7 +44,7 @@ uint64_t FlightRecorder::begin(const std::string& group, const std::vector<int>&
   entry.group = group;  // reuses the older entry's memory: no allocation once the ring is full
   entry.sequence = sequence;
   entry.call = call;
-  entry.phase = current_phase();
+  entry.phase = current_context().phase;
   entry.state = State::waiting;
   entry.seconds = now_seconds();
   return entry.number;

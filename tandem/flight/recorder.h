@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/flight/call_info.h"
 
 namespace tandem::flight {

@@ -106,7 +106,7 @@ class Classification : public train::Task {
 }  // namespace
 
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape) {
-  const memory::Scope scope(memory::Category::parameters);
+  const CategoryScope scope(Category::parameters);
   const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = job.model.embedding;
   if (job.model.is_identity && numbers != embedding) {
     throw SettingsError("embedding is " + std::to_string(embedding) + " with model " + job.model.name +
@@ -119,7 +119,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .embedding = embedding,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
-  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, memory::Category::buffers);
+  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, Category::buffers);
   return backbone;
 }
 

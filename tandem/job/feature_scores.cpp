@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/collectives.h"
@@ -11,7 +12,6 @@
 #include "tandem/job/odd_images.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
-#include "tandem/memory/meter.h"
 #include "tandem/train/evaluate.h"
 
 namespace tandem::job {
@@ -99,7 +99,7 @@ void check_pairs(const Job& job) {
 evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
                                              comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::activations);
+  const CategoryScope scope(Category::activations);
   task.set_training(false);
   const auto query = samples_of(job, task, retrieval.query, group);
   const auto gallery = samples_of(job, task, retrieval.gallery, group);
@@ -111,7 +111,7 @@ evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, 
 
 std::vector<PairScores> pair_scores(const Job& job, train::Task& task, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::activations);
+  const CategoryScope scope(Category::activations);
   std::vector<PairScores> all;
   task.set_training(false);
   for (const auto& file : job.evaluation.pairs) {

@@ -19,9 +19,6 @@
 namespace tandem::job {
 namespace {
 
-using memory::Category;
-using memory::CategoryBytes;
-
 int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 
@@ -34,12 +31,12 @@ Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16
                      memory::ProbeScope& book) {
   const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
   {
-    const memory::Scope scope(Category::gradients);
+    const CategoryScope scope(Category::gradients);
     for (auto& parameter : backbone.parameters()) {
       if (has_buckets) parameter.mutable_grad() = at::zeros_like(parameter.detach());
     }
   }
-  const memory::Scope scope(Category::activations);
+  const CategoryScope scope(Category::activations);
   book.reset_peak();
   Probe probe;
   const auto output = [&] {
@@ -160,7 +157,7 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   if (load.steps_in_backward) in_backward[size_t(Category::gradients)] -= of(head, Category::gradients);
   of(in_forward, Category::communication) = of(in_backward, Category::communication) = 0;
   return std::max({in_head, in_backward, in_forward},
-                  [](const auto& a, const auto& b) { return memory::total_of(a) < memory::total_of(b); });
+                  [](const auto& a, const auto& b) { return total_of(a) < total_of(b); });
 }
 
 CategoryBytes MemoryPlan::rank(int rank, int64_t own_classes) const {
@@ -175,10 +172,10 @@ std::optional<int64_t> MemoryPlan::most_classes(int rank) const {
   if (!job_.memory.is_limited()) return std::nullopt;
   const int64_t limit = job_.memory.limits[rank];
   int64_t fits = 0, too_many = int64_t{1} << 40;
-  if (memory::total_of(this->rank(rank, 0)) > limit) return 0;
+  if (total_of(this->rank(rank, 0)) > limit) return 0;
   while (too_many - fits > 1) {
     const int64_t middle = fits + (too_many - fits) / 2;
-    (memory::total_of(this->rank(rank, middle)) <= limit ? fits : too_many) = middle;
+    (total_of(this->rank(rank, middle)) <= limit ? fits : too_many) = middle;
   }
   return fits;
 }
@@ -188,7 +185,7 @@ std::vector<int64_t> MemoryPlan::counts() const {
   std::vector<double> rooms;
   int64_t all = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const int64_t most = most_classes(rank).value(), rest = memory::total_of(this->rank(rank, 0));
+    const int64_t most = most_classes(rank).value(), rest = total_of(this->rank(rank, 0));
     if (most == 0 && rest > limit(rank).value()) {
       throw SettingsError("memory.limit of rank " + std::to_string(rank) + " is " + format_bytes(limit(rank).value()) +
                               ", wanted at least " + format_bytes(rest) + ", which the job needs without any class",

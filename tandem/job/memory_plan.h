@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/category.h"
 #include "tandem/classifier/head_memory.h"
 #include "tandem/job/job.h"
-#include "tandem/memory/category.h"
 
 namespace tandem::job {
 
@@ -35,17 +35,17 @@ class MemoryPlan {
   std::optional<int64_t> limit(int rank) const;
 
   /// Bytes by category at the peak of the rank.
-  memory::CategoryBytes rank(int rank, int64_t own_classes) const;
+  CategoryBytes rank(int rank, int64_t own_classes) const;
 
   /// The bytes of each rank with one form of the head: what the same job needs with or without an option.
   struct Form {
     std::string name;
-    std::vector<memory::CategoryBytes> ranks;
+    std::vector<CategoryBytes> ranks;
   };
   std::vector<Form> forms() const;
 
  private:
-  memory::CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
+  CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
   classifier::HeadLoad load_of(const Head& head, int rank, int64_t own_classes) const;
 
   Job job_;

@@ -22,8 +22,7 @@ std::vector<int64_t> predict(const Job& job, const DataShape& shape) {
   const MemoryPlan plan(job, shape);
   const auto counts = plan.counts();
   std::vector<int64_t> peaks;
-  for (int rank = 0; rank < job.parallel.ranks; ++rank)
-    peaks.push_back(memory::total_of(plan.rank(rank, counts[rank])));
+  for (int rank = 0; rank < job.parallel.ranks; ++rank) peaks.push_back(total_of(plan.rank(rank, counts[rank])));
   return peaks;
 }
 

@@ -47,6 +47,7 @@ train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {
   options.steps = job.training.steps > 0 ? job.training.steps : job.training.epochs * steps_per_epoch;
   options.optimizer = job.optimizer;
   options.schedule = schedule_options(job, options.steps, steps_per_epoch);
+  options.seed = job.seed;
   options.clip = job.training.clip;
   options.skip_nonfinite = job.training.skip_nonfinite;
   options.log_every = job.training.log_every;

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/agree.h"
 
 namespace tandem::job {
@@ -31,7 +31,11 @@ std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) 
 }
 
 std::string pack(const RankFacts& facts) {
-  return nlohmann::json{{"at_peak", facts.at_peak}, {"head_bytes", facts.head_bytes}, {"wire", wire_json(facts.wire)}}
+  return nlohmann::json{{"at_peak", facts.at_peak},
+                        {"train_at_peak", facts.train_at_peak},
+                        {"train_blocks", facts.train_blocks},
+                        {"head_bytes", facts.head_bytes},
+                        {"wire", wire_json(facts.wire)}}
       .dump();
 }
 
@@ -39,6 +43,8 @@ RankFacts unpack(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   RankFacts facts;
   json.at("at_peak").get_to(facts.at_peak);
+  json.at("train_at_peak").get_to(facts.train_at_peak);
+  json.at("train_blocks").get_to(facts.train_blocks);
   json.at("head_bytes").get_to(facts.head_bytes);
   facts.wire = wire_of(json.at("wire"));
   return facts;
@@ -57,6 +63,13 @@ nlohmann::json wire_json(const std::map<std::string, comm::OperationCount>& wire
     operations[operation] = entry;
   }
   return operations;
+}
+
+void set_training(RankFacts& facts, const memory::Account& memory) {
+  facts.train_at_peak = memory.at_peak;
+  for (const auto& bytes : memory.blocks) {
+    if (total_of(bytes.at_peak) > 0) facts.train_blocks[block_name(bytes.block)] = bytes.at_peak;
+  }
 }
 
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group) {

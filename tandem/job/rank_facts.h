@@ -4,18 +4,24 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/category.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/wire_meter.h"
-#include "tandem/memory/category.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::job {
 
 /// Memory and communication of one rank.
 struct RankFacts {
-  memory::CategoryBytes at_peak{};
-  int64_t head_bytes = 0;  // see head_bytes() in memory_probe.h
+  CategoryBytes at_peak{};
+  CategoryBytes train_at_peak{};                      // of training steps alone
+  std::map<std::string, CategoryBytes> train_blocks;  // the same by block of the model; "": of no block
+  int64_t head_bytes = 0;                             // see head_bytes() in memory_probe.h
   std::map<std::string, comm::OperationCount> wire;
 };
+
+/// Takes the training steps' memory from Outcome::memory.
+void set_training(RankFacts& facts, const memory::Account& memory);
 
 /// Returns every rank's facts on every rank. Collective; the facts do not include the messages of this call.
 std::vector<RankFacts> gather_facts(const RankFacts& own, comm::ProcessGroup& group);

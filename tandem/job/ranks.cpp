@@ -4,16 +4,12 @@
 #include "tandem/comm/world.h"
 #include "tandem/job/detail/same_settings.h"
 #include "tandem/job/sections/naming.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::job {
 
 void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& body,
               std::function<bool()> stop_requested) {
-  const auto run = [&](comm::ProcessGroup& group) {
-    const memory::RankScope scope(group.rank());
-    naming_settings({"train", "data"}, [&] { body(group); });
-  };
+  const auto run = [&](comm::ProcessGroup& group) { naming_settings({"train", "data"}, [&] { body(group); }); };
   const comm::WorldOptions options = {.init_timeout = job.parallel.init_timeout,
                                       .timeout = job.parallel.timeout,
                                       .threads = job.parallel.threads,

@@ -7,89 +7,73 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <numeric>
+
+#include "tandem/base/ownership.h"
+#include "tandem/memory/detail/book.h"
 
 namespace tandem::memory {
 namespace {
 
-constexpr int kMaxRanks = 1024, kMaxProbes = 64;  // one book each: first the ranks, then the probes
+using detail::Book;
+
+constexpr int kMaxProbes = 64;
+constexpr int kNobodys = Context::kMaxRanks + kMaxProbes;  // first the ranks, then the probes
 constexpr size_t kAlignment = 64;
 constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory of this allocator
 constexpr uint8_t kTopPriority = 255;
 
-thread_local int current_book = 0;
-thread_local Category current_category = Category::other;
-
 /// Stored in the 64 bytes before the data, so that freeing needs no table.
 struct alignas(kAlignment) Header {
   uint64_t magic;
-  int64_t bytes;
-  int32_t book;
-  Category category;
+  Book* book;
+  detail::Entry entry;
 };
 static_assert(sizeof(Header) == kAlignment);
 
 class Books {
  public:
-  void add(int number, Category category, int64_t bytes) {
-    auto& book = books_[number];
-    const std::lock_guard lock(book.mutex);
-    book.account.live[static_cast<int>(category)] += bytes;
-    book.live_bytes += bytes;
-    if (book.live_bytes <= book.peak_bytes) return;
-    book.peak_bytes = book.live_bytes;
-    book.account.at_peak = book.account.live;
-  }
-  void move(int number, Category from, Category to, int64_t bytes) {
-    auto& book = books_[number];
-    const std::lock_guard lock(book.mutex);
-    book.account.live[static_cast<int>(from)] -= bytes;
-    book.account.live[static_cast<int>(to)] += bytes;
-  }
-  Account read(int number) {
-    auto& book = books_[number];
-    const std::lock_guard lock(book.mutex);
-    return book.account;
-  }
-  void reset_peak(int number) {
-    auto& book = books_[number];
-    const std::lock_guard lock(book.mutex);
-    book.peak_bytes = book.live_bytes;
-    book.account.at_peak = book.account.live;
-  }
+  Book& of(int rank) { return books_[rank == Context::kNobody ? kNobodys : rank]; }
 
-  /// Returns an empty book of a probe; the caller must give it back.
+  /// The number of an empty book of a probe; the caller must give it back.
   int take() {
-    for (int number = kMaxRanks; number < kMaxRanks + kMaxProbes; ++number) {
-      auto& book = books_[number];
-      const std::lock_guard lock(book.mutex);
-      if (book.is_taken || book.live_bytes != 0) continue;
-      book.is_taken = true;
-      book.peak_bytes = 0;
-      book.account = {};
-      return number;
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < kMaxProbes; ++i) {
+      auto& book = books_[Context::kMaxRanks + i];
+      if (is_taken_[i] || !book.reset_if_empty()) continue;
+      is_taken_[i] = true;
+      return Context::kMaxRanks + i;
     }
     TORCH_CHECK(false, "memory meter: ", kMaxProbes, " probes are open or hold memory, wanted fewer");
   }
   void give_back(int number) {
-    auto& book = books_[number];
-    const std::lock_guard lock(book.mutex);
-    book.is_taken = false;
+    const std::lock_guard lock(mutex_);
+    is_taken_[number - Context::kMaxRanks] = false;
   }
 
  private:
-  struct alignas(kAlignment) Book {
-    std::mutex mutex;
-    Account account;
-    int64_t live_bytes = 0, peak_bytes = 0;
-    bool is_taken = false;  // by a probe
-  };
-  std::array<Book, kMaxRanks + kMaxProbes> books_;
+  std::array<Book, kNobodys + 1> books_;
+  std::mutex mutex_;
+  std::array<bool, kMaxProbes> is_taken_{};
 };
 
 Books& books() {
   static auto* all = new Books;  // tensors may be freed after static destructors have run
   return *all;
+}
+
+std::string place_text(const Context& context) {
+  const std::string category(kCategoryNames[static_cast<size_t>(context.category)]);
+  if (context.rank == Context::kNobody) return category + " of no rank";
+  const bool is_rank = context.rank < Context::kMaxRanks;
+  return category + (is_rank ? " of rank " : " of probe ") + std::to_string(context.rank % Context::kMaxRanks);
+}
+
+[[noreturn]] void refuse(const Book& book, const Context& context, int64_t bytes) {
+  const auto block = block_name(context.block);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: ", bytes, " bytes more for ", place_text(context),
+                   block.empty() ? "" : ", block '" + block + "',", " are ",
+                   book.read().live_bytes() + bytes - book.limit().value_or(0), " above its limit of ",
+                   book.limit().value_or(0), " bytes");
 }
 
 Header* header_of(void* data) { return reinterpret_cast<Header*>(data) - 1; }
@@ -98,15 +82,19 @@ class MeteredAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
+    const auto context = current_context();
     void* block = nullptr;
     const bool overflows = bytes > SIZE_MAX - sizeof(Header) - kAlignment;
     if (overflows || posix_memalign(&block, kAlignment, bytes + sizeof(Header)) != 0) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: cannot allocate ", bytes, " bytes for ",
-                       kCategoryNames[static_cast<int>(current_category)],
-                       current_book < kMaxRanks ? " of rank " : " of probe ", current_book % kMaxRanks);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: cannot allocate ", bytes, " bytes for ", place_text(context));
     }
-    auto* header = new (block) Header{kMagic, static_cast<int64_t>(bytes), current_book, current_category};
-    books().add(header->book, header->category, header->bytes);
+    auto& book = books().of(context.rank);
+    detail::Entry entry = {static_cast<int64_t>(bytes), 0, context.block, context.category};
+    if (!book.add(entry)) {
+      std::free(block);
+      refuse(book, context, entry.bytes);
+    }
+    auto* header = new (block) Header{kMagic, &book, entry};
     void* data = header + 1;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
@@ -119,13 +107,40 @@ class MeteredAllocator final : public c10::Allocator {
   static void release(void* data) {
     if (data == nullptr) return;
     auto* header = header_of(data);
-    books().add(header->book, header->category, -header->bytes);
+    header->book->remove(header->entry);
     header->magic = 0;
     std::free(header);
   }
 };
 
 MeteredAllocator* installed = nullptr;
+
+/// Null for memory that the meter did not allocate.
+Header* header_of(const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.device().is_cpu() || !installed) return nullptr;
+  const auto& pointer = tensor.storage().data_ptr();
+  if (pointer.get() == nullptr || pointer.get_deleter() != installed->raw_deleter()) return nullptr;
+  auto* header = header_of(pointer.get_context());
+  return header->magic == kMagic ? header : nullptr;
+}
+
+Context of_probe(int number) {
+  auto context = current_context();
+  context.rank = number;
+  return context;
+}
+
+/// What adopt() does while memory is metered.
+void move_to_own_book(const Tensor& tensor) {
+  auto* header = header_of(tensor);
+  const auto context = current_context();
+  if (header == nullptr || header->book == &books().of(context.rank)) return;
+  detail::Entry entry = {header->entry.bytes, 0, context.block, context.category};
+  if (!books().of(context.rank).add(entry)) refuse(books().of(context.rank), context, entry.bytes);
+  header->book->remove(header->entry);
+  header->book = &books().of(context.rank);
+  header->entry = entry;
+}
 
 }  // namespace
 
@@ -140,51 +155,46 @@ void install_meter() {
     mallopt(M_TRIM_THRESHOLD, -1);
     installed = new MeteredAllocator;
     c10::SetCPUAllocator(installed, kTopPriority);
+    set_adopt(move_to_own_book);
   });
 }
 
 bool meter_is_installed() { return installed != nullptr; }
 
-RankScope::RankScope(int rank) : before_(current_book) {
-  TORCH_CHECK_INDEX(rank >= 0 && rank < kMaxRanks, "memory meter: rank is ", rank, ", wanted 0..", kMaxRanks - 1);
-  current_book = rank;
+ProbeScope::ProbeScope() : number_(books().take()), scope_(of_probe(number_)) {}
+ProbeScope::~ProbeScope() { books().give_back(number_); }
+
+Account ProbeScope::account() const { return books().of(number_).read(); }
+void ProbeScope::reset_peak() { books().of(number_).reset_peak(); }
+
+struct PeakWatch::Impl {
+  explicit Impl(Book& of) : book(of) { book.watch(peak); }
+  ~Impl() { book.forget(peak); }
+
+  Book& book;
+  detail::Peak peak;
+};
+
+PeakWatch::PeakWatch(int rank) : impl_(std::make_unique<Impl>(books().of(rank))) {}
+PeakWatch::~PeakWatch() = default;
+void PeakWatch::begin() { impl_->book.begin(impl_->peak); }
+void PeakWatch::end() { impl_->book.end(impl_->peak); }
+Account PeakWatch::account() const { return impl_->book.read(impl_->peak); }
+
+EventLog::EventLog(int rank) : rank_(rank) { books().of(rank).record(&events_); }
+EventLog::~EventLog() { books().of(rank_).record(nullptr); }
+const std::vector<Event>& EventLog::end() {
+  books().of(rank_).record(nullptr);
+  return events_;
 }
-RankScope::~RankScope() { current_book = before_; }
 
-ProbeScope::ProbeScope() : book_(books().take()), before_(current_book) { current_book = book_; }
-ProbeScope::~ProbeScope() {
-  current_book = before_;
-  books().give_back(book_);
-}
-
-Account ProbeScope::account() const { return books().read(book_); }
-void ProbeScope::reset_peak() { books().reset_peak(book_); }
-
-Scope::Scope(Category category) : before_(current_category) { current_category = category; }
-Scope::~Scope() { current_category = before_; }
-
-Owner current_owner() { return {current_book, current_category}; }
-
-OwnerScope::OwnerScope(const Owner& owner) : before_(current_owner()) {
-  current_book = owner.book;
-  current_category = owner.category;
-}
-OwnerScope::~OwnerScope() {
-  current_book = before_.book;
-  current_category = before_.category;
-}
+void set_limit(int rank, std::optional<int64_t> bytes) { books().of(rank).set_limit(bytes); }
 
 void tag(const Tensor& tensor, Category category) {
-  if (!tensor.defined() || !tensor.device().is_cpu() || !installed) return;
-  const auto& pointer = tensor.storage().data_ptr();
-  if (pointer.get() == nullptr || pointer.get_deleter() != installed->raw_deleter()) return;
-  auto* header = header_of(pointer.get_context());
-  if (header->magic != kMagic || header->category == category) return;
-  books().move(header->book, header->category, category, header->bytes);
-  header->category = category;
+  if (auto* header = header_of(tensor)) header->book->move(header->entry, category);
 }
 
-Account account(int rank) { return books().read(rank); }
-void reset_peak(int rank) { books().reset_peak(rank); }
+Account account(int rank) { return books().of(rank).read(); }
+void reset_peak(int rank) { books().of(rank).reset_peak(); }
 
 }  // namespace tandem::memory

@@ -1,16 +1,26 @@
 #pragma once
-#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include "tandem/base/category.h"
+#include "tandem/base/context.h"
 #include "tandem/base/tensor.h"
-#include "tandem/memory/category.h"
 
 namespace tandem::memory {
 
+/// The bytes of one block of a model.
+struct BlockBytes {
+  int block = 0;  // block_name() gives its name
+  CategoryBytes live{}, at_peak{};
+};
+
 /// One rank's memory. The categories of `live` add up to what the rank has allocated through c10 and not yet freed;
-/// `at_peak` are the categories at the moment when their sum was largest.
+/// `at_peak` are the categories at the moment when their sum was largest. The blocks add up to the same numbers.
 struct Account {
   CategoryBytes live{};
   CategoryBytes at_peak{};
+  std::vector<BlockBytes> blocks;  // those that hold bytes, or held some at the peak; by number
   int64_t live_bytes() const;
   int64_t peak_bytes() const;
 };
@@ -18,36 +28,13 @@ struct Account {
 /// Replaces c10's CPU allocator by the metering allocator, for the rest of the process. Must be called before the first
 /// tensor: memory allocated earlier is not counted. A second call has no effect.
 ///
-/// Exact for everything that goes through c10 (tensors, oneDNN's scratch). Not counted: graph nodes, mmap'ed files,
-/// LAPACK's work space. Freed blocks stay with the process for the next step (no page faults each step), so the
-/// resident size can be above the peak. Cost: 64 bytes and about 50 ns per tensor.
+/// Each allocation is counted for the rank, the category and the block of the allocating thread's context
+/// (base/context.h), and stays there when another thread frees it. Exact for everything that goes through c10 (tensors,
+/// oneDNN's scratch). Not counted: graph nodes, mmap'ed files, LAPACK's work space. Freed blocks stay with the process
+/// for the next step (no page faults each step), so the resident size can be above the peak. Cost: 64 bytes and about
+/// 50 ns per tensor.
 void install_meter();
 bool meter_is_installed();
-
-/// While the object lives, memory that this thread allocates is counted for `rank` (0..1023).
-class RankScope {
- public:
-  explicit RankScope(int rank);
-  ~RankScope();
-  RankScope(const RankScope&) = delete;
-  RankScope& operator=(const RankScope&) = delete;
-
- private:
-  int before_;
-};
-
-/// While the object lives, memory that this thread allocates is counted in `category`. Scopes nest; without one the
-/// category is `other`.
-class Scope {
- public:
-  explicit Scope(Category category);
-  ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  Category before_;
-};
 
 /// A separate account, of no rank: while the object lives, memory that this thread allocates is counted there. Measures
 /// what a piece of work needs while ranks train. At most 64 at a time; the constructor throws c10::Error beyond that.
@@ -63,32 +50,68 @@ class ProbeScope {
   void reset_peak();
 
  private:
-  int book_, before_;
+  int number_;
+  ContextScope scope_;
 };
 
-/// The account and the category of what this thread allocates, to be handed on to threads that work for it.
-struct Owner {
-  int book;  // the account: a rank's, or a probe's
-  Category category;
-};
-Owner current_owner();
-
-/// While the object lives, memory that this thread allocates is counted for `owner`.
-class OwnerScope {
+/// The peak of some stretches of a rank's time, such as its training steps. The rank must not be a probe's.
+class PeakWatch {
  public:
-  explicit OwnerScope(const Owner& owner);
-  ~OwnerScope();
-  OwnerScope(const OwnerScope&) = delete;
-  OwnerScope& operator=(const OwnerScope&) = delete;
+  explicit PeakWatch(int rank);
+  ~PeakWatch();
+  PeakWatch(const PeakWatch&) = delete;
+  PeakWatch& operator=(const PeakWatch&) = delete;
+
+  void begin();
+  void end();
+
+  /// What is live now, and what was live at the highest moment between any begin() and its end().
+  Account account() const;
 
  private:
-  Owner before_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// Moves a tensor's storage to another category of the rank that owns it. Has no effect on memory that the meter did
-/// not allocate.
+/// A change of a rank's memory.
+struct Event {
+  enum class What : uint8_t { allocate, free, move };  // move: to this category
+
+  double seconds = 0;           // of a steady clock
+  int64_t bytes = 0, live = 0;  // of this allocation; of the rank, after the event
+  int block = 0;
+  int64_t step = 0;
+  Category category = Category::other;
+  Phase phase = Phase::forward;
+  What what = What::allocate;
+};
+
+/// While the object lives, the events of a rank are kept, about 50 bytes each. One object a rank at a time.
+class EventLog {
+ public:
+  explicit EventLog(int rank);
+  ~EventLog();
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
+
+  /// Keeps no more events; the events so far, in their order.
+  const std::vector<Event>& end();
+
+ private:
+  int rank_;
+  std::vector<Event> events_;
+};
+
+/// The most bytes that a rank may hold. An allocation beyond it throws c10::OutOfMemoryError, which names the rank, the
+/// block and what the rank holds; nothing is allocated then. nullopt: no limit.
+void set_limit(int rank, std::optional<int64_t> bytes);
+
+/// Moves a tensor's storage to another category of the account that it is in, as if it had been allocated there: also
+/// at the peak, if it existed then. Has no effect on memory that the meter did not allocate.
 void tag(const Tensor& tensor, Category category);
 
+/// The account of a rank (0..Context::kMaxRanks - 1), or of the threads whose context names nobody
+/// (Context::kNobody).
 Account account(int rank);
 
 /// Sets the rank's peak to its live memory.

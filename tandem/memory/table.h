@@ -2,7 +2,7 @@
 #include <span>
 #include <string>
 
-#include "tandem/memory/category.h"
+#include "tandem/base/category.h"
 
 namespace tandem::memory {
 

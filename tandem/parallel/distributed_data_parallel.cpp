@@ -7,8 +7,8 @@
 
 #include <map>
 
+#include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/gradient_arrivals.h"
 #include "tandem/parallel/detail/gradient_sums.h"
 
@@ -50,7 +50,7 @@ void broadcast_flat(const std::vector<Tensor>& tensors, comm::ProcessGroup& grou
 /// Broadcasts the tensors in messages of one type and of at most `bytes`; a larger tensor is one message.
 void broadcast_all(const std::vector<Tensor>& tensors, int64_t bytes, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::communication);
+  const CategoryScope scope(Category::communication);
   std::map<at::ScalarType, std::vector<Tensor>> by_type;
   for (const auto& tensor : tensors) by_type[tensor.scalar_type()].push_back(tensor);
   for (const auto& [type, members] : by_type) {
@@ -116,7 +116,7 @@ void DistributedDataParallel::Impl::make_reducer(const std::vector<Tensor>& trai
   }
   std::unordered_map<size_t, std::string> name_of;
   for (size_t i = 0; i < names.size(); ++i) name_of[i] = names[i];
-  const memory::Scope scope(memory::Category::gradients);
+  const CategoryScope scope(Category::gradients);
   reducer = std::make_unique<c10d::Reducer>(
       trained, buckets, group.handle(), std::vector<bool>(trained.size(), false), options.bucket_bytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, name_of, options.first_bucket_bytes,
@@ -159,7 +159,7 @@ void DistributedDataParallel::prepare_backward(const Tensor& output, flight::Whe
   impl_->sums->reset(where);
   impl_->is_prepared = true;
   if (impl_->reducer) {
-    const memory::Scope scope(memory::Category::gradients);  // the buckets are rebuilt once, in the order of arrival
+    const CategoryScope scope(Category::gradients);  // the buckets are rebuilt once, in the order of arrival
     impl_->reducer->rebuild_buckets();
     impl_->reducer->prepare_for_backward({output});
   }

@@ -114,7 +114,7 @@ double text_width(std::string_view text) {
   return width;
 }
 
-double peak_of(const memory::CategoryBytes& rank) { return static_cast<double>(memory::total_of(rank)); }
+double peak_of(const CategoryBytes& rank) { return static_cast<double>(total_of(rank)); }
 
 struct LegendEntry {
   std::string_view name;
@@ -124,7 +124,7 @@ struct LegendEntry {
 /// The names of the categories and, last, of the prediction's mark, in lines that end before `right`.
 std::vector<LegendEntry> legend_of(double left, double y, double right, bool with_prediction) {
   constexpr double kMark = 16, kGap = 16, kLine = 19;
-  std::vector<std::string_view> names(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
+  std::vector<std::string_view> names(kCategoryNames.begin(), kCategoryNames.end());
   if (with_prediction) names.emplace_back("predicted");
   std::vector<LegendEntry> entries;
   double x = left;
@@ -143,7 +143,7 @@ std::vector<LegendEntry> legend_of(double left, double y, double right, bool wit
 void draw_legend(detail::Svg& svg, const std::vector<LegendEntry>& entries) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const auto& [name, x, y] = entries[i];
-    if (i < memory::kCategoryNames.size()) {
+    if (i < kCategoryNames.size()) {
       svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
       svg.text(x + 16, y, name, "");
     } else {
@@ -161,11 +161,11 @@ void draw_bars(detail::Svg& svg, const Plot& plot, const MemoryBars& bars) {
   for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
     const double middle = plot.left + slot * (static_cast<double>(rank) + 0.5);
     double below = 0;
-    for (size_t i = 0; i < memory::kCategoryNames.size(); ++i) {
+    for (size_t i = 0; i < kCategoryNames.size(); ++i) {
       const auto bytes = static_cast<double>(bars.ranks[rank][i]);
       if (bytes <= 0) continue;
-      const std::string hint = "rank " + std::to_string(rank) + ", " + std::string(memory::kCategoryNames[i]) + ": " +
-                               format_bytes_short(bytes);
+      const std::string hint =
+          "rank " + std::to_string(rank) + ", " + std::string(kCategoryNames[i]) + ": " + format_bytes_short(bytes);
       svg.rectangle(middle - width / 2, plot.y(below + bytes), width, plot.y(below) - plot.y(below + bytes),
                     class_of('c', i), hint);
       below += bytes;

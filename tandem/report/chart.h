@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/memory/category.h"
+#include "tandem/base/category.h"
 
 namespace tandem::report {
 
@@ -20,10 +20,10 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-/// Bytes of each rank at its peak, in the order of memory::kCategoryNames.
+/// Bytes of each rank at its peak, in the order of kCategoryNames.
 struct MemoryBars {
   std::string form;  // "sharded, measured"
-  std::vector<memory::CategoryBytes> ranks;
+  std::vector<CategoryBytes> ranks;
   std::vector<int64_t> predicted;  // peak of each rank; may be empty
 };
 

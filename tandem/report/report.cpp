@@ -96,7 +96,7 @@ std::string curves_part(const RunReport& report) {
 }
 
 std::string memory_table(const MemoryBars& bars) {
-  Cells head(memory::kCategoryNames.begin(), memory::kCategoryNames.end());
+  Cells head(kCategoryNames.begin(), kCategoryNames.end());
   head.insert(head.begin(), "rank");
   head.emplace_back("peak");
   if (!bars.predicted.empty()) head.emplace_back("predicted");
@@ -104,7 +104,7 @@ std::string memory_table(const MemoryBars& bars) {
   for (size_t rank = 0; rank < bars.ranks.size(); ++rank) {
     auto& cells = rows.emplace_back(1, std::to_string(rank));
     for (const auto bytes : bars.ranks[rank]) cells.push_back(format_bytes(bytes));
-    cells.push_back(format_bytes(memory::total_of(bars.ranks[rank])));
+    cells.push_back(format_bytes(total_of(bars.ranks[rank])));
     if (rank < bars.predicted.size())
       cells.push_back(format_bytes(bars.predicted[rank]));
     else if (!bars.predicted.empty())

@@ -2,26 +2,26 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::train {
 
 void start_epoch(data::Loader& loader, int64_t epoch, int64_t first_batch) {
-  const memory::Scope scope(memory::Category::buffers);
+  const CategoryScope scope(Category::buffers);
   loader.start(epoch, first_batch);
 }
 
 bool next_batch(data::Loader& loader, data::Batch& batch) {
-  const memory::Scope scope(memory::Category::buffers);
+  const CategoryScope scope(Category::buffers);
   return loader.next(batch);
 }
 
 Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& group,
                 const std::function<void(int64_t, int64_t)>& tick) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::activations);
+  const CategoryScope scope(Category::activations);
   task.set_training(false);
   double right1 = 0, right5 = 0, loss = 0;
   int64_t samples = 0, done = 0;

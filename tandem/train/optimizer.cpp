@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::train {
 namespace {
@@ -34,7 +34,7 @@ void check_options(const OptimizerOptions& options) {
 Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options)
     : parameters_(std::move(parameters)), options_(options) {
   check_options(options);
-  const memory::Scope scope(memory::Category::optimizer);
+  const CategoryScope scope(Category::optimizer);
   const bool adam = options.kind == OptimizerKind::adamw;
   for (const auto& parameter : parameters_) {
     if (adam || options.momentum > 0) first_.push_back(at::zeros_like(parameter.tensor.detach()));
@@ -59,7 +59,7 @@ void Optimizer::update(Lists& lists, double learning_rate) const {
 
 void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::optimizer);
+  const CategoryScope scope(Category::optimizer);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& gradient = parameters_[i].tensor.grad();
     if (!gradient.defined() || !gradient.is_sparse()) continue;
@@ -97,7 +97,7 @@ RowUpdate Optimizer::step_rows(size_t parameter, double learning_rate) {
   if (!steps_.empty()) steps_[parameter].add_(1);
   return [this, parameter, learning_rate](const Rows& rows, const Tensor& gradient) {
     const at::NoGradGuard no_grad;
-    const memory::Scope scope(memory::Category::optimizer);
+    const CategoryScope scope(Category::optimizer);
     step_some_rows(parameter, rows, gradient, learning_rate);
   };
 }
@@ -119,7 +119,7 @@ void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor&
 
 void Optimizer::move_all_rows(size_t parameter) {
   check(options_.kind == OptimizerKind::sgd, "rows that a step skips cannot be updated late with AdamW, wanted SGD");
-  const memory::Scope scope(memory::Category::optimizer);
+  const CategoryScope scope(Category::optimizer);
   lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
                 options_.momentum, options_.weight_decay, options_.nesterov);
 }

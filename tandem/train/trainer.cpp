@@ -6,13 +6,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/median.h"
-#include "tandem/base/phase.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/memory/meter.h"
 #include "tandem/train/detail/row_hooks.h"
 
 namespace tandem::train {
@@ -43,7 +42,7 @@ std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
 }
 
 std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
-  const memory::Scope scope(memory::Category::buffers);
+  const CategoryScope scope(Category::buffers);
   std::vector<Tensor> copies;
   for (const auto& buffer : buffers) copies.push_back(buffer.tensor.clone());
   return copies;
@@ -60,6 +59,18 @@ std::string skips_before(int64_t skipped) {
   return "the " + std::to_string(skipped) + " steps before it were left out; ";
 }
 
+/// One step, as the watch sees it.
+class WatchedStep {
+ public:
+  explicit WatchedStep(memory::PeakWatch& watch) : watch_(watch) { watch_.begin(); }
+  ~WatchedStep() { watch_.end(); }
+  WatchedStep(const WatchedStep&) = delete;
+  WatchedStep& operator=(const WatchedStep&) = delete;
+
+ private:
+  memory::PeakWatch& watch_;
+};
+
 bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -75,7 +86,8 @@ Trainer::Trainer(Task& task, data::Loader& training, data::Loader* evaluation, i
       group_(group),
       parameters_(task.parameters()),
       optimizer_(parameters_, options_.optimizer),
-      replicas_(replicated_tensors(parameters_), tensors_of(task.buffers()), replicated_names(parameters_), group) {
+      replicas_(replicated_tensors(parameters_), tensors_of(task.buffers()), replicated_names(parameters_), group),
+      memory_(current_context().rank) {
   if (training_.batches_per_epoch() == 0) {
     throw SettingsError("batch is larger than the number of training images, wanted at most one epoch");
   }
@@ -108,6 +120,7 @@ Outcome Trainer::run(Observer& observer) {
   outcome.total_seconds = total_seconds();
   outcome.seconds = outcome.total_seconds - seconds_before_;
   outcome.step_seconds = median(step_seconds_);
+  outcome.memory = memory_.account();
   return outcome;
 }
 
@@ -118,8 +131,12 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   data::Batch batch;
   while (step_ < options_.steps && !outcome.stopped) {
     const auto start = Clock::now();
-    if (!next_batch(training_, batch)) return;
-    const auto result = train_step(batch, observer);
+    StepResult result;
+    {
+      const WatchedStep watched(memory_);
+      if (!next_batch(training_, batch)) return;
+      result = train_step(batch, observer);
+    }
     ++step_;
     outcome.images += batch.global_size;
     const bool read =
@@ -136,8 +153,17 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
   }
 }
 
+Context Trainer::context_of(const data::Batch& batch) const {
+  auto context = current_context();
+  context.category = Category::activations;
+  context.seed = options_.seed;
+  context.step = step_;
+  context.first_sample = batch.first_sample;
+  return context;
+}
+
 Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& observer) {
-  const memory::Scope scope(memory::Category::activations);
+  const ContextScope scope(context_of(batch));
   const double rate = learning_rate(options_.schedule, step_);
   task_.begin_step(step_);
   const detail::RowHooks hooks(task_, optimizer_, rate);
@@ -147,7 +173,10 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   // The loss is equal on all ranks, so that all ranks continue or none does.
   if (!std::isfinite(value)) return skip_step(loss_fault("loss of step ", step_ + 1, value), buffers_before, observer);
   replicas_.prepare_backward(loss);
-  loss.backward();
+  {
+    const PhaseScope phase(Phase::backward);
+    loss.backward();
+  }
   const PhaseScope phase(Phase::optimizer);
   auto fault = detail::first_nonfinite_gradient(parameters_);
   if (!fault) fault = hooks.nonfinite();

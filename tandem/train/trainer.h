@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
+#include "tandem/memory/meter.h"
 #include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/detail/divergence.h"
@@ -33,6 +34,7 @@ struct TrainerOptions {
   int64_t steps = 0;  // of the whole run, including those before a resume
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
+  uint64_t seed = 0;                     // of the context in which steps run
   double clip = 0;                       // largest norm of the gradients; 0: no clipping
   int64_t skip_nonfinite = 0;            // how many steps in a row may be skipped if not finite
   int64_t log_every = 20;                // steps between two reports of the loss
@@ -58,6 +60,7 @@ struct Outcome {
   double total_seconds = 0;                         // the same, including steps before a resume
   double step_seconds = 0;                          // of the median step
   int64_t images = 0;                               // in these steps
+  memory::Account memory;                           // of this rank; at_peak: the highest moment of a training step
   std::filesystem::path checkpoint;                 // newest; empty when none was saved
 };
 
@@ -95,6 +98,7 @@ class Trainer {
     std::optional<int64_t> fault;  // index of a parameter whose gradient is not finite on this rank
   };
 
+  Context context_of(const data::Batch& batch) const;
   StepResult train_step(const data::Batch& batch, Observer& observer);
   StepResult skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
@@ -117,6 +121,7 @@ class Trainer {
   std::vector<Parameter> parameters_;
   Optimizer optimizer_;
   parallel::DistributedDataParallel replicas_;
+  memory::PeakWatch memory_;  // of training steps
   std::vector<double> step_seconds_;
   double seconds_before_ = 0;                // of the steps before a resume
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none

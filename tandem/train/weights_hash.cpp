@@ -6,10 +6,10 @@
 #include <numeric>
 #include <span>
 
+#include "tandem/base/context.h"
 #include "tandem/base/quote.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/memory/meter.h"
 #include "tandem/storage/checksum.h"
 #include "tandem/storage/safetensors.h"
 
@@ -63,7 +63,7 @@ void add_rows(storage::Checksum& checksum, const parallel::Parameter& parameter,
 
 std::string weights_hash(std::vector<parallel::Parameter> tensors, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::communication);
+  const CategoryScope scope(Category::communication);
   std::ranges::sort(tensors, {}, &parallel::Parameter::name);
   storage::Checksum checksum;
   for (const auto& parameter : tensors) {

@@ -289,8 +289,8 @@ std::array<int64_t, 2> peak_of_loss(bool naive) {
   std::array<int64_t, 2> peaks{};
   comm::run_ranks(2,
                   [&](comm::ProcessGroup& group) {
-                    const memory::RankScope rank(10 + group.rank());
-                    const memory::Scope scope(memory::Category::activations);
+                    const RankScope rank(10 + group.rank());
+                    const CategoryScope scope(Category::activations);
                     ClassShardedHead head({.classes = 4000, .dim = 8, .naive = naive}, group);
                     const auto features = at::ones({32, 8}).requires_grad_(), targets = at::zeros({32}, at::kLong);
                     comm::barrier(group);
@@ -390,7 +390,7 @@ TEST(Head, ThreadsUpdateRowsWithoutAGraphInTheRanksName) {
     num_rows += rows.count;
     EXPECT_FALSE(at::GradMode::is_enabled());
     EXPECT_FALSE(gradient.requires_grad());
-    EXPECT_EQ(static_cast<int>(memory::current_owner().category), static_cast<int>(memory::Category::activations));
+    EXPECT_EQ(static_cast<int>(current_context().category), static_cast<int>(Category::activations));
   });
   EXPECT_EQ(num_rows, kClasses);
 }
@@ -450,7 +450,7 @@ TEST(Head, RowsThatAreUpdatedInBackwardAreTheGradients) {
 TEST(Head, BlocksNeedLittleMemory) {
   memory::install_meter();
   const auto group = comm::make_single_group();
-  const memory::RankScope rank(20);
+  const RankScope rank(20);
   const int64_t classes = 50'000, rows = 256, dim = 32;
   ClassShardedHead head({.classes = classes, .dim = dim}, *group);
   auto features = at::ones({rows, dim}).requires_grad_();

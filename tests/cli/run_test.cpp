@@ -54,10 +54,17 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
   EXPECT_EQ(threads["ranks"], 2);
   EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
   EXPECT_EQ(threads["wire"]["ranks"][0]["reduce_scatter"], processes["wire"]["ranks"][0]["reduce_scatter"]);
+  for (const auto& run : {threads, processes}) EXPECT_EQ(run["memory"]["unattributed"]["peak_bytes"], 0);
   for (const auto& rank : threads["memory"]["ranks"]) {
     int64_t sum = 0;
     for (const auto& [name, bytes] : rank["categories"].items()) sum += bytes.get<int64_t>();
     EXPECT_EQ(sum, rank["peak_bytes"]);
+    sum = 0;
+    for (const auto& [block, categories] : rank["train"]["blocks"].items()) {
+      for (const auto& [name, bytes] : categories.items()) sum += bytes.get<int64_t>();
+    }
+    EXPECT_EQ(sum, rank["train"]["peak_bytes"]);
+    EXPECT_LE(rank["train"]["peak_bytes"], rank["peak_bytes"]);
     EXPECT_EQ(rank["head_bytes"], 3 * 10 * 128 * 4);  // weight, gradient, momentum of 10 classes
   }
 }

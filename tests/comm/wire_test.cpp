@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/comm/wire_bytes.h"
@@ -64,7 +64,7 @@ TEST(WireMeter, CountsPhasesAndPeers) {
     Bytes wanted(3, 16);
     wanted[group.rank()] = 0;
     EXPECT_EQ(counts.at("reduce_scatter").to_rank, wanted);
-    EXPECT_EQ(current_phase(), Phase::forward);
+    EXPECT_EQ(current_context().phase, Phase::forward);
   });
 }
 

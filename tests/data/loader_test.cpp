@@ -122,6 +122,22 @@ TEST(Loader, PartsDifferByOneAtMostAndMayBeEmpty) {
   EXPECT_EQ(counts, (std::vector<std::vector<int64_t>>{{4, 1}, {3, 1}, {3, 0}, {3, 0}}));
 }
 
+TEST(Loader, ABatchKnowsTheNumberOfItsFirstSample) {
+  const Counting dataset(50);
+  constexpr std::array<int64_t, 3> kBefore = {0, 3, 5};  // samples of the ranks before
+  for (int rank = 0; rank < 3; ++rank) {
+    Loader whole(dataset, {.batch = 7, .rank = rank, .size = 3});
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      const auto batches = epoch_of(whole, epoch, 2);
+      for (size_t i = 0; i < batches.size(); ++i) {
+        EXPECT_EQ(batches[i].first_sample, 49 * epoch + 7 * (2 + static_cast<int64_t>(i)) + kBefore[rank]);
+      }
+    }
+  }
+  Loader short_last(dataset, {.batch = 7, .drop_last = false});
+  EXPECT_EQ(epoch_of(short_last, 1).front().first_sample, 50);
+}
+
 TEST(Loader, StartingLaterEqualsSkipping) {
   const Counting dataset(40);
   Loader loader(dataset, {.batch = 6, .drop_last = false});

@@ -117,7 +117,7 @@ TEST(AllPairs, SetsWithoutAPair) {
 TEST(AllPairs, MemoryIsABlockAndNoMatrix) {
   memory::install_meter();
   const auto group = comm::make_single_group();
-  const memory::RankScope scope(60);
+  const RankScope scope(60);
   const int64_t n = 4000, block_bytes = 1 << 20, num_bins = 1 << 14;
   const auto samples = test::draw({Kind::normal, at::kFloat, 8, 500}, n, 1);
   const auto before = memory::account(60).live_bytes();

@@ -141,7 +141,7 @@ TEST(Identification, TheMeanOfTwoGalleries) {
 TEST(Identification, MemoryIsABlockAndNoMatrix) {
   memory::install_meter();
   const auto group = comm::make_single_group();
-  const memory::RankScope scope(50);
+  const RankScope scope(50);
   const int64_t probes = 500, entries = 10'000, block_bytes = 1 << 20;
   const auto probe = test::draw({Kind::normal, at::kFloat, 8, 500}, probes, 1);
   const auto gallery = test::draw({Kind::normal, at::kFloat, 8, 500}, entries, 2);

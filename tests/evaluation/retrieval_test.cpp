@@ -159,7 +159,7 @@ TEST(Retrieval, MemoryIsABlockAndNoMatrix) {
   memory::install_meter();
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     const int rank = 40 + group.rank();
-    const memory::RankScope scope(rank);
+    const RankScope scope(rank);
     const int64_t queries = 1000, entries = 10'000, dim = 8, block_bytes = 1 << 20;
     const test::Recipe recipe = {Kind::normal, at::kFloat, dim, 500};
     const auto query = test::draw(recipe, queries, group.rank());

@@ -19,11 +19,11 @@ Job job_with_a_backbone() {
   return read_job(settings);
 }
 
-memory::CategoryBytes planned(const Job& job) { return MemoryPlan(job, {50, {1, 16, 16}}).rank(0, 25); }
+CategoryBytes planned(const Job& job) { return MemoryPlan(job, {50, {1, 16, 16}}).rank(0, 25); }
 
 TEST(MemoryPlan, LeavesTheBooksOfEveryRankAlone) {
   memory::install_meter();
-  const memory::RankScope rank(1023);  // the last there is
+  const RankScope rank(1023);  // the last there is
   auto large = at::empty({1 << 20}, at::kFloat);
   large.reset();
   const auto before = memory::account(1023);
@@ -36,7 +36,7 @@ TEST(MemoryPlan, ARankWithoutRoomForTheRestOfTheJobIsNamed) {
   memory::install_meter();
   auto job = job_with_a_backbone();
   const DataShape shape{50, {1, 16, 16}};
-  const auto rest = memory::total_of(MemoryPlan(job, shape).rank(1, 0));
+  const auto rest = total_of(MemoryPlan(job, shape).rank(1, 0));
   job.memory.limits = {rest + (1 << 20), rest - 1};
   EXPECT_EQ(test::text_of<SettingsError>([&] { MemoryPlan(job, shape).counts(); }),
             "memory.limit of rank 1 is " + format_bytes(rest - 1) + ", wanted at least " + format_bytes(rest) +

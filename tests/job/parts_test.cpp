@@ -54,7 +54,7 @@ std::array<int64_t, 4> peaks_of_a_step(HeadForm form) {
   std::array<int64_t, 4> peaks{};
   comm::run_ranks(4,
                   [&](comm::ProcessGroup& group) {
-                    const memory::RankScope scope(group.rank());
+                    const RankScope scope(group.rank());
                     const auto loader = training_loader(job, patterns, group);
                     const auto task = make_task(job, shape_of(job, patterns), group);
                     EXPECT_EQ(task->parameters().back().name, kHeadWeight);

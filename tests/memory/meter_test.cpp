@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "tandem/base/ownership.h"
+#include "tandem/base/rng.h"
 #include "tandem/memory/table.h"
 #include "tests/support/text_of.h"
 
@@ -20,7 +22,7 @@ class Meter : public testing::Test {
 
 TEST_F(Meter, CountsExactBytesPerRankAndCategory) {
   const RankScope rank(3);
-  const Scope scope(Category::activations);
+  const CategoryScope scope(Category::activations);
   const auto before = live(3, Category::activations);
   {
     const auto bytes = at::empty({3}, at::kChar);
@@ -34,11 +36,11 @@ TEST_F(Meter, CountsExactBytesPerRankAndCategory) {
 
 TEST_F(Meter, ScopesNest) {
   const RankScope rank(4);
-  const Scope outer(Category::parameters);
+  const CategoryScope outer(Category::parameters);
   const auto weight = at::empty({10}, at::kFloat);
   Tensor gradient;
   {
-    const Scope inner(Category::gradients);
+    const CategoryScope inner(Category::gradients);
     gradient = at::empty({5}, at::kFloat);
   }
   const auto more = at::empty({1}, at::kFloat);
@@ -48,10 +50,10 @@ TEST_F(Meter, ScopesNest) {
 
 TEST_F(Meter, ThePeakRemembersItsCategories) {
   const RankScope rank(5);
-  Scope scope(Category::activations);
+  CategoryScope scope(Category::activations);
   auto first = at::empty({100}, at::kFloat);
   {
-    const Scope gradients(Category::gradients);
+    const CategoryScope gradients(Category::gradients);
     const auto second = at::empty({50}, at::kFloat);
   }
   first.reset();
@@ -68,7 +70,7 @@ TEST_F(Meter, ABlockFreedElsewhereLeavesItsOwnersBooks) {
   Tensor tensor;
   std::thread([&] {
     const RankScope rank(6);
-    const Scope scope(Category::buffers);
+    const CategoryScope scope(Category::buffers);
     tensor = at::empty({8}, at::kDouble);
   }).join();
   EXPECT_EQ(live(6, Category::buffers), 64);
@@ -78,7 +80,7 @@ TEST_F(Meter, ABlockFreedElsewhereLeavesItsOwnersBooks) {
 
 TEST_F(Meter, TagMovesAStorageOnce) {
   const RankScope rank(7);
-  const Scope scope(Category::activations);
+  const CategoryScope scope(Category::activations);
   const auto tensor = at::empty({4}, at::kDouble);
   tag(tensor, Category::gradients);
   tag(tensor.narrow(0, 1, 2), Category::gradients);
@@ -113,7 +115,7 @@ TEST_F(Meter, AProbeHasABookOfItsOwn) {
   const auto before = account(1023);
   {
     ProbeScope probe;
-    const Scope scope(Category::activations);
+    const CategoryScope scope(Category::activations);
     const auto first = at::empty({100}, at::kFloat);
     ProbeScope within;
     const auto second = at::empty({7}, at::kFloat);
@@ -139,16 +141,188 @@ TEST_F(Meter, ProbesBeginEmptyHoweverOthersEnded) {
   while (!open.empty()) open.pop_back();
 }
 
-TEST_F(Meter, AnOwnerIsHandedOn) {
-  ProbeScope probe;
-  const Scope scope(Category::gradients);
-  const auto owner = current_owner();
+TEST_F(Meter, AThreadThatBelongsToNobodyIsInABookOfItsOwn) {
+  const RankScope rank(10);
+  const auto before = account(Context::kNobody).live_bytes();
   Tensor tensor;
-  std::thread([&] {
-    const OwnerScope own(owner);
-    tensor = at::empty({8}, at::kDouble);
-  }).join();
-  EXPECT_EQ(probe.account().live[static_cast<int>(Category::gradients)], 64);
+  std::thread([&] { tensor = at::empty({8}, at::kDouble); }).join();
+  EXPECT_EQ(account(Context::kNobody).live_bytes(), before + 64);
+  EXPECT_EQ(account(10).live_bytes(), 0);
+  tensor.reset();
+  EXPECT_EQ(account(Context::kNobody).live_bytes(), before);
+}
+
+TEST_F(Meter, ATagCountsAtThePeakToo) {
+  const RankScope rank(11);
+  const CategoryScope scope(Category::activations);
+  const auto old = at::empty({10}, at::kFloat);
+  at::empty({20}, at::kFloat);  // the peak
+  const auto later = at::empty({1}, at::kFloat);
+  tag(old, Category::gradients);
+  tag(later, Category::gradients);
+  const auto books = account(11);
+  EXPECT_EQ(books.at_peak, (CategoryBytes{0, 40, 0, 80, 0, 0, 0}));
+  EXPECT_EQ(books.live, (CategoryBytes{0, 44, 0, 0, 0, 0, 0}));
+  tag(old, Category::optimizer);
+  EXPECT_EQ(account(11).at_peak, (CategoryBytes{0, 0, 40, 80, 0, 0, 0}));
+  reset_peak(11);
+  tag(later, Category::buffers);
+  EXPECT_EQ(account(11).at_peak, (CategoryBytes{0, 0, 40, 0, 4, 0, 0}));
+}
+
+TEST_F(Meter, EachByteBelongsToABlock) {
+  const RankScope rank(12);
+  const CategoryScope scope(Category::activations);
+  const int first = block_number("meter test: first"), second = block_number("meter test: second");
+  const auto outside = at::empty({1}, at::kFloat);
+  Tensor kept;
+  {
+    const BlockScope block(second);
+    kept = at::empty({2}, at::kFloat);
+    at::empty({4}, at::kFloat);
+  }
+  const BlockScope block(first);
+  const auto late = at::empty({1}, at::kFloat);
+  tag(kept, Category::gradients);
+  const auto books = account(12);
+  ASSERT_EQ(books.blocks.size(), 3u);
+  EXPECT_EQ(books.blocks[0].block, 0);
+  EXPECT_EQ(books.blocks[0].at_peak, (CategoryBytes{0, 0, 0, 4, 0, 0, 0}));
+  EXPECT_EQ(books.blocks[1].block, first);
+  EXPECT_EQ(books.blocks[1].at_peak, CategoryBytes{});
+  EXPECT_EQ(books.blocks[1].live, (CategoryBytes{0, 0, 0, 4, 0, 0, 0}));
+  EXPECT_EQ(books.blocks[2].block, second);
+  EXPECT_EQ(books.blocks[2].at_peak, (CategoryBytes{0, 8, 0, 16, 0, 0, 0}));
+}
+
+/// The blocks, and the categories, add up to the same; nothing is negative.
+void expect_closed(const Account& books) {
+  CategoryBytes live{}, at_peak{};
+  for (const auto& block : books.blocks) {
+    for (int i = 0; i < kNumCategories; ++i) {
+      EXPECT_GE(block.live[i], 0);
+      EXPECT_GE(block.at_peak[i], 0);
+      live[i] += block.live[i];
+      at_peak[i] += block.at_peak[i];
+    }
+  }
+  EXPECT_EQ(live, books.live);
+  EXPECT_EQ(at_peak, books.at_peak);
+}
+
+TEST_F(Meter, BooksCloseAtEveryEvent) {
+  const RankScope rank(13);
+  std::vector<Tensor> tensors;
+  int64_t live_bytes = 0, peak = 0;
+  CounterRng rng(1, 2, 3);
+  for (int i = 0; i < 2000; ++i) {
+    const auto category = static_cast<Category>(rng.next() % kNumCategories);
+    const size_t place = tensors.empty() ? 0 : rng.next() % tensors.size();
+    switch (tensors.empty() ? 0 : rng.next() % 4) {
+      case 0:
+      case 1: {
+        const CategoryScope scope(category);
+        const BlockScope block(block_number("meter test: " + std::to_string(rng.next() % 5)));
+        const auto bytes = static_cast<int64_t>(1 + rng.next() % 100);
+        tensors.push_back(at::empty({bytes}, at::kChar));
+        live_bytes += bytes;
+        break;
+      }
+      case 2:
+        tag(tensors[place], category);
+        break;
+      default:
+        live_bytes -= tensors[place].numel();
+        tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+    if (i == 1000) {
+      reset_peak(13);
+      peak = live_bytes;
+    }
+    peak = std::max(peak, live_bytes);
+    const auto books = account(13);
+    ASSERT_EQ(books.live_bytes(), live_bytes) << i;
+    ASSERT_EQ(books.peak_bytes(), peak) << i;
+    expect_closed(books);
+  }
+}
+
+TEST_F(Meter, AWatchSeesThePeakOfItsStretches) {
+  const RankScope rank(14);
+  const CategoryScope scope(Category::activations);
+  const auto kept = at::empty({1}, at::kFloat);
+  PeakWatch watch(14);
+  at::empty({100}, at::kFloat);  // before
+  watch.begin();
+  at::empty({2}, at::kFloat);
+  watch.end();
+  at::empty({100}, at::kFloat);  // between
+  watch.begin();
+  auto late = at::empty({3}, at::kFloat);
+  tag(kept, Category::parameters);
+  watch.end();
+  late.reset();
+  EXPECT_EQ(watch.account().at_peak, (CategoryBytes{4, 0, 0, 12, 0, 0, 0}));
+  EXPECT_EQ(watch.account().live, (CategoryBytes{4, 0, 0, 0, 0, 0, 0}));
+  tag(kept, Category::buffers);
+  EXPECT_EQ(watch.account().at_peak, (CategoryBytes{0, 0, 0, 12, 4, 0, 0}));
+  EXPECT_EQ(account(14).peak_bytes(), 404);
+}
+
+TEST_F(Meter, EventsAreKeptInOrder) {
+  const ContextScope scope({.rank = 15, .category = Category::activations, .phase = Phase::backward, .step = 7});
+  EventLog log(15);
+  auto tensor = at::empty({10}, at::kFloat);
+  tag(tensor, Category::gradients);
+  tag(tensor, Category::gradients);
+  tensor.reset();
+  const auto events = log.end();
+  at::empty({10}, at::kFloat);
+  ASSERT_EQ(events.size(), 3u);
+  using What = Event::What;
+  const std::array<What, 3> whats = {What::allocate, What::move, What::free};
+  const std::array<int64_t, 3> live = {40, 40, 0};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(events[i].what, whats[i]);
+    EXPECT_EQ(events[i].bytes, 40);
+    EXPECT_EQ(events[i].live, live[i]);
+    EXPECT_EQ(events[i].category, i == 0 ? Category::activations : Category::gradients);
+    EXPECT_EQ(events[i].phase, Phase::backward);
+    EXPECT_EQ(events[i].step, 7);
+  }
+  EXPECT_LE(events[0].seconds, events[2].seconds);
+}
+
+TEST_F(Meter, ALimitIsKept) {
+  const RankScope rank(16);
+  const CategoryScope scope(Category::activations);
+  set_limit(16, 100);
+  const auto fits = at::empty({25}, at::kFloat);
+  EXPECT_EQ(test::text_of<c10::OutOfMemoryError>([] {
+              const BlockScope block(block_number("layer1"));
+              at::empty({3}, at::kChar);
+            }),
+            "memory: 3 bytes more for activations of rank 16, block 'layer1', are 3 above its limit of 100 bytes");
+  EXPECT_EQ(account(16).live_bytes(), 100);
+  EXPECT_EQ(account(16).peak_bytes(), 100);
+  set_limit(16, {});
+  at::empty({3}, at::kChar);
+}
+
+TEST_F(Meter, WhatIsGivenAwayIsCountedForItsNewOwner) {
+  Tensor message;
+  {
+    const RankScope sender(17);
+    message = at::empty({5}, at::kFloat);
+  }
+  const ContextScope receiver({.rank = 18, .category = Category::activations});
+  adopt(message);
+  adopt(message);
+  EXPECT_EQ(account(17).live_bytes(), 0);
+  EXPECT_EQ(account(17).peak_bytes(), 20);
+  EXPECT_EQ(live(18, Category::activations), 20);
+  message.reset();
+  EXPECT_EQ(account(18).live_bytes(), 0);
 }
 
 TEST_F(Meter, TooMuchIsOutOfMemory) { EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error); }

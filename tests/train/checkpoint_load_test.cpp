@@ -188,7 +188,7 @@ TEST_F(CheckpointLoad, LoadingTakesNoMemoryBesideTheTensors) {
   constexpr int64_t kColumns = 200'000;
   save(10, 3, kColumns);
   comm::run_ranks(2, [&](comm::ProcessGroup& group) {
-    const memory::RankScope scope(group.rank());
+    const RankScope scope(group.rank());
     const auto model = model_of(group.rank(), group.size(), 0, kColumns);
     memory::reset_peak(group.rank());
     const auto before = memory::account(group.rank()).live_bytes();

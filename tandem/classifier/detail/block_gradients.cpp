@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/context.h"
 #include "tandem/classifier/detail/score_passes.h"
 #include "tandem/classifier/detail/target_scores.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::classifier::detail {
 
@@ -15,7 +15,7 @@ BlockGradients::BlockGradients(const ClassBlocks& blocks, LocalTargets& targets,
   of_inputs_ = at::zeros({num_lanes, blocks.plan().columns, features.size(1)}, features.options());
   along_samples_ = at::zeros({num_lanes, blocks.plan().columns}, features.options());
   along_rows_.assign(blocks.num_samples(), 0.0);
-  const memory::Scope scope(memory::Category::gradients);
+  const CategoryScope scope(Category::gradients);
   const int64_t rows = update ? num_lanes * blocks.plan().block : blocks.num_classes();
   of_weight_ = at::empty({rows, weight.size(1)}, weight.options());
 }

@@ -3,17 +3,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 
-#include "tandem/memory/meter.h"
-
 namespace tandem::classifier::detail {
 
 void run_lanes(int lanes, const std::function<void(int lane)>& body) {
   if (lanes == 1) return body(0);
   const at::ThreadLocalState state;
-  const auto owner = memory::current_owner();
   at::parallel_for(0, lanes, 1, [&](int64_t begin, int64_t end) {
     const at::ThreadLocalStateGuard guard(state);
-    const memory::OwnerScope scope(owner);
     for (int64_t lane = begin; lane < end; ++lane) body(static_cast<int>(lane));
   });
 }

@@ -57,7 +57,7 @@ class OwnRank {
   }
 
   Step step() {
-    const memory::Scope scope(memory::Category::activations);
+    const CategoryScope scope(Category::activations);
     const auto before = memory::account(group_.rank()).live_bytes();
     memory::reset_peak(group_.rank());
     comm::barrier(group_);
@@ -203,7 +203,7 @@ ClassifierResult bench_classifier(const ClassifierBench& bench) {
   result.bench = bench;
   comm::run_ranks(bench.ranks,
                   [&](comm::ProcessGroup& group) {
-                    const memory::RankScope scope(group.rank());
+                    const RankScope scope(group.rank());
                     Measurement(bench, group, result)();
                   },
                   {.timeout = std::chrono::minutes(30)});  // a peer's step may be long

@@ -2,24 +2,36 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/context.h"
 #include "tandem/base/format.h"
-#include "tandem/base/phase.h"
 #include "tandem/base/table.h"
 #include "tandem/memory/table.h"
 
 namespace tandem::cli {
 
-nlohmann::json memory_json(const memory::CategoryBytes& bytes) {
+nlohmann::json memory_json(const CategoryBytes& bytes) {
   nlohmann::json categories;
-  for (int i = 0; i < memory::kNumCategories; ++i) categories[std::string(memory::kCategoryNames[i])] = bytes[i];
-  return {{"peak_bytes", memory::total_of(bytes)}, {"categories", categories}};
+  for (int i = 0; i < kNumCategories; ++i) categories[std::string(kCategoryNames[i])] = bytes[i];
+  return {{"peak_bytes", total_of(bytes)}, {"categories", categories}};
 }
+
+namespace {
+
+nlohmann::json training_json(const job::RankFacts& facts) {
+  auto json = memory_json(facts.train_at_peak);
+  json["blocks"] = nlohmann::json::object();
+  for (const auto& [name, bytes] : facts.train_blocks) json["blocks"][name] = memory_json(bytes)["categories"];
+  return json;
+}
+
+}  // namespace
 
 nlohmann::json memory_json(const std::vector<job::RankFacts>& ranks) {
   auto list = nlohmann::json::array();
   for (const auto& facts : ranks) {
     list.push_back(memory_json(facts.at_peak));
     list.back()["head_bytes"] = facts.head_bytes;
+    if (total_of(facts.train_at_peak) > 0) list.back()["train"] = training_json(facts);
   }
   return {{"ranks", list}};
 }
@@ -31,7 +43,7 @@ nlohmann::json wire_json(const std::vector<job::RankFacts>& ranks) {
 }
 
 std::string memory_text(const std::vector<job::RankFacts>& ranks) {
-  std::vector<memory::CategoryBytes> peaks;
+  std::vector<CategoryBytes> peaks;
   for (const auto& facts : ranks) peaks.push_back(facts.at_peak);
   return "memory   what each rank held at its peak\n" + memory::memory_table(peaks);
 }

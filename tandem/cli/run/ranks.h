@@ -8,7 +8,7 @@
 // Memory and communication of the ranks, as results show them.
 namespace tandem::cli {
 
-nlohmann::json memory_json(const memory::CategoryBytes& bytes);        // {"peak_bytes", "categories"}
+nlohmann::json memory_json(const CategoryBytes& bytes);                // {"peak_bytes", "categories"}
 nlohmann::json memory_json(const std::vector<job::RankFacts>& ranks);  // {"ranks": [{"peak_bytes", "categories", ..}]}
 nlohmann::json wire_json(const std::vector<job::RankFacts>& ranks);    // {"ranks": [{"all_reduce": {"calls", ..}}]}
 

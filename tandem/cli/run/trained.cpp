@@ -5,6 +5,7 @@
 
 #include "tandem/base/format.h"
 #include "tandem/cli/run/ranks.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::cli {
 namespace {
@@ -48,6 +49,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"stopped", outcome.stopped}};
   if (outcome.scored_step < 0) result["top1"] = result["top5"] = result["test_loss"] = nullptr;
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
+  result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& probe : trained.forms) {
     auto& form = result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);
     for (size_t rank = 0; rank < probe.predicted.size(); ++rank)

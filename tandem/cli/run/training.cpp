@@ -100,6 +100,7 @@ class TrainingRun {
   void collect(train::Task& task, const train::Trainer& trainer) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
+    set_training(facts, trained_.outcome.memory);
     facts.head_bytes = job::head_bytes(task, trainer.optimizer());
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);

@@ -1,7 +1,7 @@
 #pragma once
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/detail/transfer.h"
 
 // Turns an operator into a node of the autograd graph. `Op` has

@@ -6,6 +6,8 @@
 #include <exception>
 #include <numeric>
 
+#include "tandem/base/context.h"
+#include "tandem/base/ownership.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/split.h"
 #include "tandem/flight/call_info.h"
@@ -175,8 +177,9 @@ LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, 
     return work;
   }
   const auto* known = flight::current_call();
-  queue_.push([guarded, work, info = known ? std::optional(*known) : std::nullopt] {
-    const flight::CallScope scope(info ? &*info : nullptr);
+  queue_.push([guarded, work, context = current_context(), info = known ? std::optional(*known) : std::nullopt] {
+    const ContextScope scope(context);
+    const flight::CallScope call(info ? &*info : nullptr);
     try {
       guarded();
       work->complete(nullptr);
@@ -404,7 +407,9 @@ void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int 
 std::pair<at::Tensor, bool> LocalBackend::take_over(int from, int tag) {
   try {
     const auto message = hub_->mailbox.take(from, getRank(), own_tag(tag));
-    return std::move(*static_cast<Given*>(message->content.get()));
+    auto given = std::move(*static_cast<Given*>(message->content.get()));
+    adopt(given.first);
+    return given;
   } catch (const LocalFailure& failure) {
     hub_->abort(failure.text);
     TORCH_CHECK_WITH(DistBackendError, false, failure.text);

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "tandem/base/phase.h"
+#include "tandem/base/context.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::parallel::detail {

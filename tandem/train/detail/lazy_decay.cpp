@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "tandem/memory/meter.h"
+#include "tandem/base/context.h"
 
 namespace tandem::train::detail {
 namespace {
@@ -32,7 +32,7 @@ LazyDecay::Map LazyDecay::map_of(double learning_rate) const {
 
 void LazyDecay::prepare(const Rows& rows) {
   const at::NoGradGuard no_grad;
-  const memory::Scope scope(memory::Category::optimizer);
+  const CategoryScope scope(Category::optimizer);
   const int64_t at_once = std::max<int64_t>(1, kBytesAtOnce / std::max<int64_t>(1, row_bytes(weight_)));
   for (int64_t begin = 0; begin < rows.count; begin += at_once) {
     const int64_t count = std::min(at_once, rows.count - begin);

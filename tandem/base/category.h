@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string_view>
 
-namespace tandem::memory {
+namespace tandem {
 
 /// What a byte is for.
 enum class Category : uint8_t { parameters, gradients, optimizer, activations, buffers, communication, other };
@@ -20,4 +20,4 @@ constexpr int64_t total_of(const CategoryBytes& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
-}  // namespace tandem::memory
+}  // namespace tandem

@@ -1,0 +1,96 @@
+#pragma once
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "tandem/memory/meter.h"
+
+namespace tandem::memory::detail {
+
+/// One allocation, as a book knows it.
+struct Entry {
+  int64_t bytes = 0;
+  uint64_t number = 0;  // counted by the book from 1
+  int block = 0;
+  Category category = Category::other;
+};
+
+/// Bytes by category, in all and by block.
+struct Sums {
+  CategoryBytes all{};
+  std::vector<CategoryBytes> blocks;  // by number
+  int64_t bytes = 0;
+
+  void change(int block, Category category, int64_t by);
+  void move(const Entry& entry, Category to);
+};
+
+/// The largest live sums of a book while it watches. While memory grows to a new peak nothing is copied: the live sums
+/// are those of the peak. They are copied when the first of these bytes is freed.
+///
+///   live        1  2  3  2  3  4  5  4
+///   at the peak =  =  =  3  3  =  =  5      "=": the live sums
+class Peak {
+ public:
+  void begin(const Sums& live, uint64_t last);
+  void end(const Sums& live);
+
+  // What the book is about to do (leave), or has done.
+  void grown(const Sums& live, uint64_t last);
+  void leave(const Sums& live);
+  void moved(const Entry& entry, Category to);
+
+  const Sums& sums(const Sums& live) const { return is_live_ ? live : sums_; }
+
+ private:
+  Sums sums_;
+  int64_t bytes_ = 0;
+  uint64_t last_ = 0;  // the newest entry at the peak
+  bool is_watching_ = false, is_live_ = false;
+};
+
+/// The allocations of one rank: what is live, and what was live at the peaks. Thread-safe.
+class Book {
+ public:
+  Book();
+
+  /// Gives the entry its number. Returns false, and does nothing, if the limit does not leave room for it.
+  bool add(Entry& entry);
+  void remove(const Entry& entry);
+
+  /// Moves a live entry to another category; at the peaks too, if it was live then.
+  void move(Entry& entry, Category category);
+
+  Account read() const;
+  Account read(const Peak& peak) const;
+  void reset_peak();
+
+  /// Forgets the peak. Returns false, and does nothing, if something is live.
+  bool reset_if_empty();
+
+  void set_limit(std::optional<int64_t> bytes);
+  std::optional<int64_t> limit() const;
+
+  /// A peak that the caller begins and ends.
+  void watch(Peak& peak);
+  void forget(Peak& peak);
+  void begin(Peak& peak);
+  void end(Peak& peak);
+
+  /// Keeps the next events in `events`; null: keeps none.
+  void record(std::vector<Event>* events);
+
+ private:
+  Account account_of(const Sums& at_peak) const;
+  void note(Event::What what, const Entry& entry);
+
+  mutable std::mutex mutex_;
+  Sums live_;
+  Peak peak_;
+  std::vector<Peak*> peaks_;  // peak_, then those of watchers
+  uint64_t last_ = 0;         // number of the newest entry
+  std::optional<int64_t> limit_;
+  std::vector<Event>* events_ = nullptr;
+};
+
+}  // namespace tandem::memory::detail
