@@ -40,7 +40,11 @@ const std::vector<Command>& table() {
        "DIR",
        run_doctor,
        {kJson}},
-      {"info", "show versions, cores, memory and devices", "", run_info, {kJson}},
+      {"info",
+       "show versions, cores, memory and devices; with settings, the blocks of the model and what they take",
+       "[key=value...]",
+       run_info,
+       {kConfig, kJson}},
   };
   return table;
 }

@@ -9,9 +9,12 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
-#include "tandem/base/quote.h"
+#include "tandem/base/table.h"
+#include "tandem/cli/command.h"
 #include "tandem/cli/program.h"
 #include "tandem/cli/result.h"
+#include "tandem/job/model_facts.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::cli {
 namespace {
@@ -58,13 +61,54 @@ std::string table(const nlohmann::json& info) {
   return text.str();
 }
 
+nlohmann::json model_json(const job::Job& job, const job::ModelFacts& facts) {
+  auto blocks = nlohmann::json::array();
+  for (const auto& block : facts.blocks) {
+    blocks.push_back({{"name", block.name},
+                      {"parameters", block.parameters},
+                      {"buffers", block.buffers},
+                      {"output_bytes", block.output},
+                      {"saved_bytes", block.saved},
+                      {"forward_extra_bytes", block.forward_extra},
+                      {"backward_extra_bytes", block.backward_extra},
+                      {"forward_seconds", block.forward},
+                      {"backward_seconds", block.backward}});
+  }
+  return {{"model", job.model.name},
+          {"batch", job.training.batch},
+          {"parameters", facts.parameters},
+          {"buffers", facts.buffers},
+          {"blocks", blocks}};
+}
+
+std::string model_table(const job::Job& job, const job::ModelFacts& facts) {
+  Table table({"block", "parameters", "buffers", "output", "saved", "more in forward", "in backward"});
+  memory::Cost all{.name = "all", .parameters = facts.parameters, .buffers = facts.buffers};
+  for (const auto& block : facts.blocks) {
+    table.add_row({block.name, format_count(block.parameters), format_count(block.buffers), format_bytes(block.output),
+                   format_bytes(block.saved), format_bytes(block.forward_extra), format_bytes(block.backward_extra)});
+    all.output += block.output;
+    all.saved += block.saved;
+  }
+  table.add_row({all.name, format_count(all.parameters), format_count(all.buffers), format_bytes(all.output),
+                 format_bytes(all.saved), "", ""});
+  return "model    " + job.model.name + ", bytes of one forward and backward of " + format_count(job.training.batch) +
+         " images\n" + table.str();
+}
+
 }  // namespace
 
 int run_info(const Arguments& arguments) {
-  if (!arguments.words.empty())
-    throw UsageError("info has the argument " + quote(arguments.words[0]) + ", wanted none");
-  const auto info = collect();
-  write_result(arguments, table(info), info);
+  memory::install_meter();
+  auto info = collect();
+  auto text = table(info);
+  if (!arguments.words.empty() || arguments.flag("--config")) {
+    const auto job = job::read_job(read_settings(arguments));
+    const auto facts = model_facts(job);
+    info.update(model_json(job, facts));
+    text = model_table(job, facts);
+  }
+  write_result(arguments, text, info);
   return 0;
 }
 

@@ -56,7 +56,11 @@ class Classification : public train::Task {
   }
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    return head_.loss(forward(batch), batch.labels, sizes);
+    const auto features = forward(batch);
+    const BlockScope block(block_);
+    auto loss = head_.loss(features, batch.labels, sizes);
+    if (loss.requires_grad()) loss.register_hook([number = block_](const Tensor&) { enter_block(number); });
+    return loss;
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
@@ -100,6 +104,7 @@ class Classification : public train::Task {
   std::shared_ptr<models::Backbone> backbone_;
   classifier::ClassShardedHead head_;
   std::optional<classifier::Annealing> annealing_;
+  const int block_ = block_number("classifier");
   train::RowParameter rows_;  // the head's weight is the last of parameters()
 };
 

@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include "tandem/base/tensor.h"
+#include "tandem/memory/chain.h"
 #include "tandem/models/model.h"
 
 namespace tandem::models {
@@ -16,20 +17,28 @@ class Backbone : public torch::nn::Module {
   ///            and all its gradients are zero
   ///   returns  [N, dim()] of the images' type (of autocast's type if autocast is on)
   /// Throws c10::ValueError (another shape; one value per channel with batch normalisation in training).
-  virtual Tensor forward(const Tensor& images) = 0;
+  Tensor forward(const Tensor& images) const { return memory::run(chain_, images); }
+
+  /// The network as blocks, in their order; forward() runs these. A copy keeps the modules alive.
+  const memory::Chain& chain() const { return chain_; }
 
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
 
  protected:
-  /// Every forward() must call this first.
-  void check_images(const Tensor& images) const;
+  /// Adds a block to the chain. `forward` must hold what it uses by value, and never this object. The first block's
+  /// must call check_images().
+  void add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                 std::function<Tensor(const Tensor&)> forward);
+
+  static void check_images(const Tensor& images, int64_t channels);
 
   /// For models that are built for one size of images.
   static void check_size(const Tensor& images, int64_t height, int64_t width);
 
  private:
   int64_t channels_, dim_;
+  memory::Chain chain_;
 };
 
 }  // namespace tandem::models

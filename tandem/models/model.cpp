@@ -87,9 +87,16 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   return model.make(options);
 }
 
-void Backbone::check_images(const Tensor& images) const {
-  TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == channels_ && images.size(2) > 0 && images.size(3) > 0,
-                    "images: shape is ", images.sizes(), ", wanted [N, ", channels_,
+void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                         std::function<Tensor(const Tensor&)> forward) {
+  chain_.blocks.push_back(
+      {std::move(name), std::move(modules),
+       [forward = std::move(forward)](const memory::Flow& flow) { return memory::Flow{forward(flow.at(0))}; }});
+}
+
+void Backbone::check_images(const Tensor& images, int64_t channels) {
+  TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == channels && images.size(2) > 0 && images.size(3) > 0,
+                    "images: shape is ", images.sizes(), ", wanted [N, ", channels,
                     ", H, W]: build the model with as many channels as the images have");
   TORCH_CHECK_VALUE(images.is_floating_point(), "images: type is ", images.scalar_type(),
                     ", wanted a floating one: convert the pixels first");

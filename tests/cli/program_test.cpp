@@ -43,6 +43,20 @@ TEST(Program, Version) {
   EXPECT_EQ(run_tandem({"--version"}).out, "tandem " + version() + " (torch " + torch_version() + ")\n");
 }
 
+TEST(Program, InfoOfAModelListsItsBlocks) {
+  const auto ended = run_tandem({"info", "model=mlp", "embedding=16", "train.batch=10", "data.size=16", "--json", "-"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto info = nlohmann::json::parse(ended.out);
+  EXPECT_EQ(info["parameters"], 256 * 257 + 256 * 257 + 256 * 16 + 16);
+  EXPECT_EQ(info["buffers"], 0);
+  ASSERT_EQ(info["blocks"].size(), 3u);
+  EXPECT_EQ(info["blocks"][1]["name"], "fc2");
+  EXPECT_EQ(info["blocks"][1]["parameters"], 256 * 257);
+  EXPECT_EQ(info["blocks"][1]["output_bytes"], 10 * 256 * 4);
+  EXPECT_EQ(info["blocks"][2]["output_bytes"], 10 * 16 * 4);
+  EXPECT_EQ(info["version"], version());
+}
+
 TEST(Program, UnknownWordsAreOneLineAnd64) {
   const auto command = run_tandem({"infos"});
   EXPECT_EQ(command.status, 64);
@@ -50,9 +64,10 @@ TEST(Program, UnknownWordsAreOneLineAnd64) {
   EXPECT_TRUE(command.err.starts_with("error: subcommand 'infos' is unknown, wanted ")) << command.err;
   EXPECT_TRUE(command.err.ends_with(": did you mean info?\n")) << command.err;
   EXPECT_EQ(run_here({"info", "--jso=x"}).err,
-            "error: flag '--jso' is unknown, wanted --help or --json: did you mean --json?\n");
+            "error: flag '--jso' is unknown, wanted --help, --config or --json: did you mean --json?\n");
   EXPECT_TRUE(run_here({"--verbose"}).err.starts_with("error: flag '--verbose' is unknown, wanted "));
-  EXPECT_EQ(run_here({"info", "ranks=2"}).err, "error: info has the argument 'ranks=2', wanted none\n");
+  EXPECT_EQ(run_here({"info", "rank=2"}).err,
+            "error: setting 'rank' is unknown, wanted one of the settings: did you mean ranks?\n");
 }
 
 TEST(Info, TellsAboutTheMachine) {
@@ -138,7 +153,8 @@ TEST(ErrorFile, IsFilledUnderTorchrun) {
   const auto ended = run_tandem({"info", "x"}, {{"TORCHELASTIC_ERROR_FILE", path.string()}});
   EXPECT_EQ(ended.status, 64);
   std::ifstream file(path);
-  EXPECT_EQ(nlohmann::json::parse(file)["message"]["message"], "info has the argument 'x', wanted none");
+  EXPECT_EQ(nlohmann::json::parse(file)["message"]["message"],
+            "argument 'x' is neither a flag nor key=value, wanted key=value");
   std::filesystem::remove(path);
 }
 

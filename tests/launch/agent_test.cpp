@@ -217,7 +217,9 @@ TEST(Launch, NothingOutlivesARank) {
 TEST(Launch, ASettingThatIsWrongEverywhereIsToldOnce) {
   const auto ended = run_tandem({"launch", "-n", "2", "info", "x"});
   EXPECT_EQ(ended.status, 64);
-  EXPECT_EQ(ended.err, "error: info has the argument 'x', wanted none\nerror: rank 0 of 2 exited with code 64\n");
+  EXPECT_EQ(ended.err,
+            "error: argument 'x' is neither a flag nor key=value, wanted key=value\nerror: rank 0 of 2 exited with "
+            "code 64\n");
 }
 
 TEST(Launch, WrongWords) {

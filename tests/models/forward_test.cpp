@@ -2,6 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tandem/base/rng.h"
 #include "tandem/models/network/resnet.h"
 
@@ -48,7 +50,7 @@ TEST(Forward, Float32RunsChannelsLastAndAgreesWithFloat64) {
   for (const int64_t channels : {1, 3}) {
     const auto model = make({.name = "resnet_glyph", .channels = channels});
     const auto images = random_images({8, channels, 32, 32});
-    const auto stem = std::dynamic_pointer_cast<ResNet>(model)->stem(images);
+    const auto stem = model->chain().blocks[0].forward({images})[0];
     EXPECT_TRUE(stem.is_contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_FALSE(stem.is_contiguous());
     const auto single = model->forward(images);
@@ -57,13 +59,27 @@ TEST(Forward, Float32RunsChannelsLastAndAgreesWithFloat64) {
   }
 }
 
-TEST(Forward, StemBlocksAndHeadMakeTheWhole) {
-  const auto model = resnet_glyph({});
+TEST(Forward, AChainOutlivesItsModel) {
   const auto images = random_images({4, 1, 32, 32});
-  auto features = model->stem(images);
-  for (const auto& block : model->blocks()) features = block->forward(features);
-  EXPECT_TRUE(model->head(features).equal(model->forward(images)));
-  EXPECT_EQ(model->blocks().size(), 3u);
+  for (const auto& [name, wanted] : std::map<std::string, std::vector<std::string>>{
+           {"resnet_glyph", {"stem", "layer1.0", "layer2.0", "layer3.0", "head"}},
+           {"mlp", {"fc1", "fc2", "embedding"}},
+           {"none", {"flat"}}}) {
+    auto model = make({.name = name, .embedding = name == "none" ? 1024 : 16});
+    const auto chain = model->chain();
+    std::vector<std::string> names;
+    for (const auto& block : chain.blocks) names.push_back(block.name);
+    EXPECT_EQ(names, wanted);
+    int64_t held = 0, all = 0;
+    for (const auto& block : chain.blocks) {
+      for (const auto& module : block.modules) held += static_cast<int64_t>(module->parameters().size());
+    }
+    all = static_cast<int64_t>(model->parameters().size());
+    EXPECT_EQ(held, all) << name;
+    const auto whole = model->forward(images);
+    model.reset();
+    EXPECT_TRUE(memory::run(chain, images).equal(whole)) << name;
+  }
 }
 
 TEST(Forward, ARankWithoutSamplesGetsZeroGradientsAndKeepsItsStatistics) {

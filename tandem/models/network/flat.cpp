@@ -4,13 +4,13 @@
 
 namespace tandem::models {
 
-Flat::Flat(const ModelOptions& options) : Backbone("Flat", options.channels, options.embedding) {}
-
-Tensor Flat::forward(const Tensor& images) {
-  check_images(images);
-  const int64_t numbers = images.size(1) * images.size(2) * images.size(3);
-  TORCH_CHECK_VALUE(numbers == dim(), "model none: an image has ", numbers, " numbers, wanted the embedding's ", dim());
-  return images.reshape({images.size(0), dim()});
+Flat::Flat(const ModelOptions& options) : Backbone("Flat", options.channels, options.embedding) {
+  add_block("flat", {}, [channels = options.channels, dim = options.embedding](const Tensor& images) {
+    check_images(images, channels);
+    const int64_t numbers = images.size(1) * images.size(2) * images.size(3);
+    TORCH_CHECK_VALUE(numbers == dim, "model none: an image has ", numbers, " numbers, wanted the embedding's ", dim);
+    return images.reshape({images.size(0), dim});
+  });
 }
 
 }  // namespace tandem::models

@@ -8,8 +8,6 @@ namespace tandem::models {
 class Flat : public Backbone {
  public:
   explicit Flat(const ModelOptions& options);
-
-  Tensor forward(const Tensor& images) override;
 };
 
 }  // namespace tandem::models

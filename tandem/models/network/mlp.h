@@ -11,12 +11,6 @@ namespace tandem::models {
 class Mlp : public Backbone {
  public:
   explicit Mlp(const ModelOptions& options);
-
-  Tensor forward(const Tensor& images) override;
-
- private:
-  int64_t height_, width_;
-  std::shared_ptr<Linear> fc1_, fc2_, embedding_;
 };
 
 }  // namespace tandem::models

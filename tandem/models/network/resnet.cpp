@@ -87,56 +87,58 @@ Tensor ResidualBlock::forward(const Tensor& input) {
 }
 
 ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
-    : Backbone("ResNet", options.channels, dim_of(shape, options)),
-      stem_pool_(shape.stem_pool),
-      flatten_(shape.flatten),
-      height_(options.size),
-      width_(options.columns()) {
-  conv1_ = register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
-                                                                             .out = shape.stem_channels,
-                                                                             .kernel = shape.stem_kernel,
-                                                                             .stride = 2,
-                                                                             .padding = shape.stem_kernel / 2,
-                                                                             .bias = options.norm == Norm::none}));
-  bn1_ = register_module("bn1", make_normalization(options.norm, shape.stem_channels));
+    : Backbone("ResNet", options.channels, dim_of(shape, options)) {
+  add_stem(shape, options);
   const double gain = branch_gain(shape, options.norm);
   int64_t channels = shape.stem_channels;
   for (size_t i = 0; i < shape.stages.size(); ++i) {
     const auto& stage = shape.stages[i];
-    auto layer = register_module("layer" + std::to_string(i + 1), std::make_shared<torch::nn::Module>("Stage"));
+    const auto name = "layer" + std::to_string(i + 1);
+    auto layer = register_module(name, std::make_shared<torch::nn::Module>("Stage"));
     for (int64_t k = 0; k < stage.blocks; ++k) {
-      blocks_.push_back(layer->register_module(
+      const auto block = layer->register_module(
           std::to_string(k),
           std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
-                                                                 shape.bottleneck, options.norm, gain})));
-      channels = blocks_.back()->out_channels();
+                                                                 shape.bottleneck, options.norm, gain}));
+      add_block(name + "." + std::to_string(k), {block}, [=](const Tensor& input) { return block->forward(input); });
+      channels = block->out_channels();
     }
   }
-  if (options.embedding > 0) {
-    embedding_ = register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
-                                                                       /*bias=*/options.norm == Norm::none));
-    embedding_bn_ = register_module("embedding_bn", make_normalization(options.norm, options.embedding));
-  }
+  add_head(shape, options);
   initialize(*this, options.seed);
 }
 
-Tensor ResNet::forward(const Tensor& images) {
-  Tensor features = stem(images);
-  for (const auto& block : blocks_) features = block->forward(features);
-  return head(features);
+void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
+  const auto conv1 =
+      register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
+                                                                        .out = shape.stem_channels,
+                                                                        .kernel = shape.stem_kernel,
+                                                                        .stride = 2,
+                                                                        .padding = shape.stem_kernel / 2,
+                                                                        .bias = options.norm == Norm::none}));
+  const auto bn1 = register_module("bn1", make_normalization(options.norm, shape.stem_channels));
+  add_block("stem", {conv1, bn1},
+            [=, channels = options.channels, height = options.size, width = options.columns(),
+             has_one_size = shape.flatten, has_pool = shape.stem_pool](const Tensor& images) {
+              check_images(images, channels);
+              if (has_one_size) check_size(images, height, width);
+              const auto features = bn1->forward(
+                  conv1->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
+              return has_pool ? at::max_pool2d(features, 3, 2, 1) : features;
+            });
 }
 
-Tensor ResNet::stem(const Tensor& images) {
-  check_images(images);
-  if (flatten_) check_size(images, height_, width_);
-  const Tensor features =
-      bn1_->forward(conv1_->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
-  return stem_pool_ ? at::max_pool2d(features, 3, 2, 1) : features;
-}
-
-Tensor ResNet::head(const Tensor& features) {
-  const Tensor pooled = flatten_ ? features.flatten(1) : features.mean({2, 3});
-  return embedding_ ? embedding_bn_->forward(embedding_->forward(pooled)) : pooled;
+void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {
+  const auto pool = [flattens = shape.flatten](const Tensor& features) {
+    return flattens ? features.flatten(1) : features.mean({2, 3});
+  };
+  if (options.embedding == 0) return add_block("head", {}, pool);
+  const auto embedding =
+      register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
+                                                            /*bias=*/options.norm == Norm::none));
+  const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding));
+  add_block("head", {embedding, bn},
+            [=](const Tensor& features) { return bn->forward(embedding->forward(pool(features))); });
 }
 
 std::shared_ptr<ResNet> resnet18(const ModelOptions& options) {

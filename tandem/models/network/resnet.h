@@ -49,27 +49,16 @@ struct ResNetShape {
 /// state-dict names. An embedding replaces the last layer (`fc`): `embedding.weight` and `embedding_bn`.
 ///
 ///   images -> conv1 bn1 relu [maxpool] -> layer1 .. layerK -> mean over H, W, or flat -> [embedding embedding_bn]
+///   blocks    stem                        layer1.0 ...        head
 ///
 /// On a CPU, float32 and bfloat16 run channels last, so that oneDNN needs no reordering between layers.
 class ResNet : public Backbone {
  public:
   ResNet(const ResNetShape& shape, const ModelOptions& options);
 
-  Tensor forward(const Tensor& images) override;
-
-  /// The parts of forward(), for callers that split the network: forward = head(blocks(stem(images))).
-  Tensor stem(const Tensor& images);
-  const std::vector<std::shared_ptr<ResidualBlock>>& blocks() const { return blocks_; }
-  Tensor head(const Tensor& features);
-
  private:
-  std::shared_ptr<Conv2d> conv1_;
-  std::shared_ptr<Normalization> bn1_;
-  bool stem_pool_, flatten_;
-  int64_t height_, width_;
-  std::vector<std::shared_ptr<ResidualBlock>> blocks_;
-  std::shared_ptr<Linear> embedding_;
-  std::shared_ptr<Normalization> embedding_bn_;
+  void add_stem(const ResNetShape& shape, const ModelOptions& options);
+  void add_head(const ResNetShape& shape, const ModelOptions& options);
 };
 
 /// `options.name` is ignored. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic block each

@@ -1,0 +1,66 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/base/tensor.h"
+
+namespace torch::nn {
+class Module;
+class SequentialImpl;
+}  // namespace torch::nn
+
+namespace tandem::memory {
+
+/// What one block passes to the next: the main value, then shortcuts that are still open, so that a chain may be cut
+/// inside a residual block.
+using Flow = std::vector<Tensor>;
+
+/// A named part of a model. libtorch's modules have no hooks for forward, and no virtual forward: what wraps a part of
+/// a model (a timeline, recomputation, sharding, a pipeline's stages) wraps blocks. `forward` keeps alive what it uses.
+struct Block {
+  std::string name;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;  // whose parameters and buffers it uses; may be shared
+  std::function<Flow(const Flow&)> forward;
+};
+
+/// A model as blocks that run one after the other.
+struct Chain {
+  std::vector<Block> blocks;
+};
+
+/// Runs the blocks. Each runs in a BlockScope of its name, and backward enters the blocks in reverse order, so that the
+/// memory meter counts by block.
+///
+///   forward   stem ──▶ layer1.0 ──▶ layer1.1 ──▶ ... ──▶ head
+///   backward  stem ◀── layer1.0 ◀── layer1.1 ◀── ... ◀── head ◀── block of the caller
+Flow run(const Chain& chain, Flow input);
+
+/// The same for a chain whose ends are one value. Throws c10::ValueError if its last block leaves shortcuts open.
+Tensor run(const Chain& chain, const Tensor& input);
+
+/// One block for each child of the container, called "0", "1", ... Each child must take and return one tensor.
+Chain chain_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential);
+
+/// A chain of one block, for a module of any kind.
+Chain chain_of(const std::string& name, const std::shared_ptr<torch::nn::Module>& module,
+               std::function<Tensor(const Tensor&)> forward);
+
+/// What a block takes in one forward and backward at a certain batch size.
+struct Cost {
+  std::string name;
+  int64_t parameters = 0, buffers = 0;  // numbers; those of a shared module count in each block
+  int64_t output = 0;                   // bytes of what it passes on, unless that is its input
+  int64_t saved = 0;                    // bytes kept for backward, besides input and output
+  int64_t forward_extra = 0;            // bytes at its peak in forward, above output and saved
+  int64_t backward_extra = 0;           // bytes at its peak in backward, above output and saved, with all its gradients
+  double forward = 0, backward = 0;     // seconds
+};
+
+/// Runs each block of the chain forward and backward once, on `input`, and measures it. Gradients, buffers and the
+/// books of the ranks stay as they are; the chain's modules must be in training mode to be measured in it. Memory: one
+/// block's at a time, and its input. Throws c10::Error without the meter.
+std::vector<Cost> measure(const Chain& chain, const Flow& input);
+
+}  // namespace tandem::memory
