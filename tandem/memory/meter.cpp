@@ -181,10 +181,10 @@ void PeakWatch::begin() { impl_->book.begin(impl_->peak); }
 void PeakWatch::end() { impl_->book.end(impl_->peak); }
 Account PeakWatch::account() const { return impl_->book.read(impl_->peak); }
 
-EventLog::EventLog(int rank) : rank_(rank) { books().of(rank).record(&events_); }
-EventLog::~EventLog() { books().of(rank_).record(nullptr); }
+EventLog::EventLog(int rank, int64_t end_step) : rank_(rank) { books().of(rank).record(&events_, end_step); }
+EventLog::~EventLog() { books().of(rank_).record(nullptr, 0); }
 const std::vector<Event>& EventLog::end() {
-  books().of(rank_).record(nullptr);
+  books().of(rank_).record(nullptr, 0);
   return events_;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -86,10 +87,11 @@ struct Event {
   What what = What::allocate;
 };
 
-/// While the object lives, the events of a rank are kept, about 50 bytes each. One object a rank at a time.
+/// While the object lives, the events of a rank are kept, about 50 bytes each, up to the first event whose context is
+/// in step `end_step` or later. One object a rank at a time.
 class EventLog {
  public:
-  explicit EventLog(int rank);
+  explicit EventLog(int rank, int64_t end_step = std::numeric_limits<int64_t>::max());
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;

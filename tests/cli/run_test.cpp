@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/run_command.h"
 #include "tests/support/ports.h"
@@ -66,6 +67,28 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
     EXPECT_EQ(sum, rank["train"]["peak_bytes"]);
     EXPECT_LE(rank["train"]["peak_bytes"], rank["peak_bytes"]);
     EXPECT_EQ(rank["head_bytes"], 3 * 10 * 128 * 4);  // weight, gradient, momentum of 10 classes
+  }
+}
+
+TEST_F(Run, EventsOfTheFirstStepsAreWritten) {
+  ASSERT_EQ(run_tandem(job({"ranks=2", "memory.events=2", out("events")})).status, 0);
+  for (const std::string rank : {"0", "1"}) {
+    std::ifstream file(folder_ / "events" / ("memory_rank_000" + rank + ".jsonl"));
+    std::optional<int64_t> live;
+    std::set<std::string> blocks;
+    int64_t last_step = 0;
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      const auto what = event["what"].get<std::string>();
+      const auto change = (what == "allocate") - (what == "free");
+      if (live) EXPECT_EQ(event["live"], *live + change * event["bytes"].get<int64_t>());
+      live = event["live"].get<int64_t>();
+      last_step = std::max(last_step, event["step"].get<int64_t>());
+      blocks.insert(event["block"].get<std::string>());
+    }
+    EXPECT_TRUE(live);
+    EXPECT_EQ(last_step, 1);
+    EXPECT_EQ(blocks, (std::set<std::string>{"", "classifier", "embedding", "fc1", "fc2"}));
   }
 }
 

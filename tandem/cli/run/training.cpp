@@ -6,6 +6,7 @@
 #include "tandem/base/log.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/folder.h"
+#include "tandem/cli/run/memory_events.h"
 #include "tandem/cli/run/observer.h"
 #include "tandem/cli/run/report.h"
 #include "tandem/cli/run/resume.h"
@@ -75,7 +76,12 @@ class TrainingRun {
     if (leads_) set_flight_aside(folder_);
     const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
     train::Observer nobody;
+    std::optional<memory::EventLog> events;
+    if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
     trained_.outcome = trainer.run(observer ? *observer : nobody);
+    if (events && all_own_folder()) {
+      write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
+    }
     if (observer) observer->finish();
     collect(*task, trainer);
     if (leads_) tell_result(observer->curves());
@@ -117,13 +123,20 @@ class TrainingRun {
   }
 
   /// Returns false, with a warning, if another run has taken the folder: then nothing is written there.
-  bool write_result_file() {
+  bool owns_folder(const std::string& what) {
     try {
       lock_->keep();
+      return true;
     } catch (const IoError& error) {
-      log::warn("result is not written: " + message_of(error));
+      log::warn(what + " not written: " + message_of(error));
       return false;
     }
+  }
+
+  bool all_own_folder() { return !comm::any_rank(leads_ && !owns_folder("memory's events are"), group_); }
+
+  bool write_result_file() {
+    if (!owns_folder("result is")) return false;
     write_run_file(folder_ / "result.json", trained_json(trained_).dump(2) + "\n");
     return true;
   }

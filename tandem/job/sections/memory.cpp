@@ -10,6 +10,7 @@ namespace tandem::job {
 namespace {
 
 void read(settings::Settings& settings, Job& job) {
+  job.memory.event_steps = settings.get_int("memory.events");
   const auto ranks = static_cast<size_t>(job.parallel.ranks);
   auto& limits = job.memory.limits;
   for (const auto& size : settings.get_list("memory.limit")) limits.push_back(parse_bytes(size).value());
@@ -28,13 +29,18 @@ void check(const Job& job) {
 }  // namespace
 
 const Section& memory_section() {
-  static const Section section = {.rows = {{.key = "memory.limit",
-                                            .default_value = std::vector<std::string>(),
-                                            .doc = "bytes that each rank may use, such as 8G,16G, or one size for all "
-                                                   "ranks; the classes of the head are split to fit",
-                                            .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
-                                  .read = read,
-                                  .check = check};
+  static const Section section = {
+      .rows = {{.key = "memory.limit",
+                .default_value = std::vector<std::string>(),
+                .doc = "bytes that each rank may use, such as 8G,16G, or one size for all ranks; the classes of the "
+                       "head are split to fit",
+                .other = {"bytes as 512, 64M or 2G", settings::read_size}},
+               {"memory.events",
+                int64_t{0},
+                "first training steps of the run of which each rank writes every allocation to a file; 0: none",
+                {0, 1e6}}},
+      .read = read,
+      .check = check};
   return section;
 }
 

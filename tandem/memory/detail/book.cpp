@@ -143,14 +143,19 @@ void Book::end(Peak& peak) {
   peak.end(live_);
 }
 
-void Book::record(std::vector<Event>* events) {
+void Book::record(std::vector<Event>* events, int64_t end_step) {
   const std::lock_guard lock(mutex_);
   events_ = events;
+  end_step_ = end_step;
 }
 
 void Book::note(Event::What what, const Entry& entry) {
   if (events_ == nullptr) return;
   const auto context = current_context();
+  if (context.step >= end_step_) {
+    events_ = nullptr;
+    return;
+  }
   events_->push_back(
       {now_seconds(), entry.bytes, live_.bytes, entry.block, context.step, entry.category, context.phase, what});
 }

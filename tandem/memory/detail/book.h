@@ -77,8 +77,8 @@ class Book {
   void begin(Peak& peak);
   void end(Peak& peak);
 
-  /// Keeps the next events in `events`; null: keeps none.
-  void record(std::vector<Event>* events);
+  /// Keeps the next events in `events`, up to the first of step `end_step` or later; null: keeps none.
+  void record(std::vector<Event>* events, int64_t end_step);
 
  private:
   Account account_of(const Sums& at_peak) const;
@@ -91,6 +91,7 @@ class Book {
   uint64_t last_ = 0;         // number of the newest entry
   std::optional<int64_t> limit_;
   std::vector<Event>* events_ = nullptr;
+  int64_t end_step_ = 0;  // of events_
 };
 
 }  // namespace tandem::memory::detail
