@@ -48,7 +48,9 @@ class Classification : public train::Task {
         backbone_(make_backbone(job, shape.image)),
         head_(head_options(job, shape, group), group),
         annealing_(job.head.annealing),
-        rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {}
+        rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {
+    memory::tag(head_.parameter(kHeadWeight).tensor, Category::parameters, block_);
+  }
 
   void begin_step(int64_t step) override {
     head_.set_step(step);
@@ -124,7 +126,13 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .embedding = embedding,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
-  for (const auto& buffer : backbone->buffers()) memory::tag(buffer, Category::buffers);
+  for (const auto& block : backbone->chain().blocks) {
+    const int number = block_number(block.name);
+    for (const auto& module : block.modules) {
+      for (const auto& parameter : module->parameters()) memory::tag(parameter, Category::parameters, number);
+      for (const auto& buffer : module->buffers()) memory::tag(buffer, Category::buffers, number);
+    }
+  }
   return backbone;
 }
 

@@ -191,7 +191,16 @@ const std::vector<Event>& EventLog::end() {
 void set_limit(int rank, std::optional<int64_t> bytes) { books().of(rank).set_limit(bytes); }
 
 void tag(const Tensor& tensor, Category category) {
-  if (auto* header = header_of(tensor)) header->book->move(header->entry, category);
+  if (auto* header = header_of(tensor)) header->book->move(header->entry, category, header->entry.block);
+}
+
+void tag(const Tensor& tensor, Category category, int block) {
+  if (auto* header = header_of(tensor)) header->book->move(header->entry, category, block);
+}
+
+int block_of(const Tensor& tensor) {
+  const auto* header = header_of(tensor);
+  return header != nullptr ? header->entry.block : 0;
 }
 
 Account account(int rank) { return books().of(rank).read(); }

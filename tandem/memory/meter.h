@@ -112,6 +112,12 @@ void set_limit(int rank, std::optional<int64_t> bytes);
 /// at the peak, if it existed then. Has no effect on memory that the meter did not allocate.
 void tag(const Tensor& tensor, Category category);
 
+/// The same, and to another block.
+void tag(const Tensor& tensor, Category category, int block);
+
+/// The block that a tensor's storage belongs to; 0, of no block, for memory that the meter did not allocate.
+int block_of(const Tensor& tensor);
+
 /// The account of a rank (0..Context::kMaxRanks - 1), or of the threads whose context names nobody
 /// (Context::kNobody).
 Account account(int rank);

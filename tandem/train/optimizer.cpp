@@ -5,6 +5,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::train {
 namespace {
@@ -37,6 +38,7 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
   const CategoryScope scope(Category::optimizer);
   const bool adam = options.kind == OptimizerKind::adamw;
   for (const auto& parameter : parameters_) {
+    const BlockScope block(memory::block_of(parameter.tensor));
     if (adam || options.momentum > 0) first_.push_back(at::zeros_like(parameter.tensor.detach()));
     if (adam) second_.push_back(at::zeros_like(parameter.tensor.detach()));
     if (adam) steps_.push_back(at::zeros({}, at::kFloat));

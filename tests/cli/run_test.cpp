@@ -65,6 +65,11 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
       for (const auto& [name, bytes] : categories.items()) sum += bytes.get<int64_t>();
     }
     EXPECT_EQ(sum, rank["train"]["peak_bytes"]);
+    for (const char* category : {"parameters", "optimizer"}) {
+      EXPECT_EQ(rank["train"]["blocks"]["fc2"][category], 256 * 257 * 4);
+      EXPECT_EQ(rank["train"]["blocks"]["classifier"][category], 10 * 128 * 4);
+      EXPECT_EQ(rank["train"]["blocks"][""][category], 0);
+    }
     EXPECT_LE(rank["train"]["peak_bytes"], rank["peak_bytes"]);
     EXPECT_EQ(rank["head_bytes"], 3 * 10 * 128 * 4);  // weight, gradient, momentum of 10 classes
   }

@@ -195,6 +195,20 @@ TEST_F(Meter, EachByteBelongsToABlock) {
   EXPECT_EQ(books.blocks[2].at_peak, (CategoryBytes{0, 8, 0, 16, 0, 0, 0}));
 }
 
+TEST_F(Meter, ATagMayNameTheBlock) {
+  const RankScope rank(19);
+  const int block = block_number("meter test: of a tag");
+  const auto tensor = at::empty({2}, at::kFloat);
+  EXPECT_EQ(block_of(tensor), 0);
+  tag(tensor, Category::parameters, block);
+  tag(tensor, Category::gradients);
+  EXPECT_EQ(block_of(tensor), block);
+  const auto books = account(19);
+  ASSERT_EQ(books.blocks.size(), 1u);
+  EXPECT_EQ(books.blocks[0].block, block);
+  EXPECT_EQ(books.blocks[0].at_peak, (CategoryBytes{0, 8, 0, 0, 0, 0, 0}));
+}
+
 /// The blocks, and the categories, add up to the same; nothing is negative.
 void expect_closed(const Account& books) {
   CategoryBytes live{}, at_peak{};

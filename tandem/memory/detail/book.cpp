@@ -20,9 +20,9 @@ void Sums::change(int block, Category category, int64_t by) {
   bytes += by;
 }
 
-void Sums::move(const Entry& entry, Category to) {
+void Sums::move(const Entry& entry, Category category, int block) {
   change(entry.block, entry.category, -entry.bytes);
-  change(entry.block, to, entry.bytes);
+  change(block, category, entry.bytes);
 }
 
 void Peak::begin(const Sums& live, uint64_t last) {
@@ -47,9 +47,9 @@ void Peak::leave(const Sums& live) {
   is_live_ = false;
 }
 
-void Peak::moved(const Entry& entry, Category to) {
+void Peak::moved(const Entry& entry, Category category, int block) {
   // It is still live, so it was live at the peak if it is as old.
-  if (!is_live_ && entry.number <= last_) sums_.move(entry, to);
+  if (!is_live_ && entry.number <= last_) sums_.move(entry, category, block);
 }
 
 Book::Book() : peaks_{&peak_} { peak_.begin(live_, last_); }
@@ -71,12 +71,13 @@ void Book::remove(const Entry& entry) {
   note(Event::What::free, entry);
 }
 
-void Book::move(Entry& entry, Category category) {
+void Book::move(Entry& entry, Category category, int block) {
   const std::lock_guard lock(mutex_);
-  if (entry.category == category) return;
-  live_.move(entry, category);
-  for (auto* peak : peaks_) peak->moved(entry, category);
+  if (entry.category == category && entry.block == block) return;
+  live_.move(entry, category, block);
+  for (auto* peak : peaks_) peak->moved(entry, category, block);
   entry.category = category;
+  entry.block = block;
   note(Event::What::move, entry);
 }
 

@@ -22,7 +22,7 @@ struct Sums {
   int64_t bytes = 0;
 
   void change(int block, Category category, int64_t by);
-  void move(const Entry& entry, Category to);
+  void move(const Entry& entry, Category category, int block);
 };
 
 /// The largest live sums of a book while it watches. While memory grows to a new peak nothing is copied: the live sums
@@ -38,7 +38,7 @@ class Peak {
   // What the book is about to do (leave), or has done.
   void grown(const Sums& live, uint64_t last);
   void leave(const Sums& live);
-  void moved(const Entry& entry, Category to);
+  void moved(const Entry& entry, Category category, int block);
 
   const Sums& sums(const Sums& live) const { return is_live_ ? live : sums_; }
 
@@ -58,8 +58,8 @@ class Book {
   bool add(Entry& entry);
   void remove(const Entry& entry);
 
-  /// Moves a live entry to another category; at the peaks too, if it was live then.
-  void move(Entry& entry, Category category);
+  /// Moves a live entry to another category and block; at the peaks too, if it was live then.
+  void move(Entry& entry, Category category, int block);
 
   Account read() const;
   Account read(const Peak& peak) const;
