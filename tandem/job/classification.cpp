@@ -61,7 +61,7 @@ class Classification : public train::Task {
     const auto features = forward(batch);
     const BlockScope block(block_);
     auto loss = head_.loss(features, batch.labels, sizes);
-    if (loss.requires_grad()) loss.register_hook([number = block_](const Tensor&) { enter_block(number); });
+    memory::mark_backward(loss, block_);
     return loss;
   }
 
@@ -128,10 +128,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   for (const auto& block : backbone->chain().blocks) {
     const int number = block_number(block.name);
-    for (const auto& module : block.modules) {
-      for (const auto& parameter : module->parameters()) memory::tag(parameter, Category::parameters, number);
-      for (const auto& buffer : module->buffers()) memory::tag(buffer, Category::buffers, number);
-    }
+    for (const auto& parameter : memory::parameters_of(block)) memory::tag(parameter, Category::parameters, number);
+    for (const auto& buffer : memory::buffers_of(block)) memory::tag(buffer, Category::buffers, number);
   }
   return backbone;
 }

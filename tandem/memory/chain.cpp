@@ -6,17 +6,33 @@
 #include "tandem/base/context.h"
 
 namespace tandem::memory {
-namespace {
 
-/// Backward computes the gradient of a block's outputs before it works in the block.
-void mark_backward(const Flow& outputs, int block) {
-  for (const auto& output : outputs) {
-    if (output.defined() && output.requires_grad())
-      output.register_hook([block](const Tensor&) { enter_block(block); });
-  }
+Block make_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                 std::function<Tensor(const Tensor&)> forward) {
+  return {std::move(name), std::move(modules),
+          [forward = std::move(forward)](const Flow& flow) { return Flow{forward(flow.at(0))}; }};
 }
 
-}  // namespace
+std::vector<Tensor> parameters_of(const Block& block) {
+  std::vector<Tensor> all;
+  for (const auto& module : block.modules) {
+    for (auto& parameter : module->parameters()) all.push_back(parameter);
+  }
+  return all;
+}
+
+std::vector<Tensor> buffers_of(const Block& block) {
+  std::vector<Tensor> all;
+  for (const auto& module : block.modules) {
+    for (auto& buffer : module->buffers()) all.push_back(buffer);
+  }
+  return all;
+}
+
+void mark_backward(const Tensor& output, int block) {
+  // Backward computes the gradient of a block's outputs before it works in the block.
+  if (output.defined() && output.requires_grad()) output.register_hook([block](const Tensor&) { enter_block(block); });
+}
 
 Flow run(const Chain& chain, Flow input) {
   auto flow = std::move(input);
@@ -24,7 +40,7 @@ Flow run(const Chain& chain, Flow input) {
     const int number = block_number(block.name);
     const BlockScope scope(number);
     flow = block.forward(flow);
-    mark_backward(flow, number);
+    for (const auto& output : flow) mark_backward(output, number);
   }
   return flow;
 }
@@ -38,18 +54,15 @@ Tensor run(const Chain& chain, const Tensor& input) {
 Chain chain_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
   Chain chain;
   for (auto child : *sequential) {
-    chain.blocks.push_back({std::to_string(chain.blocks.size()), {child.ptr()}, [child](const Flow& flow) mutable {
-                              return Flow{child.forward<Tensor>(flow.at(0))};
-                            }});
+    chain.blocks.push_back(make_block(std::to_string(chain.blocks.size()), {child.ptr()},
+                                      [child](const Tensor& x) mutable { return child.forward<Tensor>(x); }));
   }
   return chain;
 }
 
 Chain chain_of(const std::string& name, const std::shared_ptr<torch::nn::Module>& module,
                std::function<Tensor(const Tensor&)> forward) {
-  return {{{name, {module}, [module, forward = std::move(forward)](const Flow& flow) {
-              return Flow{forward(flow.at(0))};
-            }}}};
+  return {{make_block(name, {module}, std::move(forward))}};
 }
 
 }  // namespace tandem::memory

@@ -25,6 +25,18 @@ struct Block {
   std::function<Flow(const Flow&)> forward;
 };
 
+/// A block that takes and gives one tensor.
+Block make_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                 std::function<Tensor(const Tensor&)> forward);
+
+/// All of its modules. A tensor that two modules share comes twice.
+std::vector<Tensor> parameters_of(const Block& block);
+std::vector<Tensor> buffers_of(const Block& block);
+
+/// When backward reaches `output`, it enters the block with this number (base/context.h). Has no effect on an output
+/// without gradient.
+void mark_backward(const Tensor& output, int block);
+
 /// A model as blocks that run one after the other.
 struct Chain {
   std::vector<Block> blocks;

@@ -2,7 +2,6 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -15,22 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::vector<Tensor> parameters_of(const Block& block) {
-  std::vector<Tensor> all;
-  for (const auto& module : block.modules) {
-    for (auto& parameter : module->parameters()) all.push_back(parameter);
-  }
-  return all;
-}
-
-std::vector<Tensor> buffers_of(const Block& block) {
-  std::vector<Tensor> all;
-  for (const auto& module : block.modules) {
-    for (auto& buffer : module->buffers()) all.push_back(buffer);
-  }
-  return all;
-}
 
 int64_t numbers_in(const std::vector<Tensor>& tensors) {
   int64_t count = 0;

@@ -134,11 +134,12 @@ Context of_probe(int number) {
 void move_to_own_book(const Tensor& tensor) {
   auto* header = header_of(tensor);
   const auto context = current_context();
-  if (header == nullptr || header->book == &books().of(context.rank)) return;
+  auto& own = books().of(context.rank);
+  if (header == nullptr || header->book == &own) return;
   detail::Entry entry = {header->entry.bytes, 0, context.block, context.category};
-  if (!books().of(context.rank).add(entry)) refuse(books().of(context.rank), context, entry.bytes);
+  if (!own.add(entry)) refuse(own, context, entry.bytes);
   header->book->remove(header->entry);
-  header->book = &books().of(context.rank);
+  header->book = &own;
   header->entry = entry;
 }
 

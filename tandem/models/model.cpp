@@ -89,9 +89,7 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
 
 void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
                          std::function<Tensor(const Tensor&)> forward) {
-  chain_.blocks.push_back(
-      {std::move(name), std::move(modules),
-       [forward = std::move(forward)](const memory::Flow& flow) { return memory::Flow{forward(flow.at(0))}; }});
+  chain_.blocks.push_back(memory::make_block(std::move(name), std::move(modules), std::move(forward)));
 }
 
 void Backbone::check_images(const Tensor& images, int64_t channels) {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 
 #include "tandem/cli/program.h"
@@ -32,15 +33,21 @@ struct Request {
   Files files{};
 };
 
+/// A message of one part, with room for the files beside it.
+msghdr message_of(iovec& part, std::span<char> control) {
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  return message;
+}
+
 bool receive(int socket, Request& request) {
   static std::array<char, kMostBytes> text;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(Files))];
   iovec part{text.data(), text.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  auto message = message_of(part, control);
   const auto count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (count <= 0) return false;
   std::memcpy(request.files.data(), CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(Files));
@@ -117,11 +124,7 @@ void send_request(const std::vector<std::string>& words, const Files& files) {
   for (const auto& word : words) text += word + '\0';
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(Files))] = {};
   iovec part{text.data(), text.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  auto message = message_of(part, control);
   auto* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;

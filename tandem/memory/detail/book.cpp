@@ -52,7 +52,7 @@ void Peak::moved(const Entry& entry, Category category, int block) {
   if (!is_live_ && entry.number <= last_) sums_.move(entry, category, block);
 }
 
-Book::Book() : peaks_{&peak_} { peak_.begin(live_, last_); }
+Book::Book() : peaks_{&peak_} { begin_peak_anew(); }
 
 bool Book::add(Entry& entry) {
   const std::lock_guard lock(mutex_);
@@ -99,18 +99,20 @@ Account Book::account_of(const Sums& at_peak) const {
   return account;
 }
 
-void Book::reset_peak() {
-  const std::lock_guard lock(mutex_);
+void Book::begin_peak_anew() {
   peak_ = {};
   peak_.begin(live_, last_);
+}
+
+void Book::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  begin_peak_anew();
 }
 
 bool Book::reset_if_empty() {
   const std::lock_guard lock(mutex_);
   if (live_.bytes != 0) return false;
-  live_ = {};
-  peak_ = {};
-  peak_.begin(live_, last_);
+  begin_peak_anew();
   return true;
 }
 

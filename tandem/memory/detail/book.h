@@ -81,6 +81,7 @@ class Book {
   void record(std::vector<Event>* events, int64_t end_step);
 
  private:
+  void begin_peak_anew();
   Account account_of(const Sums& at_peak) const;
   void note(Event::What what, const Entry& entry);
 
