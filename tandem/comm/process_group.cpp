@@ -4,6 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <numeric>
+
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
@@ -113,6 +115,14 @@ std::unique_ptr<ProcessGroup> make_single_group() {
   return std::make_unique<ProcessGroup>(
       [world](const std::string& name, int rank, int size) { return world->connect(name, rank, size); }, "world",
       std::vector<int>{0}, 0, std::make_shared<Instruments>(0, 1));
+}
+
+std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size) {
+  std::vector<int> members(size);
+  std::iota(members.begin(), members.end(), 0);
+  return std::make_unique<ProcessGroup>([](const std::string&, int own, int of) { return connect_alone(own, of); },
+                                        "rehearsal", std::move(members), rank,
+                                        std::make_shared<Instruments>(rank, size));
 }
 
 }  // namespace tandem::comm

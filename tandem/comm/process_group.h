@@ -127,4 +127,9 @@ class ProcessGroup {
 /// A group of one rank, in which each collective is the identity.
 std::unique_ptr<ProcessGroup> make_single_group();
 
+/// A group of `size` thread-ranks of which only `rank` exists: the others are imagined to make the same calls with the
+/// same data, so no call waits. Each call allocates what it would among `size` real ranks; its results are of the right
+/// sizes, and otherwise mean nothing. For measuring what one rank of a large job needs. No messages between two ranks.
+std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size);
+
 }  // namespace tandem::comm

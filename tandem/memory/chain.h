@@ -66,13 +66,12 @@ struct Cost {
   int64_t output = 0;                   // bytes of what it passes on, unless that is its input
   int64_t saved = 0;                    // bytes kept for backward, besides input and output
   int64_t forward_extra = 0;            // bytes at its peak in forward, above output and saved
-  int64_t backward_extra = 0;           // bytes at its peak in backward, above output and saved, with all its gradients
+  int64_t backward_extra = 0;           // bytes at its peak in backward, above those at its beginning
   double forward = 0, backward = 0;     // seconds
 };
 
-/// Runs each block of the chain forward and backward once, on `input`, and measures it. Gradients, buffers and the
-/// books of the ranks stay as they are; the chain's modules must be in training mode to be measured in it. Memory: one
-/// block's at a time, and its input. Throws c10::Error without the meter.
+/// Runs each block of the chain forward and backward, and measures it: what rehearse() records (rehearsal.h), in sums.
+/// The chain's modules must be in training mode to be measured in it.
 std::vector<Cost> measure(const Chain& chain, const Flow& input);
 
 }  // namespace tandem::memory

@@ -16,7 +16,7 @@ namespace {
 
 using detail::Book;
 
-constexpr int kMaxProbes = 64;
+constexpr int kMaxProbes = 4096;
 constexpr int kNobodys = Context::kMaxRanks + kMaxProbes;  // first the ranks, then the probes
 constexpr size_t kAlignment = 64;
 constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory of this allocator
@@ -197,6 +197,11 @@ void tag(const Tensor& tensor, Category category) {
 
 void tag(const Tensor& tensor, Category category, int block) {
   if (auto* header = header_of(tensor)) header->book->move(header->entry, category, block);
+}
+
+uint64_t allocation_of(const Tensor& tensor) {
+  const auto* header = header_of(tensor);
+  return header != nullptr ? header->entry.number : 0;
 }
 
 int block_of(const Tensor& tensor) {

@@ -38,8 +38,8 @@ void install_meter();
 bool meter_is_installed();
 
 /// A separate account, of no rank: while the object lives, memory that this thread allocates is counted there. Measures
-/// what a piece of work needs while ranks train. At most 64 at a time; the constructor throws c10::Error beyond that.
-/// An account cannot be used again until all memory allocated in it is freed.
+/// what a piece of work needs while ranks train. At most 4,096 at a time; the constructor throws c10::Error beyond
+/// that. An account cannot be used again until all memory allocated in it is freed.
 class ProbeScope {
  public:
   ProbeScope();
@@ -49,6 +49,9 @@ class ProbeScope {
 
   Account account() const;
   void reset_peak();
+
+  /// Stands for a rank's number, for an EventLog.
+  int number() const { return number_; }
 
  private:
   int number_;
@@ -79,6 +82,7 @@ struct Event {
   enum class What : uint8_t { allocate, free, move };  // move: to this category
 
   double seconds = 0;           // of a steady clock
+  uint64_t number = 0;          // of the allocation; the rank counts them from 1
   int64_t bytes = 0, live = 0;  // of this allocation; of the rank, after the event
   int block = 0;
   int64_t step = 0;
@@ -87,7 +91,7 @@ struct Event {
   What what = What::allocate;
 };
 
-/// While the object lives, the events of a rank are kept, about 50 bytes each, up to the first event whose context is
+/// While the object lives, the events of a rank are kept, about 60 bytes each, up to the first event whose context is
 /// in step `end_step` or later. One object a rank at a time.
 class EventLog {
  public:
@@ -114,6 +118,9 @@ void tag(const Tensor& tensor, Category category);
 
 /// The same, and to another block.
 void tag(const Tensor& tensor, Category category, int block);
+
+/// The number of a tensor's storage in its account, as Event has it; 0 for memory that the meter did not allocate.
+uint64_t allocation_of(const Tensor& tensor);
 
 /// The block that a tensor's storage belongs to; 0, of no block, for memory that the meter did not allocate.
 int block_of(const Tensor& tensor);

@@ -135,9 +135,9 @@ TEST_F(Meter, ProbesBeginEmptyHoweverOthersEnded) {
   }
   for (int i = 0; i < 200; ++i) EXPECT_EQ(ProbeScope().account().peak_bytes(), 0);
   std::vector<std::unique_ptr<ProbeScope>> open;
-  for (int i = 0; i < 63; ++i) open.push_back(std::make_unique<ProbeScope>());  // one is kept by what stays
+  for (int i = 0; i < 4095; ++i) open.push_back(std::make_unique<ProbeScope>());  // one is kept by what stays
   EXPECT_EQ(test::text_of([] { ProbeScope one_more; }),
-            "memory meter: 64 probes are open or hold memory, wanted fewer");
+            "memory meter: 4096 probes are open or hold memory, wanted fewer");
   while (!open.empty()) open.pop_back();
 }
 

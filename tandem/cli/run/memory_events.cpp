@@ -25,6 +25,7 @@ std::string memory_events_text(std::span<const memory::Event> events) {
                                          {"step", event.step},
                                          {"phase", kPhaseNames[static_cast<size_t>(event.phase)]},
                                          {"what", kWhats[static_cast<size_t>(event.what)]},
+                                         {"number", event.number},
                                          {"bytes", event.bytes},
                                          {"live", event.live},
                                          {"category", kCategoryNames[static_cast<size_t>(event.category)]},

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -204,9 +205,10 @@ void LocalBackend::move_blocks(const char* operation, uint64_t signature, const 
     for (int step = 0; step < size; ++step) {
       const int from = (rank + step) % size;  // the ranks do not all read the same rank's memory at once
       if (awaited[from] == 0) continue;
-      const void* source = hub_->exchange.call(from).blocks[rank].data;
+      const auto& source = hub_->exchange.call(from).blocks[rank];
       void* target = take[from].data_ptr();
-      if (source != target) std::memcpy(target, source, awaited[from]);
+      // An imagined rank brings this rank's own block, which may have another size.
+      if (source.data != target) std::memcpy(target, source.data, std::min(source.bytes, awaited[from]));
     }
   });
 }

@@ -11,7 +11,8 @@ namespace tandem::comm {
 
 /// What the thread-ranks of one group share.
 struct LocalHub {
-  LocalHub(int size, std::chrono::milliseconds timeout) : exchange(size, timeout), mailbox(size, timeout) {}
+  LocalHub(int size, std::chrono::milliseconds timeout, std::optional<int> alone = {})
+      : exchange(size, timeout, alone), mailbox(size, timeout) {}
 
   /// Wakes all ranks that wait, and fails all later calls. The first reason is kept.
   void abort(const std::string& reason) {

@@ -1,5 +1,6 @@
 #include "tandem/comm/local/local_exchange.h"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -13,10 +14,14 @@ void relax() {
 
 int spins_for(int size) { return size <= static_cast<int>(std::thread::hardware_concurrency()) ? 4000 : 50; }
 
-LocalExchange::LocalExchange(int size, std::chrono::milliseconds timeout)
-    : calls_(size), arrivals_(size), timeout_(timeout), spins_(spins_for(size)) {}
+LocalExchange::LocalExchange(int size, std::chrono::milliseconds timeout, std::optional<int> alone)
+    : calls_(size), arrivals_(size), timeout_(timeout), alone_(alone), spins_(spins_for(size)) {}
 
 void LocalExchange::meet(int rank, const LocalCall& call) {
+  if (alone_) {
+    std::ranges::fill(calls_, call);
+    return;
+  }
   calls_[rank] = call;
   arrivals_[rank].operation.store(call.operation, std::memory_order_relaxed);
   wait_for_all(rank, true);
@@ -27,7 +32,9 @@ void LocalExchange::meet(int rank, const LocalCall& call) {
 }
 
 // A rank that has met still works on the others' memory, and will come: an abort must not release any rank earlier.
-void LocalExchange::part(int rank) { wait_for_all(rank, false); }
+void LocalExchange::part(int rank) {
+  if (!alone_) wait_for_all(rank, false);
+}
 
 void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
   const uint64_t generation = generation_.load(std::memory_order_acquire);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,8 @@ struct LocalCall {
 /// stays away longer than the timeout, or after abort().
 class LocalExchange {
  public:
-  LocalExchange(int size, std::chrono::milliseconds timeout);
+  /// `alone`: the only rank that exists. The others are imagined to make its calls: nobody waits for them.
+  LocalExchange(int size, std::chrono::milliseconds timeout, std::optional<int> alone = {});
 
   int size() const { return static_cast<int>(calls_.size()); }
   std::chrono::milliseconds timeout() const { return timeout_; }
@@ -84,6 +86,7 @@ class LocalExchange {
   std::vector<LocalCall> calls_;
   std::vector<Arrival> arrivals_;
   const std::chrono::milliseconds timeout_;
+  const std::optional<int> alone_;
   const int spins_;
   alignas(64) std::atomic<int> waiting_{0};
   alignas(64) std::atomic<uint64_t> generation_{0};

@@ -85,14 +85,14 @@ Account Book::read() const { return read(peak_); }
 
 Account Book::read(const Peak& peak) const {
   const std::lock_guard lock(mutex_);
-  return account_of(peak.sums(live_));
+  return account_of(live_, peak.sums(live_));
 }
 
-Account Book::account_of(const Sums& at_peak) const {
-  Account account{live_.all, at_peak.all, {}};
-  for (size_t i = 0; i < std::max(live_.blocks.size(), at_peak.blocks.size()); ++i) {
+Account account_of(const Sums& live, const Sums& at_peak) {
+  Account account{live.all, at_peak.all, {}};
+  for (size_t i = 0; i < std::max(live.blocks.size(), at_peak.blocks.size()); ++i) {
     BlockBytes bytes{static_cast<int>(i)};
-    if (i < live_.blocks.size()) bytes.live = live_.blocks[i];
+    if (i < live.blocks.size()) bytes.live = live.blocks[i];
     if (i < at_peak.blocks.size()) bytes.at_peak = at_peak.blocks[i];
     if (bytes.live != CategoryBytes{} || bytes.at_peak != CategoryBytes{}) account.blocks.push_back(bytes);
   }
@@ -160,7 +160,7 @@ void Book::note(Event::What what, const Entry& entry) {
     return;
   }
   events_->push_back(
-      {now_seconds(), entry.bytes, live_.bytes, entry.block, context.step, entry.category, context.phase, what});
+      {now_seconds(), entry.number, entry.bytes, live_.bytes, entry.block, context.step, entry.category, context.phase, what});
 }
 
 }  // namespace tandem::memory::detail

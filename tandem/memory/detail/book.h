@@ -49,6 +49,8 @@ class Peak {
   bool is_watching_ = false, is_live_ = false;
 };
 
+Account account_of(const Sums& live, const Sums& at_peak);
+
 /// The allocations of one rank: what is live, and what was live at the peaks. Thread-safe.
 class Book {
  public:
@@ -82,7 +84,6 @@ class Book {
 
  private:
   void begin_peak_anew();
-  Account account_of(const Sums& at_peak) const;
   void note(Event::What what, const Entry& entry);
 
   mutable std::mutex mutex_;

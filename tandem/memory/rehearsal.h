@@ -1,0 +1,55 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tandem/memory/chain.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::memory {
+
+/// What one block allocates and frees in a step, in order. Storages are known by the numbers of their allocations,
+/// which no other storage of this block has.
+struct BlockRecord {
+  std::vector<Event> forward, backward;   // `forward` ends when nobody but the graph holds its input and output
+  std::vector<Event> end;                 // when the graph goes
+  std::vector<uint64_t> inputs, outputs;  // storages of what it takes and gives
+  std::vector<uint64_t> output_gradients, input_gradients;  // 0: there is none
+  int64_t returned = 0;  // bytes that it holds when its forward returns, output included
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+struct RehearsalOptions {
+  /// Each parameter's gradient is given away as soon as it is complete, such as into a bucket that is counted
+  /// elsewhere.
+  bool gives_gradients_away = false;
+};
+
+/// Runs each block of the chain forward and backward, from the last to the first, and records what it allocates: what a
+/// whole step would, in the memory of one block at a time. Gradients, buffers and the books of the ranks stay as they
+/// are. The values of tensors are not those of a step. Memory: that of one block, and a flow's. Seconds: those of a
+/// step and of another forward. Throws c10::Error without the meter.
+std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options = {});
+
+/// A change of what a rank holds that is no block's, after backward: a positive number of bytes, then the same
+/// negative.
+struct Change {
+  int64_t bytes = 0;
+  Category category = Category::other;
+  int block = 0;
+};
+
+/// The memory of a whole step of the chain: forward, backward from its only output, then `update`, while gradients
+/// still live. `held`: what is live before, in, and after each step. Equals what the meter measures if the same kernels
+/// run, and in the same order: with one thread.
+///
+///   live                  loss
+///     │           ▁▃▅▇█▇▅
+///     │     ▁▃▅▇██       ██▇▅▃▁   update
+///     │▁▃▅▇█                   ▁▁▁▁▁▂▁
+///     │held ...................................
+///      forward 1..n    backward n..1
+///
+/// A storage that two blocks know lives from where the first of them allocates it to where the last lets it go.
+Account compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update = {});
+
+}  // namespace tandem::memory
