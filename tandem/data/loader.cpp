@@ -240,4 +240,11 @@ int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
 void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
 bool Loader::next(Batch& batch) { return impl_->next(batch); }
 
+int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches) {
+  const auto [channels, height, width] = image_shape;
+  const int64_t samples = options.batch / options.size + (options.rank < options.batch % options.size ? 1 : 0);
+  const int64_t sample = channels * height * width * int64_t{sizeof(float)} + int64_t{sizeof(int64_t)};
+  return std::min<int64_t>(options.prefetch + 1, batches) * samples * sample;
+}
+
 }  // namespace tandem::data

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -50,5 +51,8 @@ class Loader {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Bytes of the batches that a loader and its caller have while the caller works on one. `batches`: of an epoch.
+int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches);
 
 }  // namespace tandem::data

@@ -9,10 +9,11 @@
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/models/backbone.h"
-#include "tandem/train/autocast.h"
 
 namespace tandem::job {
 namespace {
+
+constexpr const char* kHeadBlock = "classifier";
 
 /// How many classes each rank gets under memory.limit, as rank 0 has planned it; empty: the default split. Collective.
 std::vector<int64_t> planned_counts(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
@@ -33,23 +34,23 @@ std::vector<int64_t> planned_counts(const Job& job, const DataShape& shape, comm
   return {sent.const_data_ptr<int64_t>(), sent.const_data_ptr<int64_t>() + sent.numel()};
 }
 
-classifier::HeadOptions head_options(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+classifier::HeadOptions head_options(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   auto options = job.head.options;
   options.classes = shape.classes;
-  options.counts = planned_counts(job, shape, group);
+  options.counts = counts;
   return options;
 }
 
 /// A replicated backbone, and a classifier that is split over the ranks.
 class Classification : public train::Task {
  public:
-  Classification(const Job& job, const DataShape& shape, comm::ProcessGroup& group)
+  Classification(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts, comm::ProcessGroup& group)
       : precision_(job.training.precision),
         backbone_(make_backbone(job, shape.image)),
-        head_(head_options(job, shape, group), group),
+        head_(head_options(job, shape, counts), group),
         annealing_(job.head.annealing),
         rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {
-    memory::tag(head_.parameter(kHeadWeight).tensor, Category::parameters, block_);
+    memory::tag(head_.parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
   }
 
   void begin_step(int64_t step) override {
@@ -58,11 +59,18 @@ class Classification : public train::Task {
   }
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    const auto features = forward(batch);
-    const BlockScope block(block_);
-    auto loss = head_.loss(features, batch.labels, sizes);
-    memory::mark_backward(loss, block_);
-    return loss;
+    return memory::run(chain(batch, sizes), batch.images);
+  }
+
+  memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
+    memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return x.to(precision_.type); })}};
+    for (const auto& block : backbone_->chain().blocks) chain.blocks.push_back(block);
+    chain.blocks.push_back(memory::make_block(
+        kHeadBlock, {},
+        [this, labels = batch.labels, sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
+          return head_.loss(x, labels, sizes);
+        }));
+    return chain;
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
@@ -97,16 +105,12 @@ class Classification : public train::Task {
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
-  Tensor forward(const data::Batch& batch) {
-    const train::AutocastScope autocast(precision_.bf16);
-    return backbone_->forward(batch.images.to(precision_.type));
-  }
+  Tensor forward(const data::Batch& batch) const { return backbone_->forward(batch.images.to(precision_.type)); }
 
   Precision precision_;
   std::shared_ptr<models::Backbone> backbone_;
   classifier::ClassShardedHead head_;
   std::optional<classifier::Annealing> annealing_;
-  const int block_ = block_number("classifier");
   train::RowParameter rows_;  // the head's weight is the last of parameters()
 };
 
@@ -124,6 +128,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .size = shape[1],
                                 .width = shape[2],
                                 .embedding = embedding,
+                                .products = job.training.precision.products,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   for (const auto& block : backbone->chain().blocks) {
@@ -134,8 +139,13 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
   return backbone;
 }
 
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                       comm::ProcessGroup& group) {
+  return std::make_unique<Classification>(job, shape, counts, group);
+}
+
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  return std::make_unique<Classification>(job, shape, group);
+  return make_task(job, shape, planned_counts(job, shape, group), group);
 }
 
 }  // namespace tandem::job

@@ -14,7 +14,6 @@
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/models/backbone.h"
-#include "tandem/train/autocast.h"
 
 namespace tandem::job {
 namespace {
@@ -27,8 +26,7 @@ struct Probe {
 };
 
 /// One step of the backbone alone. `has_buckets`: gradients are allocated before backward begins.
-Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16, bool has_buckets,
-                     memory::ProbeScope& book) {
+Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool has_buckets, memory::ProbeScope& book) {
   const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
   {
     const CategoryScope scope(Category::gradients);
@@ -39,10 +37,7 @@ Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool bf16
   const CategoryScope scope(Category::activations);
   book.reset_peak();
   Probe probe;
-  const auto output = [&] {
-    const train::AutocastScope autocast(bf16);
-    return backbone.forward(images.to(backbone.parameters()[0].scalar_type()));
-  }();
+  const auto output = [&] { return backbone.forward(images.to(backbone.parameters()[0].scalar_type())); }();
   const auto after = book.account();
   probe.forward = activations(after.at_peak);
   probe.kept = activations(after.live);
@@ -75,7 +70,7 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   std::array<Probe, 2> probes;
   for (size_t i = 0; i < 2; ++i) {
     const auto images = at::zeros({counts[i], shape.image[0], shape.image[1], shape.image[2]});
-    probes[i] = probe_backbone(*backbone, images, job.training.precision.bf16, job.parallel.ranks > 1, book);
+    probes[i] = probe_backbone(*backbone, images, job.parallel.ranks > 1, book);
   }
   const auto line = [&](int64_t Probe::*member) {
     const auto first = static_cast<double>(probes[0].*member), second = static_cast<double>(probes[1].*member);

@@ -4,7 +4,6 @@
 
 #include "tandem/job/parts.h"
 #include "tandem/models/backbone.h"
-#include "tandem/train/autocast.h"
 
 namespace tandem::job {
 
@@ -15,7 +14,6 @@ ModelFacts model_facts(const Job& job) {
   for (const auto& parameter : backbone->parameters()) facts.parameters += parameter.numel();
   for (const auto& buffer : backbone->buffers()) facts.buffers += buffer.numel();
   const auto images = at::zeros({job.training.batch, shape[0], shape[1], shape[2]}, job.training.precision.type);
-  const train::AutocastScope autocast(job.training.precision.bf16);
   facts.blocks = memory::measure(backbone->chain(), {images});
   return facts;
 }

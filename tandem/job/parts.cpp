@@ -6,10 +6,10 @@
 namespace tandem::job {
 namespace {
 
-data::LoaderOptions loader_options(const Job& job, comm::ProcessGroup& group) {
+data::LoaderOptions loader_options(const Job& job, int rank) {
   data::LoaderOptions options;
-  options.rank = group.rank();
-  options.size = group.size();
+  options.rank = rank;
+  options.size = job.parallel.ranks;
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
   return options;
@@ -25,16 +25,20 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
 
 }  // namespace
 
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
-  auto options = loader_options(job, group);
+data::LoaderOptions training_loader_options(const Job& job, int rank) {
+  auto options = loader_options(job, rank);
   options.batch = job.training.batch;
   options.augment = job.data.augment;
-  return std::make_unique<data::Loader>(dataset, options);
+  return options;
+}
+
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+  return std::make_unique<data::Loader>(dataset, training_loader_options(job, group.rank()));
 }
 
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group) {
-  auto options = loader_options(job, group);
+  auto options = loader_options(job, group.rank());
   options.batch = std::max<int64_t>(job.evaluation.batch, group.size());
   options.augment = data::no_augmentation();
   options.shuffle = false;

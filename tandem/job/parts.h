@@ -13,6 +13,7 @@ class Backbone;
 // The parts of a job on one rank.
 namespace tandem::job {
 
+data::LoaderOptions training_loader_options(const Job& job, int rank);
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group);
@@ -21,7 +22,12 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 /// model is none and an image has another number of values than the embedding.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape);
 
-/// A task with a replicated backbone and a classifier that is split over the ranks. Collective.
+/// A task with a replicated backbone and a classifier that is split over the ranks. `counts`: classes of each rank.
+/// Not collective.
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                       comm::ProcessGroup& group);
+
+/// The same with the classes split evenly, or as memory.limit leaves room. Collective.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
 
 /// The name of the class weight among the task's parameters.

@@ -45,8 +45,10 @@ Flow run(const Chain& chain, Flow input) {
   return flow;
 }
 
-Tensor run(const Chain& chain, const Tensor& input) {
-  auto flow = run(chain, Flow{input});
+Tensor run(const Chain& chain, Tensor input) {
+  Flow first;
+  first.push_back(std::move(input));
+  auto flow = run(chain, std::move(first));
   TORCH_CHECK_VALUE(flow.size() == 1, "chain: its last block gives ", flow.size(), " values, wanted one");
   return std::move(flow[0]);
 }

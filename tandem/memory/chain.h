@@ -50,7 +50,7 @@ struct Chain {
 Flow run(const Chain& chain, Flow input);
 
 /// The same for a chain whose ends are one value. Throws c10::ValueError if its last block leaves shortcuts open.
-Tensor run(const Chain& chain, const Tensor& input);
+Tensor run(const Chain& chain, Tensor input);
 
 /// One block for each child of the container, called "0", "1", ... Each child must take and return one tensor.
 Chain chain_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential);

@@ -123,17 +123,21 @@ class Books {
     if (bytes < 0) peak_.leave(live_);
     live_.change(block, category, bytes);
     if (bytes > 0) peak_.grown(live_, 0);
+    if (live_.bytes > highest_) highest_ = live_.bytes, block_ = block;
   }
   const detail::Sums& at_peak() const { return peak_.sums(live_); }
+  int block() const { return block_; }
 
  private:
   detail::Sums live_;
   detail::Peak peak_;
+  int64_t highest_ = 0;
+  int block_ = 0;  // of the highest
 };
 
 }  // namespace
 
-Account compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
+Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
   Books books(held);
   const auto in_update = [&] {
     for (const auto& one : update) {
@@ -143,7 +147,7 @@ Account compose(const std::vector<BlockRecord>& blocks, const Account& held, std
   };
   Step(blocks).play([&](const auto& entry) { books.change(entry.block, entry.category, entry.bytes); },
                     [&](const auto& entry) { books.change(entry.block, entry.category, -entry.bytes); }, in_update);
-  return detail::account_of(sums_of(held), books.at_peak());
+  return {detail::account_of(sums_of(held), books.at_peak()), books.block()};
 }
 
 }  // namespace tandem::memory

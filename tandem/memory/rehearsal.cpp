@@ -95,7 +95,7 @@ struct Before : Node {
 
 /// Stands for the block behind: makes the gradients of a block's output.
 struct Behind : Node {
-  Behind(const Flow& outputs, const Layouts& of_gradients) : layouts(of_gradients) {
+  Behind(const Flow& outputs, const Layouts& of_gradients) : layouts(of_gradients), numbers(outputs.size(), 0) {
     add_input_metadata(nothing());
     set_next_edges(torch::autograd::collect_next_edges(outputs));
   }

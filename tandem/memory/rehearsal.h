@@ -38,6 +38,11 @@ struct Change {
   int block = 0;
 };
 
+struct Composition {
+  Account account;  // live: `held`; at_peak: of the step
+  int block = 0;    // in which the peak is
+};
+
 /// The memory of a whole step of the chain: forward, backward from its only output, then `update`, while gradients
 /// still live. `held`: what is live before, in, and after each step. Equals what the meter measures if the same kernels
 /// run, and in the same order: with one thread.
@@ -50,6 +55,6 @@ struct Change {
 ///      forward 1..n    backward n..1
 ///
 /// A storage that two blocks know lives from where the first of them allocates it to where the last lets it go.
-Account compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update = {});
+Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update = {});
 
 }  // namespace tandem::memory

@@ -15,9 +15,9 @@ class Backbone : public torch::nn::Module {
 
   ///   images   [N, channels(), H, W] floating; N = 0 is allowed: a rank without samples still takes part in backward,
   ///            and all its gradients are zero
-  ///   returns  [N, dim()] of the images' type (of autocast's type if autocast is on)
+  ///   returns  [N, dim()] of the images' type (of ModelOptions::products if given)
   /// Throws c10::ValueError (another shape; one value per channel with batch normalisation in training).
-  Tensor forward(const Tensor& images) const { return memory::run(chain_, images); }
+  Tensor forward(Tensor images) const { return memory::run(chain_, std::move(images)); }
 
   /// The network as blocks, in their order; forward() runs these. A copy keeps the modules alive.
   const memory::Chain& chain() const { return chain_; }

@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/models/network/flat.h"
+#include "tandem/models/network/layers.h"
 #include "tandem/models/network/mlp.h"
 #include "tandem/models/network/resnet.h"
 
@@ -84,7 +85,11 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("size", options.size, 1, 4096);
   check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
-  return model.make(options);
+  auto backbone = model.make(options);
+  for (const auto& module : backbone->modules(/*include_self=*/false)) {
+    if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
+  }
+  return backbone;
 }
 
 void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,

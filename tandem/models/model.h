@@ -1,6 +1,9 @@
 #pragma once
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +27,7 @@ struct ModelOptions {
   int64_t columns() const { return width > 0 ? width : size; }
   int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
+  std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   uint64_t seed = 1;
 };
 

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <ranges>
+
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
@@ -47,7 +50,30 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
 
 Optimizer::~Optimizer() = default;
 
+namespace {
+
+/// The numbers of a tensor in the order in which they lie in memory.
+Tensor in_memory_order(const Tensor& tensor) { return at::as_strided(tensor, {tensor.numel()}, {1}); }
+
+}  // namespace
+
+/// libtorch's fused kernels copy tensors that are not contiguous, such as weights with channels last. Each update works
+/// on the numbers one by one: their order does not matter as long as it is the same for all tensors of a parameter.
+void Optimizer::Lists::flatten() {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    std::vector<Tensor*> all = {&weights[i], &gradients[i]};
+    if (!first.empty()) all.push_back(&first[i]);
+    if (!second.empty()) all.push_back(&second[i]);
+    const auto lies_alike = [&](const Tensor* tensor) {
+      return tensor->is_non_overlapping_and_dense() && tensor->strides() == weights[i].strides();
+    };
+    if (weights[i].is_contiguous() || !std::ranges::all_of(all, lies_alike)) continue;
+    for (auto* tensor : std::views::reverse(all)) *tensor = in_memory_order(*tensor);
+  }
+}
+
 void Optimizer::update(Lists& lists, double learning_rate) const {
+  lists.flatten();
   auto& [weights, gradients, first, second, steps] = lists;
   if (options_.kind == OptimizerKind::sgd) {
     // The momentum starts at zero, which gives the same as torch's copy of the first gradient.
@@ -160,9 +186,10 @@ std::vector<Parameter> Optimizer::state() const {
 
 namespace {
 
+constexpr int64_t kPiece = 1 << 16;  // numbers
+
 /// Sum of squares in float64, piece by piece: libtorch's norm in another type would copy the whole tensor.
 double square_of(const Tensor& gradient) {
-  constexpr int64_t kPiece = 1 << 16;
   const auto flat = gradient.reshape({-1});
   double square = 0;
   for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
@@ -173,6 +200,16 @@ double square_of(const Tensor& gradient) {
 }
 
 }  // namespace
+
+int64_t clip_memory(const std::vector<Parameter>& parameters) {
+  int64_t most = 0;
+  for (const auto& [name, tensor, rows] : parameters) {
+    const int64_t flat = tensor.is_contiguous() ? 0 : static_cast<int64_t>(tensor.nbytes());
+    const int64_t piece = tensor.scalar_type() == at::kDouble ? 0 : std::min(kPiece, tensor.numel());
+    most = std::max(most, flat + (piece + 1) * int64_t{sizeof(double)});
+  }
+  return most;
+}
 
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;

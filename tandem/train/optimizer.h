@@ -57,6 +57,8 @@ class Optimizer {
  private:
   struct Lists {
     std::vector<Tensor> weights, gradients, first, second, steps;
+
+    void flatten();
   };
   void update(Lists& lists, double learning_rate) const;
   void step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate);
@@ -67,6 +69,9 @@ class Optimizer {
   std::vector<Tensor> first_, second_, steps_;
   std::optional<detail::LazyDecay> lazy_;
 };
+
+/// Bytes that clip_grad_norm() needs besides the gradients.
+int64_t clip_memory(const std::vector<Parameter>& parameters);
 
 /// Scales all gradients down so that their total norm over all ranks is at most `largest`. Returns the norm before
 /// scaling. Collective: one message of 8 bytes if a parameter is split, none otherwise.

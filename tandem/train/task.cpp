@@ -8,4 +8,8 @@ std::vector<Parameter> Task::weights() const {
   return all;
 }
 
+memory::Chain Task::chain(const data::Batch& batch, std::span<const int64_t> sizes) {
+  return {{memory::make_block("", {}, [this, &batch, sizes](const Tensor&) { return loss(batch, sizes); })}};
+}
+
 }  // namespace tandem::train

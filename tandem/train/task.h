@@ -5,6 +5,7 @@
 
 #include "tandem/base/rows.h"
 #include "tandem/data/dataset.h"
+#include "tandem/memory/chain.h"
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
@@ -26,6 +27,10 @@ class Task {
   /// Returns the mean loss over the global batch, equal on all ranks. Each rank's gradients of replicated parameters
   /// are terms of a sum over the ranks. `sizes`: number of samples of each rank. Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
+
+  /// The same as blocks, from the images to the loss, of which loss() runs each. Whoever runs it does so before the
+  /// batch ends. By default one block.
+  virtual memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes);
 
   /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
   virtual Tensor embed(const data::Batch& batch) = 0;

@@ -32,7 +32,7 @@ TEST(Job, HoldsWhatTheSettingsMean) {
   EXPECT_EQ(job.head.options.sampling->rate, 0.25);
   EXPECT_TRUE(job.head.moves_all_rows);
   EXPECT_EQ(job.training.precision.type, at::kFloat);
-  EXPECT_TRUE(job.training.precision.bf16);
+  EXPECT_EQ(job.training.precision.products, at::kBFloat16);
   EXPECT_EQ(job.memory.limits, std::vector<int64_t>(3, 1 << 20));
   EXPECT_EQ(job.run.resume, Resume::from_path);
   EXPECT_EQ(job.run.resume_path, "somewhere");

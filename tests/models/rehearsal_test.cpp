@@ -47,7 +47,7 @@ TEST_P(Rehearsal, PredictsThePeakOfAStepToTheByte) {
   backbone->to(of.type);
   const auto images = at::rand({of.batch, 1, of.size, of.size}, of.type);
   const auto chain = with_loss(*backbone);
-  const auto predicted = memory::compose(memory::rehearse(chain, {images}), {}).peak_bytes();
+  const auto predicted = memory::compose(memory::rehearse(chain, {images}), {}).account.peak_bytes();
   for (int step = 0; step < 2; ++step) EXPECT_EQ(predicted, measured(chain, images, *backbone));
 }
 

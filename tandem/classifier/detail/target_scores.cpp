@@ -102,8 +102,7 @@ void put_target_gradients(LocalTargets& targets, const Scoring& scoring, const s
     along_rows[target.row] += share_of(scoring.normalise_features, target.feature_length);
   }
   write_entries(products, own, classes.begin, of_products);
-  along_classes.index_add_(0, at::tensor(places, at::kLong).to(products.device()),
-                           at::tensor(along, at::kDouble).to(along_classes.options()));
+  add_numbers(along_classes, places, along);
 }
 
 }  // namespace tandem::classifier::detail

@@ -113,6 +113,18 @@ std::vector<double> read_entries(const Tensor& block, std::span<const Target> ta
   return values;
 }
 
+void add_numbers(Tensor& numbers, const std::vector<int64_t>& places, const std::vector<double>& values) {
+  if (!numbers.is_cpu()) {
+    numbers.index_add_(0, at::tensor(places, at::kLong).to(numbers.device()),
+                       at::tensor(values, at::kDouble).to(numbers.options()));
+    return;
+  }
+  AT_DISPATCH_FLOATING_TYPES(numbers.scalar_type(), "softmax loss", [&] {
+    auto* at = numbers.mutable_data_ptr<scalar_t>();
+    for (size_t i = 0; i < places.size(); ++i) at[places[i]] += static_cast<scalar_t>(values[i]);
+  });
+}
+
 void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_place,
                    const std::vector<double>& values) {
   if (targets.empty()) return;

@@ -48,4 +48,7 @@ std::vector<double> read_entries(const Tensor& block, std::span<const Target> ta
 void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_place,
                    const std::vector<double>& values);
 
+/// Adds values[i] to numbers[places[i]].
+void add_numbers(Tensor& numbers, const std::vector<int64_t>& places, const std::vector<double>& values);
+
 }  // namespace tandem::classifier::detail

@@ -122,6 +122,14 @@ Tensors rows_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, in
   return parts;
 }
 
+/// An imagined rank brings this rank's own block, which may have another size: it is repeated.
+void copy_block(const LocalBlock& source, void* target, int64_t bytes) {
+  if (source.data == target || source.bytes == 0) return;
+  for (int64_t begin = 0; begin < bytes; begin += source.bytes) {
+    std::memcpy(static_cast<std::byte*>(target) + begin, source.data, std::min(source.bytes, bytes - begin));
+  }
+}
+
 using Given = std::pair<at::Tensor, bool>;
 
 // Messages of hand_over() have negative tags, so that they never match those of c10d's send.
@@ -205,10 +213,7 @@ void LocalBackend::move_blocks(const char* operation, uint64_t signature, const 
     for (int step = 0; step < size; ++step) {
       const int from = (rank + step) % size;  // the ranks do not all read the same rank's memory at once
       if (awaited[from] == 0) continue;
-      const auto& source = hub_->exchange.call(from).blocks[rank];
-      void* target = take[from].data_ptr();
-      // An imagined rank brings this rank's own block, which may have another size.
-      if (source.data != target) std::memcpy(target, source.data, std::min(source.bytes, awaited[from]));
+      copy_block(hub_->exchange.call(from).blocks[rank], take[from].data_ptr(), awaited[from]);
     }
   });
 }

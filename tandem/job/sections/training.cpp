@@ -10,7 +10,7 @@ namespace tandem::job {
 namespace {
 
 constexpr std::array<Choice<Precision>, 3> kPrecisions = {
-    {{"float32", {at::kFloat, false}}, {"bf16", {at::kFloat, true}}, {"float64", {at::kDouble, false}}}};
+    {{"float32", {at::kFloat}}, {"bf16", {at::kFloat, at::kBFloat16}}, {"float64", {at::kDouble}}}};
 
 void read(settings::Settings& settings, Job& job) {
   job.training = {.epochs = settings.get_int("train.epochs"),

@@ -2,13 +2,14 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace tandem::job {
 
 /// The precision of a training step.
 struct Precision {
   at::ScalarType type = at::kFloat;  // of weights, sums and losses
-  bool bf16 = false;                 // products in bfloat16
+  std::optional<at::ScalarType> products;  // of the factors of the backbone's products; nullopt: `type`
 };
 
 /// The loop over steps.

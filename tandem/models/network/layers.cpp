@@ -20,7 +20,7 @@ Conv2d::Conv2d(const Options& options) : Layer("Conv2d"), options_(options) {
 }
 
 Tensor Conv2d::forward(const Tensor& input) const {
-  return at::conv2d(input, weight_, bias_, options_.stride, options_.padding);
+  return at::conv2d(factor(input), factor(weight_), factor(bias_), options_.stride, options_.padding);
 }
 
 void Conv2d::initialize(uint64_t seed, const std::string& name) {
@@ -37,7 +37,7 @@ Linear::Linear(int64_t in, int64_t out, bool bias) : Layer("Linear") {
   if (bias) bias_ = register_parameter("bias", at::empty({out}));
 }
 
-Tensor Linear::forward(const Tensor& input) const { return at::linear(input, weight_, bias_); }
+Tensor Linear::forward(const Tensor& input) const { return at::linear(factor(input), factor(weight_), factor(bias_)); }
 
 void Linear::initialize(uint64_t seed, const std::string& name) {
   const at::NoGradGuard no_grad;

@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tandem/base/tensor.h"
@@ -18,6 +19,16 @@ class Layer : public torch::nn::Module {
 
   /// Fills this layer's own parameters and buffers; `name` is its place in the model ("layer1.0.conv1").
   virtual void initialize(uint64_t seed, const std::string& name) = 0;
+
+  /// From now on, what this layer multiplies is first rounded to `type`; nullopt: it is not.
+  void round_products(std::optional<at::ScalarType> type) { products_ = type; }
+
+ protected:
+  /// x as it enters a product.
+  Tensor factor(const Tensor& x) const { return products_ && x.defined() ? x.to(*products_) : x; }
+
+ private:
+  std::optional<at::ScalarType> products_;
 };
 
 /// Calls initialize() of every Layer below `model`, with its name in the model.
