@@ -30,6 +30,8 @@ class Error : public std::runtime_error {
 
   const char* what() const noexcept override { return text_.c_str(); }
   ExitCode code() const { return code_; }
+  const std::string& fault() const { return fault_; }
+  const std::string& remedy() const { return remedy_; }
 
   /// Adds to the text on which rank the error happened. Does nothing if a rank has been set already.
   void set_rank(int rank, int size);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
@@ -9,8 +10,8 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
-#include "tandem/comm/split.h"
 #include "tandem/job/memory_plan.h"
+#include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
@@ -23,7 +24,8 @@ namespace {
 struct Planned {
   job::DataShape shape;
   std::vector<int64_t> counts, most;  // most: empty without a limit
-  std::vector<CategoryBytes> ranks;
+  std::vector<memory::Account> ranks;
+  bool is_exact = true;  // false: too large for this machine to rehearse
   std::vector<job::MemoryPlan::Form> forms;
   std::string fault;  // why the job does not fit; empty: it fits
 };
@@ -35,24 +37,39 @@ Planned plan_of(const job::Job& job) {
   const job::MemoryPlan plan(job, planned.shape);
   planned.forms = plan.forms();
   for (int rank = 0; rank < ranks && plan.limit(rank); ++rank) planned.most.push_back(plan.most_classes(rank).value());
+  job::PlannedRanks rehearsed(job, planned.shape, plan);
   try {
-    planned.counts = plan.counts();
+    planned.counts = planned.most.empty() ? plan.counts() : fit_counts(plan, rehearsed.peaks());
   } catch (const SettingsError& error) {
     if (planned.most.empty()) throw;
     planned.fault = message_of(error);
-    planned.counts = comm::split_sizes(planned.shape.classes, ranks);
+    planned.counts = plan.even_counts();
   }
-  for (int rank = 0; rank < ranks; ++rank) planned.ranks.push_back(plan.rank(rank, planned.counts[rank]));
+  planned.ranks = rehearsed.accounts(planned.counts);
+  planned.is_exact = rehearsed.is_exact();
   return planned;
+}
+
+nlohmann::json rank_json(const memory::Account& account) {
+  auto json = memory_json(account.at_peak);
+  json["predicted_peak_bytes"] = account.peak_bytes();
+  json["blocks"] = nlohmann::json::object();
+  for (const auto& bytes : account.blocks) {
+    if (total_of(bytes.at_peak) > 0) {
+      json["blocks"][block_name(bytes.block)] = memory_json(bytes.at_peak)["categories"];
+    }
+  }
+  return json;
 }
 
 nlohmann::json result_of(const job::Job& job, const Planned& planned) {
   const auto row = job.model.embedding * static_cast<int64_t>(c10::elementSize(job.training.precision.type));
   nlohmann::json result = {{"classes", planned.shape.classes}, {"weight_bytes", planned.shape.classes * row},
                            {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
-                           {"ranks", nlohmann::json::array()}, {"forms", nlohmann::json::object()}};
+                           {"is_exact", planned.is_exact},     {"ranks", nlohmann::json::array()},
+                           {"forms", nlohmann::json::object()}};
   for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
-    auto one = memory_json(planned.ranks[rank]);
+    auto one = rank_json(planned.ranks[rank]);
     one["classes"] = planned.counts[rank];
     one["weight_bytes"] = planned.counts[rank] * row;
     one["largest_classes"] = planned.most.empty() ? nlohmann::json() : nlohmann::json(planned.most[rank]);
@@ -72,7 +89,11 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
                      format_bytes(result["weight_bytes"]) + ", split";
   text += " " + job::counts_text(planned.counts);
-  text += "\n" + memory::memory_table(planned.ranks) + "\n";
+  std::vector<CategoryBytes> peaks;
+  for (const auto& account : planned.ranks) peaks.push_back(account.at_peak);
+  text += "\n" + memory::memory_table(peaks);
+  if (!planned.is_exact) text += "approximate: a rank has more than this machine can rehearse\n";
+  text += "\n";
   Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
   for (const auto& form : planned.forms) {
     int64_t all = 0;

@@ -7,7 +7,6 @@
 #include "tandem/cli/run/training.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/job/feature_scores.h"
-#include "tandem/job/memory_plan.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
 
@@ -24,7 +23,6 @@ int run_train(const Arguments& arguments) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);
   }
   const auto data = job::open_data(job);
-  if (job.memory.is_limited()) job::MemoryPlan(job, shape_of(job, *data.train)).counts();  // fails before all is made
   std::atomic<ExitCode> code{ExitCode::done};
   stop_signals::begin();
   job::on_ranks(

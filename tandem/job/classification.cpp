@@ -2,10 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/classifier/class_sharded_head.h"
-#include "tandem/comm/agree.h"
-#include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
-#include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/models/backbone.h"
@@ -14,25 +11,6 @@ namespace tandem::job {
 namespace {
 
 constexpr const char* kHeadBlock = "classifier";
-
-/// How many classes each rank gets under memory.limit, as rank 0 has planned it; empty: the default split. Collective.
-std::vector<int64_t> planned_counts(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  if (!job.memory.is_limited() || job.head.options.naive) return {};
-  auto counts = comm::split_sizes(shape.classes, group.size());
-  std::string fault;
-  if (group.rank() == 0) {
-    try {
-      counts = MemoryPlan(job, shape).counts();
-    } catch (const SettingsError& error) {
-      fault = message_of(error);
-    }
-  }
-  fault = comm::broadcast_text(fault, 0, group);
-  if (!fault.empty()) throw SettingsError(fault);
-  const auto sent = at::tensor(counts, at::kLong);
-  comm::broadcast_(sent, 0, group);
-  return {sent.const_data_ptr<int64_t>(), sent.const_data_ptr<int64_t>() + sent.numel()};
-}
 
 classifier::HeadOptions head_options(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   auto options = job.head.options;
@@ -145,7 +123,7 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 }
 
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  return make_task(job, shape, planned_counts(job, shape, group), group);
+  return make_task(job, shape, comm::split_sizes(shape.classes, group.size()), group);
 }
 
 }  // namespace tandem::job

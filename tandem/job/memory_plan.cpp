@@ -1,6 +1,7 @@
 #include "tandem/job/memory_plan.h"
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +13,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
-#include "tandem/memory/table.h"
+#include "tandem/memory/rehearsal.h"
 #include "tandem/models/backbone.h"
 
 namespace tandem::job {
@@ -21,65 +22,34 @@ namespace {
 int64_t& of(CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_cast<size_t>(category)]; }
 
-struct Probe {
-  int64_t forward = 0, kept = 0, backward = 0;
-};
-
-/// One step of the backbone alone. `has_buckets`: gradients are allocated before backward begins.
-Probe probe_backbone(models::Backbone& backbone, const Tensor& images, bool has_buckets, memory::ProbeScope& book) {
-  const auto activations = [](const CategoryBytes& bytes) { return of(bytes, Category::activations); };
-  {
-    const CategoryScope scope(Category::gradients);
-    for (auto& parameter : backbone.parameters()) {
-      if (has_buckets) parameter.mutable_grad() = at::zeros_like(parameter.detach());
-    }
-  }
-  const CategoryScope scope(Category::activations);
-  book.reset_peak();
-  Probe probe;
-  const auto output = [&] { return backbone.forward(images.to(backbone.parameters()[0].scalar_type())); }();
-  const auto after = book.account();
-  probe.forward = activations(after.at_peak);
-  probe.kept = activations(after.live);
-  const auto gradient = at::ones_like(output);
-  book.reset_peak();
-  output.backward(gradient);
-  probe.backward = activations(book.account().at_peak);
-  for (auto& parameter : backbone.parameters()) parameter.mutable_grad().reset();
-  return probe;
+/// The chain of a backbone at `images` images, in a book of its own.
+memory::Composition rehearse_backbone(const models::Backbone& backbone, const Job& job, const DataShape& shape,
+                                      int64_t images) {
+  const auto batch = at::zeros({images, shape.image[0], shape.image[1], shape.image[2]}, job.training.precision.type);
+  return memory::compose(memory::rehearse(backbone.chain(), {batch}, {.gives_gradients_away = job.parallel.ranks > 1}),
+                         {});
 }
 
-/// Batch sizes of the two probes: close to the rank's own batch size, as far as that is fast. (Batch normalisation
-/// needs two images.)
-std::array<int64_t, 2> probes_of(const DataShape& shape, int64_t own) {
-  const int64_t pixels = shape.image[1] * shape.image[2];
-  const int64_t most = pixels <= 64 * 64 ? 32 : pixels <= 256 * 256 ? 8 : 4;
-  const int64_t second = std::clamp<int64_t>(own, 4, most);
-  return {second / 2, second};
-}
-
-BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t own) {
+/// At the batch itself; where that needs too much here, at two images, multiplied.
+BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t images) {
+  constexpr int64_t kFew = 2;  // batch normalisation needs two
   BackboneMemory result;
   if (job.model.is_identity) return result;
-  memory::ProbeScope book;
+  const memory::ProbeScope book;
   const auto backbone = make_backbone(job, shape.image);
   for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
   for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
   result.num_parameters = static_cast<int64_t>(backbone->parameters().size());
-  const auto counts = probes_of(shape, own);
-  std::array<Probe, 2> probes;
-  for (size_t i = 0; i < 2; ++i) {
-    const auto images = at::zeros({counts[i], shape.image[0], shape.image[1], shape.image[2]});
-    probes[i] = probe_backbone(*backbone, images, job.parallel.ranks > 1, book);
-  }
-  const auto line = [&](int64_t Probe::*member) {
-    const auto first = static_cast<double>(probes[0].*member), second = static_cast<double>(probes[1].*member);
-    const double an_image = (second - first) / static_cast<double>(counts[1] - counts[0]);
-    return BackboneMemory::Line{first - an_image * static_cast<double>(counts[0]), an_image};
+  auto step = rehearse_backbone(*backbone, job, shape, std::min(images, kFew));
+  const auto times = static_cast<double>(images) / static_cast<double>(std::min(images, kFew));
+  result.is_exact = times == 1 || static_cast<double>(step.backward) * times < static_cast<double>(free_memory()) / 2;
+  if (result.is_exact && times != 1) step = rehearse_backbone(*backbone, job, shape, images);
+  const auto at_images = [&](int64_t bytes) {
+    return result.is_exact ? bytes : std::llround(static_cast<double>(bytes) * times);
   };
-  result.forward = line(&Probe::forward);
-  result.kept = line(&Probe::kept);
-  result.backward = line(&Probe::backward);
+  result.forward = at_images(step.forward);
+  result.saved = at_images(step.saved);
+  result.backward = at_images(step.backward);
   return result;
 }
 
@@ -95,6 +65,8 @@ int threads_of(const Parallel& parallel) {
 
 }  // namespace
 
+int64_t free_memory() { return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+
 std::string counts_text(const std::vector<int64_t>& counts) {
   constexpr size_t kFew = 8;
   std::string text;
@@ -107,17 +79,18 @@ std::string counts_text(const std::vector<int64_t>& counts) {
   return text;
 }
 
-int64_t BackboneMemory::Line::at(int64_t images) const {
-  return std::llround(constant + an_image * static_cast<double>(images));
-}
-
 MemoryPlan::MemoryPlan(const Job& job, const DataShape& shape)
     : job_(job),
       ranks_(job.parallel.ranks),
       shape_(shape),
       images_(comm::split_sizes(job.training.batch, ranks_)),
-      backbone_(measure_backbone(job, shape, images_[0])) {
+      larger_(measure_backbone(job, shape, images_.front())),
+      smaller_(images_.back() == images_.front() ? larger_ : measure_backbone(job, shape, images_.back())) {
   job_.head.options.classes = shape.classes;
+}
+
+const BackboneMemory& MemoryPlan::backbone(int rank) const {
+  return images_[rank] == images_.front() ? larger_ : smaller_;
 }
 
 classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own_classes) const {
@@ -133,21 +106,22 @@ classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own
 
 CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifier::HeadLoad& load) const {
   const auto head = classifier::head_memory(of_head.options, load);
+  const auto& backbone = this->backbone(rank);
   const int64_t images = images_[rank], pixels = shape_.image[0] * shape_.image[1] * shape_.image[2];
   auto bytes = head;
-  of(bytes, Category::parameters) += backbone_.parameters;
-  of(bytes, Category::optimizer) += load.num_states * backbone_.parameters;
-  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone_.num_parameters * int64_t{sizeof(float)};
+  of(bytes, Category::parameters) += backbone.parameters;
+  of(bytes, Category::optimizer) += load.num_states * backbone.parameters;
+  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_parameters * int64_t{sizeof(float)};
   const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
   of(bytes, Category::buffers) =
-      copies * backbone_.buffers + (job_.data.prefetch + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
-  if (ranks_ > 1) of(bytes, Category::gradients) += backbone_.parameters;  // the buckets
+      copies * backbone.buffers + (job_.data.prefetch + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
+  if (ranks_ > 1) of(bytes, Category::gradients) += backbone.parameters;  // the buckets
   if (job_.model.is_identity) return bytes;
 
   auto in_head = bytes, in_forward = bytes, in_backward = bytes;
-  of(in_head, Category::activations) += backbone_.kept.at(images);
-  of(in_forward, Category::activations) = backbone_.forward.at(images);
-  of(in_backward, Category::activations) = backbone_.backward.at(images);
+  of(in_head, Category::activations) += backbone.saved;
+  of(in_forward, Category::activations) = backbone.forward;
+  of(in_backward, Category::activations) = backbone.backward;
   of(in_forward, Category::gradients) -= of(head, Category::gradients);
   if (load.steps_in_backward) in_backward[size_t(Category::gradients)] -= of(head, Category::gradients);
   of(in_forward, Category::communication) = of(in_backward, Category::communication) = 0;
@@ -163,9 +137,9 @@ std::optional<int64_t> MemoryPlan::limit(int rank) const {
   return job_.memory.is_limited() ? std::optional(job_.memory.limits[rank]) : std::nullopt;
 }
 
-std::optional<int64_t> MemoryPlan::most_classes(int rank) const {
+std::optional<int64_t> MemoryPlan::most_classes(int rank, int64_t beside) const {
   if (!job_.memory.is_limited()) return std::nullopt;
-  const int64_t limit = job_.memory.limits[rank];
+  const int64_t limit = job_.memory.limits[rank] - beside;
   int64_t fits = 0, too_many = int64_t{1} << 40;
   if (total_of(this->rank(rank, 0)) > limit) return 0;
   while (too_many - fits > 1) {
@@ -175,12 +149,15 @@ std::optional<int64_t> MemoryPlan::most_classes(int rank) const {
   return fits;
 }
 
-std::vector<int64_t> MemoryPlan::counts() const {
-  if (!job_.memory.is_limited()) return comm::split_sizes(shape_.classes, ranks_);
+std::vector<int64_t> MemoryPlan::even_counts() const { return comm::split_sizes(shape_.classes, ranks_); }
+
+std::vector<int64_t> MemoryPlan::counts(std::span<const int64_t> beside) const {
+  if (!job_.memory.is_limited()) return even_counts();
   std::vector<double> rooms;
   int64_t all = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const int64_t most = most_classes(rank).value(), rest = total_of(this->rank(rank, 0));
+    const int64_t more = beside.empty() ? 0 : beside[rank];
+    const int64_t most = most_classes(rank, more).value(), rest = total_of(this->rank(rank, 0)) + more;
     if (most == 0 && rest > limit(rank).value()) {
       throw SettingsError("memory.limit of rank " + std::to_string(rank) + " is " + format_bytes(limit(rank).value()) +
                               ", wanted at least " + format_bytes(rest) + ", which the job needs without any class",
@@ -199,7 +176,7 @@ std::vector<int64_t> MemoryPlan::counts() const {
 
 std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
-  const auto even = comm::split_sizes(shape_.classes, ranks_);
+  const auto even = even_counts();
   std::vector<Form> forms;
   const auto add = [&](const std::string& name, const Head& head, bool whole) {
     Form form{name, {}};

@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,15 +10,12 @@
 
 namespace tandem::job {
 
-/// Memory of a backbone. Its activations are measured on two small batches and extrapolated linearly.
+/// Memory of a backbone in a step.
 struct BackboneMemory {
-  struct Line {
-    double constant = 0, an_image = 0;
-    int64_t at(int64_t images) const;
-  };
-  int64_t parameters = 0, buffers = 0;  // bytes
-  int64_t num_parameters = 0;           // tensors
-  Line forward, kept, backward;         // peak in forward; kept for backward; peak in backward
+  int64_t parameters = 0, buffers = 0;           // bytes
+  int64_t num_parameters = 0;                    // tensors
+  int64_t forward = 0, saved = 0, backward = 0;  // bytes of activations; see memory::Composition
+  bool is_exact = true;                          // false: this machine has no room for a block at this batch
 };
 
 /// Predicts the bytes of each rank in a training step; see head_memory() for what is exact. Not collective.
@@ -27,12 +25,17 @@ class MemoryPlan {
   MemoryPlan(const Job& job, const DataShape& shape);
 
   /// Number of classes of each rank: in proportion to the room that memory.limit leaves, or equal parts without a
-  /// limit. Throws SettingsError if the classes do not fit.
-  std::vector<int64_t> counts() const;
+  /// limit. `beside`: bytes that each rank needs more than this object says. Throws SettingsError if the classes do not
+  /// fit.
+  std::vector<int64_t> counts(std::span<const int64_t> beside = {}) const;
+  std::vector<int64_t> even_counts() const;
 
   /// The largest number of classes for which memory.limit leaves room on a rank; nullopt without a limit.
-  std::optional<int64_t> most_classes(int rank) const;
+  std::optional<int64_t> most_classes(int rank, int64_t beside = 0) const;
   std::optional<int64_t> limit(int rank) const;
+
+  /// False if this machine has no room for a block of the backbone at its batch.
+  bool is_exact() const { return larger_.is_exact && smaller_.is_exact; }
 
   /// Bytes by category at the peak of the rank.
   CategoryBytes rank(int rank, int64_t own_classes) const;
@@ -46,14 +49,18 @@ class MemoryPlan {
 
  private:
   CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
+  const BackboneMemory& backbone(int rank) const;
   classifier::HeadLoad load_of(const Head& head, int rank, int64_t own_classes) const;
 
   Job job_;
   int ranks_;
   DataShape shape_;
-  std::vector<int64_t> images_;  // of each rank
-  BackboneMemory backbone_;
+  std::vector<int64_t> images_;      // of each rank
+  BackboneMemory larger_, smaller_;  // of ranks with one image more, and of the others
 };
+
+/// Bytes of this machine's memory that are free.
+int64_t free_memory();
 
 /// "5,226 5,226 5,225"; equal counts of more than 8 ranks are grouped: "1,250,000 x 64 1,249,999 x 64".
 std::string counts_text(const std::vector<int64_t>& counts);

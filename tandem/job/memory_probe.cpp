@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/rank_memory.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -18,31 +18,22 @@ bool fits_easily(const Job& job, const DataShape& shape) {
   return scores < memory / 4;
 }
 
-std::vector<int64_t> predict(const Job& job, const DataShape& shape) {
-  const MemoryPlan plan(job, shape);
-  const auto counts = plan.counts();
-  std::vector<int64_t> peaks;
-  for (int rank = 0; rank < job.parallel.ranks; ++rank) peaks.push_back(total_of(plan.rank(rank, counts[rank])));
-  return peaks;
-}
-
 FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
-  memory::reset_peak(group.rank());
   const auto shape = shape_of(job, dataset);
   const auto loader = training_loader(job, dataset, group);
-  const auto task = make_task(job, shape, group);
+  const auto plan = plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
+  memory::reset_peak(group.rank());
+  const auto task = make_task(job, shape, plan.counts, group);
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;
   train::Trainer trainer(*task, *loader, nullptr, shape.classes, options, nullptr, group);
   train::Observer nobody;
-  trainer.run(nobody);
   RankFacts facts;
+  set_training(facts, trainer.run(nobody).memory, plan.own.step);
   facts.at_peak = memory::account(group.rank()).at_peak;
   facts.head_bytes = head_bytes(*task, trainer.optimizer());
-  FormMemory memory{job.head.form(), gather_facts(facts, group), {}};
-  if (group.rank() == 0) memory.predicted = predict(job, shape);
-  return memory;
+  return {job.head.form(), gather_facts(facts, group)};
 }
 
 }  // namespace

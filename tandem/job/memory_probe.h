@@ -11,7 +11,6 @@ namespace tandem::job {
 struct FormMemory {
   HeadForm form;
   std::vector<RankFacts> ranks;
-  std::vector<int64_t> predicted;  // peak of each rank by MemoryPlan; on rank 0 only
 };
 
 /// Trains two steps of the job with each form of the head, on new models, and measures the peaks; the models are

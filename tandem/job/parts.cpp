@@ -36,14 +36,18 @@ std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Datase
   return std::make_unique<data::Loader>(dataset, training_loader_options(job, group.rank()));
 }
 
-std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
-                                                comm::ProcessGroup& group) {
-  auto options = loader_options(job, group.rank());
-  options.batch = std::max<int64_t>(job.evaluation.batch, group.size());
+data::LoaderOptions evaluation_loader_options(const Job& job, int rank) {
+  auto options = loader_options(job, rank);
+  options.batch = std::max<int64_t>(job.evaluation.batch, job.parallel.ranks);
   options.augment = data::no_augmentation();
   options.shuffle = false;
   options.drop_last = false;
-  return std::make_unique<data::Loader>(dataset, options);
+  return options;
+}
+
+std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
+                                                comm::ProcessGroup& group) {
+  return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, group.rank()));
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {

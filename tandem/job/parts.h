@@ -14,6 +14,7 @@ class Backbone;
 namespace tandem::job {
 
 data::LoaderOptions training_loader_options(const Job& job, int rank);
+data::LoaderOptions evaluation_loader_options(const Job& job, int rank);
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
                                                 comm::ProcessGroup& group);
@@ -27,7 +28,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
                                        comm::ProcessGroup& group);
 
-/// The same with the classes split evenly, or as memory.limit leaves room. Collective.
+/// The same with the classes split evenly.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
 
 /// The name of the class weight among the task's parameters.

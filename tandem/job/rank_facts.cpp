@@ -31,11 +31,9 @@ std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) 
 }
 
 std::string pack(const RankFacts& facts) {
-  return nlohmann::json{{"at_peak", facts.at_peak},
-                        {"train_at_peak", facts.train_at_peak},
-                        {"train_blocks", facts.train_blocks},
-                        {"head_bytes", facts.head_bytes},
-                        {"wire", wire_json(facts.wire)}}
+  return nlohmann::json{{"at_peak", facts.at_peak},           {"train_at_peak", facts.train_at_peak},
+                        {"train_blocks", facts.train_blocks}, {"train_predicted_peak", facts.train_predicted_peak},
+                        {"head_bytes", facts.head_bytes},     {"wire", wire_json(facts.wire)}}
       .dump();
 }
 
@@ -45,6 +43,7 @@ RankFacts unpack(const std::string& text) {
   json.at("at_peak").get_to(facts.at_peak);
   json.at("train_at_peak").get_to(facts.train_at_peak);
   json.at("train_blocks").get_to(facts.train_blocks);
+  json.at("train_predicted_peak").get_to(facts.train_predicted_peak);
   json.at("head_bytes").get_to(facts.head_bytes);
   facts.wire = wire_of(json.at("wire"));
   return facts;
@@ -65,9 +64,10 @@ nlohmann::json wire_json(const std::map<std::string, comm::OperationCount>& wire
   return operations;
 }
 
-void set_training(RankFacts& facts, const memory::Account& memory) {
-  facts.train_at_peak = memory.at_peak;
-  for (const auto& bytes : memory.blocks) {
+void set_training(RankFacts& facts, const memory::Account& measured, const memory::Composition& predicted) {
+  facts.train_predicted_peak = predicted.account.peak_bytes();
+  facts.train_at_peak = measured.at_peak;
+  for (const auto& bytes : measured.blocks) {
     if (total_of(bytes.at_peak) > 0) facts.train_blocks[block_name(bytes.block)] = bytes.at_peak;
   }
 }

@@ -2,9 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tandem/base/context.h"
+#include "tandem/base/error.h"
+#include "tandem/base/format.h"
+#include "tandem/comm/agree.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/joint_work.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
@@ -13,28 +19,227 @@
 namespace tandem::job {
 namespace {
 
-/// Images of zeros, and targets that are classes of this rank.
-data::Batch synthetic_batch(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts) {
+/// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank.
+data::Batch synthetic_batch(const DataShape& shape, int rank, const std::vector<int64_t>& counts, int64_t global_size) {
   const int64_t own = counts[rank], first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
-  const int64_t samples = comm::split_sizes(job.training.batch, job.parallel.ranks)[rank];
+  const int64_t samples = comm::split_sizes(global_size, static_cast<int>(counts.size()))[rank];
   data::Batch batch;
   batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]});
   batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(first) : at::full({samples}, -1, at::kLong);
-  batch.global_size = job.training.batch;
+  batch.global_size = global_size;
   return batch;
 }
 
+/// The most that a test allocates: one batch, as train::evaluate() gives it to the task.
+int64_t rehearse_test(train::Task& task, const data::Batch& batch, int ranks) {
+  const at::NoGradGuard no_grad;
+  const memory::ProbeScope probe;
+  const auto sizes = comm::split_sizes(batch.global_size, ranks);
+  task.set_training(false);
+  task.top_k(batch, 1, sizes);
+  task.loss(batch, sizes);
+  return probe.account().peak_bytes();
+}
+
+bool all_fit(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
+  for (size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (peaks[rank].bytes > plan.limit(static_cast<int>(rank)).value()) return false;
+  }
+  return true;
+}
+
+/// "; with 300 classes rank 1 needs 6,037,544 bytes at its peak, in block 'classifier'", of the rank that lacks most.
+std::string need_of(const MemoryPlan& plan, const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) {
+  size_t worst = 0;
+  const auto lack = [&](size_t rank) { return peaks[rank].bytes - plan.limit(static_cast<int>(rank)).value(); };
+  for (size_t rank = 1; rank < peaks.size(); ++rank) worst = lack(rank) > lack(worst) ? rank : worst;
+  return "; with " + format_count(counts[worst]) + " classes rank " + std::to_string(worst) + " needs " +
+         format_count(peaks[worst].bytes) + " bytes at its peak, in block '" + peaks[worst].block + "'";
+}
+
+std::vector<int64_t> corrected_counts(const MemoryPlan& plan, const std::vector<int64_t>& counts,
+                                      const std::vector<RankPeak>& peaks) {
+  std::vector<int64_t> beside;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    beside.push_back(peaks[rank].bytes - total_of(plan.rank(static_cast<int>(rank), counts[rank])));
+  }
+  try {
+    return plan.counts(beside);
+  } catch (const SettingsError& error) {
+    throw SettingsError(error.fault() + need_of(plan, counts, peaks), error.remedy());
+  }
+}
+
+RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                            const DataAmount& amount, comm::ProcessGroup& group) {
+  comm::JointWork work(group);
+  auto own = rehearse_rank(job, shape, group.rank(), counts, amount);
+  work.end(0);
+  return own;
+}
+
+/// Rank 0 looks for a split, and the others rehearse each that it tries.
+class Search {
+ public:
+  Search(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group)
+      : job_(job), shape_(shape), amount_(amount), group_(group) {}
+
+  RankPlan lead() {
+    std::string fault;
+    std::vector<int64_t> counts;
+    try {
+      counts = fit_counts(plan_jointly(), [&](const std::vector<int64_t>& tried) {
+        tell(Word::attempt, tried);
+        return attempt(tried);
+      });
+    } catch (const SettingsError& error) {
+      fault = message_of(error);
+    }
+    tell(Word::end, counts);
+    return end(counts, fault);
+  }
+
+  RankPlan follow() {
+    comm::JointWork(group_).end(0);  // while rank 0 plans
+    for (;;) {
+      auto [word, counts] = hear();
+      if (word == Word::end) return end(counts, "");
+      attempt(counts);
+    }
+  }
+
+ private:
+  enum class Word : int64_t { attempt, end };
+
+  MemoryPlan plan_jointly() {
+    comm::JointWork work(group_);
+    MemoryPlan plan(job_, shape_);
+    work.end(0);
+    return plan;
+  }
+
+  void tell(Word word, std::vector<int64_t> counts) {
+    counts.resize(group_.size(), 0);
+    counts.push_back(static_cast<int64_t>(word));
+    comm::broadcast_(at::tensor(counts, at::kLong), 0, group_);
+  }
+
+  std::pair<Word, std::vector<int64_t>> hear() {
+    const auto heard = at::empty({group_.size() + 1}, at::kLong);
+    comm::broadcast_(heard, 0, group_);
+    const auto* numbers = heard.const_data_ptr<int64_t>();
+    return {static_cast<Word>(numbers[group_.size()]), {numbers, numbers + group_.size()}};
+  }
+
+  std::vector<RankPeak> attempt(const std::vector<int64_t>& counts) {
+    own_ = rehearse_jointly(job_, shape_, counts, amount_, group_);
+    const auto own = own_.peak();
+    const auto bytes = comm::gather_numbers(own.bytes, group_);
+    const auto blocks = comm::gather_texts(own.block, group_);
+    std::vector<RankPeak> peaks;
+    for (size_t rank = 0; rank < bytes.size(); ++rank) peaks.push_back({bytes[rank], blocks[rank]});
+    return peaks;
+  }
+
+  RankPlan end(const std::vector<int64_t>& counts, const std::string& own_fault) {
+    const auto fault = comm::broadcast_text(own_fault, 0, group_);
+    if (!fault.empty()) throw SettingsError(fault);
+    return {counts, own_};
+  }
+
+  const Job& job_;
+  const DataShape& shape_;
+  const DataAmount& amount_;
+  comm::ProcessGroup& group_;
+  RankMemory own_;
+};
+
 }  // namespace
 
-memory::Composition rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
-                                  int64_t batches) {
+RankPeak RankMemory::peak() const {
+  const auto in_step = step.account.peak_bytes();
+  return test > in_step ? RankPeak{test, "a test"} : RankPeak{in_step, block_name(step.block)};
+}
+
+RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
+                         const DataAmount& amount) {
   const memory::ProbeScope aside;
-  const auto batch = synthetic_batch(job, shape, rank, counts);
+  const auto batch = synthetic_batch(shape, rank, counts, job.training.batch);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
   const auto task = make_task(job, shape, counts, *group);
-  const auto in_flight = data::loader_memory(training_loader_options(job, rank), shape.image, batches);
-  return train::rehearse_step(*task, trainer_options(job, batches), batch, in_flight, probe, *group);
+  const auto in_flight = data::loader_memory(training_loader_options(job, rank), shape.image, amount.batches);
+  RankMemory memory{train::rehearse_step(*task, trainer_options(job, amount.batches), batch, in_flight, probe, *group)};
+  if (amount.test_images == 0) return memory;
+  const auto options = evaluation_loader_options(job, rank);
+  const int64_t images = std::min(options.batch, amount.test_images),
+                batches = (amount.test_images + images - 1) / images;
+  memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
+                rehearse_test(*task, synthetic_batch(shape, rank, counts, images), job.parallel.ranks);
+  return memory;
+}
+
+std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
+  constexpr int kAttempts = 4;  // the plan differs from the peaks by little
+  auto counts = plan.even_counts();
+  auto peaks = peaks_of(counts);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    auto next = corrected_counts(plan, counts, peaks);
+    if (next != counts) peaks = peaks_of(next);
+    counts = std::move(next);
+    if (all_fit(plan, peaks)) return counts;
+  }
+  throw SettingsError("memory.limit leaves no room for the classes of all ranks" + need_of(plan, counts, peaks));
+}
+
+PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)
+    : job_(job), shape_(shape), plan_(plan) {}
+
+bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
+  constexpr double kMostProducts = 2e10;  // of the head's forward, about a second
+  const auto products = static_cast<double>(own_classes) * static_cast<double>(job_.model.embedding) *
+                        static_cast<double>(job_.training.batch);
+  const auto bytes = total_of(plan_.rank(rank, own_classes));
+  return plan_.is_exact() && products < kMostProducts && bytes < free_memory() / 2;
+}
+
+const PlannedRanks::Peak& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
+  const auto images = comm::split_sizes(job_.training.batch, job_.parallel.ranks)[rank];
+  const auto [place, is_new] = known_.try_emplace({counts[rank], images, rank == 0 ? 1 : 0});
+  auto& known = place->second;
+  if (!is_new) return known;
+  if (is_small(rank, counts[rank])) {
+    const int64_t batches = job_.data.prefetch + 1;
+    const auto memory = rehearse_rank(job_, shape_, rank, counts, {batches, job_.evaluation.batch});
+    return known = {memory.step.account, memory.peak()};
+  }
+  is_exact_ = false;
+  known.account.at_peak = plan_.rank(rank, counts[rank]);
+  known.peak = {known.account.peak_bytes(), "classifier"};
+  return known;
+}
+
+PeaksOf PlannedRanks::peaks() {
+  return [this](const std::vector<int64_t>& counts) {
+    std::vector<RankPeak> peaks;
+    for (int rank = 0; rank < job_.parallel.ranks; ++rank) peaks.push_back(this->rank(rank, counts).peak);
+    return peaks;
+  };
+}
+
+std::vector<memory::Account> PlannedRanks::accounts(const std::vector<int64_t>& counts) {
+  std::vector<memory::Account> accounts;
+  for (int rank = 0; rank < job_.parallel.ranks; ++rank) accounts.push_back(this->rank(rank, counts).account);
+  return accounts;
+}
+
+RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
+  if (!job.memory.is_limited() || job.head.options.naive) {
+    const auto counts = comm::split_sizes(shape.classes, group.size());
+    return {counts, rehearse_jointly(job, shape, counts, amount, group)};
+  }
+  Search search(job, shape, amount, group);
+  return group.rank() == 0 ? search.lead() : search.follow();
 }
 
 }  // namespace tandem::job

@@ -1,19 +1,88 @@
 #pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "tandem/comm/process_group.h"
 #include "tandem/job/job.h"
+#include "tandem/job/memory_plan.h"
 #include "tandem/memory/rehearsal.h"
 
 namespace tandem::job {
 
-/// What one rank holds between training steps, and at the peak of a step, before any has run. The rank's parts are made
-/// as training makes them, for a rehearsal group, and each block of the step runs alone, on synthetic images of the
-/// real batch (memory/rehearsal.h). Equal to what training measures with threads=1 and thread-ranks if all targets of a
-/// batch are classes of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides.
+/// How much data there is.
+struct DataAmount {
+  int64_t batches = 0;      // of a training epoch
+  int64_t test_images = 0;  // 0: there is no test
+};
+
+/// The peak of a rank.
+struct RankPeak {
+  int64_t bytes = 0;
+  std::string block;  // in which it is
+};
+
+struct RankMemory {
+  memory::Composition step;  // of training; live: what is held between two steps
+  int64_t test = 0;          // bytes at the peak of a test; 0: there is none
+
+  RankPeak peak() const;
+};
+
+/// What one rank needs, before any step has run. The rank's parts are made as training makes them, for a rehearsal
+/// group, and each block of the step runs alone, on synthetic images of the real batch (memory/rehearsal.h). The peak
+/// of a step is equal to what training measures with threads=1 and thread-ranks if all targets of a batch are classes
+/// of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides. A test's batch runs as a
+/// whole.
 ///
-/// `counts`: classes of each rank. `batches`: of an epoch. Memory: the rank's parameters and optimizer state, and one
-/// block's activations. Not collective.
-memory::Composition rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
-                                  int64_t batches);
+/// `counts`: classes of each rank. Memory: the rank's parameters and optimizer state, and one block's activations. Not
+/// collective.
+RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
+                         const DataAmount& amount);
+
+/// Peaks of all ranks under a split of the classes.
+using PeaksOf = std::function<std::vector<RankPeak>(const std::vector<int64_t>& counts)>;
+
+/// The split of the classes under memory.limit: in proportion to the room that the limit leaves, corrected by the peaks
+/// of the split. Throws SettingsError, which names the rank and the block that need most above their limit, if there is
+/// none.
+std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of);
+
+/// Peaks of all ranks of a job that runs elsewhere, one rank after the other. Equal ranks are rehearsed once. A rank
+/// that is too large for this machine, in bytes or in work, has the approximate bytes of MemoryPlan.
+class PlannedRanks {
+ public:
+  PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan);
+
+  PeaksOf peaks();
+  std::vector<memory::Account> accounts(const std::vector<int64_t>& counts);
+  bool is_exact() const { return is_exact_; }
+
+ private:
+  struct Peak {
+    memory::Account account;
+    RankPeak peak;
+  };
+  const Peak& rank(int rank, const std::vector<int64_t>& counts);
+  bool is_small(int rank, int64_t own_classes) const;
+
+  const Job& job_;
+  const DataShape& shape_;
+  const MemoryPlan& plan_;
+  std::map<std::array<int64_t, 3>, Peak> known_;  // by classes, images, and whether it is rank 0
+  bool is_exact_ = true;
+};
+
+/// How the classes are split, and the memory of the calling rank.
+struct RankPlan {
+  std::vector<int64_t> counts;
+  RankMemory own;
+};
+
+/// As fit_counts() if there is a limit, or else evenly, as the naive form needs it. Throws as fit_counts(), on all
+/// ranks. Collective.
+RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group);
 
 }  // namespace tandem::job

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <map>
 
 #include "tandem/memory/detail/book.h"
@@ -47,24 +49,27 @@ class Step {
  public:
   explicit Step(const std::vector<BlockRecord>& blocks) : storages_(blocks) {
     for (size_t i = 0; i < blocks.size(); ++i) add(i, blocks[i].forward);
+    backward_ = moments_.size();
     for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].backward);
     if (!blocks.empty()) keep_root(storages_.find({blocks.size() - 1, blocks.back().output_gradients.at(0)}));
-    num_backward_ = moments_.size();
+    update_ = moments_.size();
     for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].end);
     note_ends();
   }
 
-  /// grow(entry) when a storage is allocated, shrink(entry) when its last holder lets it go, in_update() in between.
-  template <class Grow, class Shrink, class Update>
-  void play(const Grow& grow, const Shrink& shrink, const Update& in_update) const {
-    for (size_t i = 0; i < moments_.size(); ++i) {
-      if (i == num_backward_) in_update();
+  /// enter(phase) when a phase begins, grow(entry) when a storage is allocated, shrink(entry) when its last holder lets
+  /// it go.
+  template <class Enter, class Grow, class Shrink>
+  void play(const Enter& enter, const Grow& grow, const Shrink& shrink) const {
+    for (size_t i = 0; i <= moments_.size(); ++i) {
+      if (i == backward_) enter(Phase::backward);
+      if (i == update_) enter(Phase::optimizer);
+      if (i == moments_.size()) return;
       const auto& life = lives_.at(moments_[i].storage);
       if (life.born == kNever) continue;  // the input of the first block: others hold it
       if (i == life.born) grow(life.entry);
       if (i == life.gone) shrink(life.entry);
     }
-    if (num_backward_ == moments_.size()) in_update();
   }
 
  private:
@@ -80,7 +85,7 @@ class Step {
 
   /// libtorch holds the gradient of the loss until backward is over.
   void keep_root(Storage root) {
-    for (size_t i = 0; i < moments_.size(); ++i) {
+    for (size_t i = backward_; i < moments_.size(); ++i) {
       if (moments_[i].storage != root || moments_[i].event->what != Event::What::free) continue;
       const auto moment = moments_[i];
       moments_.erase(moments_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -102,7 +107,7 @@ class Step {
 
   Storages storages_;
   std::vector<Moment> moments_;
-  size_t num_backward_ = 0;
+  size_t backward_ = 0, update_ = 0;  // where these phases begin
   std::map<Storage, Life> lives_;
 };
 
@@ -117,21 +122,41 @@ detail::Sums sums_of(const Account& held) {
 /// The books of a step that is played, not run.
 class Books {
  public:
-  explicit Books(const Account& held) : live_(sums_of(held)) { peak_.begin(live_, 0); }
+  explicit Books(const Account& held) : held_(sums_of(held)), live_(held_) { peak_.begin(live_, 0); }
+
+  void enter(Phase phase) {
+    if (phase == Phase::backward) saved_ = above_held();
+    phase_ = phase;
+    note();
+  }
 
   void change(int block, Category category, int64_t bytes) {
     if (bytes < 0) peak_.leave(live_);
     live_.change(block, category, bytes);
     if (bytes > 0) peak_.grown(live_, 0);
-    if (live_.bytes > highest_) highest_ = live_.bytes, block_ = block;
+    if (above_held() > highest()) block_ = block;
+    note();
   }
-  const detail::Sums& at_peak() const { return peak_.sums(live_); }
-  int block() const { return block_; }
+
+  Composition composition() const {
+    const auto of = [&](Phase phase) { return highest_[static_cast<size_t>(phase)]; };
+    return {detail::account_of(held_, peak_.sums(live_)), block_, of(Phase::forward), saved_, of(Phase::backward)};
+  }
 
  private:
+  int64_t above_held() const { return live_.bytes - held_.bytes; }
+  int64_t highest() const { return std::ranges::max(highest_); }
+  void note() {
+    auto& highest = highest_[static_cast<size_t>(phase_)];
+    highest = std::max(highest, above_held());
+  }
+
+  const detail::Sums held_;
   detail::Sums live_;
   detail::Peak peak_;
-  int64_t highest_ = 0;
+  Phase phase_ = Phase::forward;
+  std::array<int64_t, kPhaseNames.size()> highest_{};
+  int64_t saved_ = 0;
   int block_ = 0;  // of the highest
 };
 
@@ -139,15 +164,18 @@ class Books {
 
 Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
   Books books(held);
-  const auto in_update = [&] {
+  const auto enter = [&](Phase phase) {
+    books.enter(phase);
+    if (phase != Phase::optimizer) return;
     for (const auto& one : update) {
       books.change(one.block, one.category, one.bytes);
       books.change(one.block, one.category, -one.bytes);
     }
   };
-  Step(blocks).play([&](const auto& entry) { books.change(entry.block, entry.category, entry.bytes); },
-                    [&](const auto& entry) { books.change(entry.block, entry.category, -entry.bytes); }, in_update);
-  return {detail::account_of(sums_of(held), books.at_peak()), books.block()};
+  Step(blocks).play(
+      enter, [&](const auto& entry) { books.change(entry.block, entry.category, entry.bytes); },
+      [&](const auto& entry) { books.change(entry.block, entry.category, -entry.bytes); });
+  return books.composition();
 }
 
 }  // namespace tandem::memory

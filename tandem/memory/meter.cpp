@@ -189,7 +189,9 @@ const std::vector<Event>& EventLog::end() {
   return events_;
 }
 
-void set_limit(int rank, std::optional<int64_t> bytes) { books().of(rank).set_limit(bytes); }
+LimitScope::LimitScope(int rank, int64_t bytes) : rank_(rank) { books().of(rank).set_limit(bytes); }
+LimitScope::~LimitScope() { books().of(rank_).set_limit(std::nullopt); }
+std::optional<Account> LimitScope::refused() const { return books().of(rank_).refused(); }
 
 void tag(const Tensor& tensor, Category category) {
   if (auto* header = header_of(tensor)) header->book->move(header->entry, category, header->entry.block);

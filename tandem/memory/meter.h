@@ -108,9 +108,21 @@ class EventLog {
   std::vector<Event> events_;
 };
 
-/// The most bytes that a rank may hold. An allocation beyond it throws c10::OutOfMemoryError, which names the rank, the
-/// block and what the rank holds; nothing is allocated then. nullopt: no limit.
-void set_limit(int rank, std::optional<int64_t> bytes);
+/// While the object lives, a rank may hold at most `bytes`. An allocation beyond that throws c10::OutOfMemoryError,
+/// which names the rank and the block; nothing is allocated then. One object a rank at a time.
+class LimitScope {
+ public:
+  LimitScope(int rank, int64_t bytes);
+  ~LimitScope();
+  LimitScope(const LimitScope&) = delete;
+  LimitScope& operator=(const LimitScope&) = delete;
+
+  /// What the rank held (live) when an allocation was refused last; nullopt: none was.
+  std::optional<Account> refused() const;
+
+ private:
+  int rank_;
+};
 
 /// Moves a tensor's storage to another category of the account that it is in, as if it had been allocated there: also
 /// at the peak, if it existed then. Has no effect on memory that the meter did not allocate.

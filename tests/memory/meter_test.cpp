@@ -310,7 +310,8 @@ TEST_F(Meter, EventsAreKeptInOrder) {
 TEST_F(Meter, ALimitIsKept) {
   const RankScope rank(16);
   const CategoryScope scope(Category::activations);
-  set_limit(16, 100);
+  std::optional<LimitScope> limit(std::in_place, 16, 100);
+  EXPECT_FALSE(limit->refused());
   const auto fits = at::empty({25}, at::kFloat);
   EXPECT_EQ(test::text_of<c10::OutOfMemoryError>([] {
               const BlockScope block(block_number("layer1"));
@@ -319,7 +320,8 @@ TEST_F(Meter, ALimitIsKept) {
             "memory: 3 bytes more for activations of rank 16, block 'layer1', are 3 above its limit of 100 bytes");
   EXPECT_EQ(account(16).live_bytes(), 100);
   EXPECT_EQ(account(16).peak_bytes(), 100);
-  set_limit(16, {});
+  EXPECT_EQ(limit->refused()->live_bytes(), 100);
+  limit.reset();
   at::empty({3}, at::kChar);
 }
 

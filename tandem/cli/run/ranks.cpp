@@ -19,6 +19,7 @@ namespace {
 
 nlohmann::json training_json(const job::RankFacts& facts) {
   auto json = memory_json(facts.train_at_peak);
+  json["predicted_peak_bytes"] = facts.train_predicted_peak;
   json["blocks"] = nlohmann::json::object();
   for (const auto& [name, bytes] : facts.train_blocks) json["blocks"][name] = memory_json(bytes)["categories"];
   return json;

@@ -16,7 +16,11 @@ namespace {
 report::MemoryBars bars_of(std::string title, const std::vector<job::RankFacts>& ranks) {
   report::MemoryBars bars;
   bars.form = std::move(title);
-  for (const auto& facts : ranks) bars.ranks.push_back(facts.at_peak);
+  for (const auto& facts : ranks) {
+    const bool has_trained = total_of(facts.train_at_peak) > 0;
+    bars.ranks.push_back(has_trained ? facts.train_at_peak : facts.at_peak);
+    if (has_trained) bars.predicted.push_back(facts.train_predicted_peak);
+  }
   return bars;
 }
 
@@ -61,8 +65,7 @@ std::vector<report::MemoryBars> memory_of(job::HeadForm own, const Trained& trai
   std::vector<report::MemoryBars> bars;
   for (const auto& probe : trained.forms) {
     const auto place = probe.form == own ? bars.begin() : bars.end();
-    const auto at = bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
-    at->predicted = probe.predicted;
+    bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
   }
   return bars;
 }

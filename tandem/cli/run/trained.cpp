@@ -51,9 +51,7 @@ nlohmann::json trained_json(const Trained& trained) {
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& probe : trained.forms) {
-    auto& form = result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);
-    for (size_t rank = 0; rank < probe.predicted.size(); ++rank)
-      form["ranks"][rank]["predicted_bytes"] = probe.predicted[rank];
+    result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);
   }
   return result;
 }

@@ -17,7 +17,9 @@
 #include "tandem/job/epoch_hints.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/rank_memory.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
 #include "tandem/train/weights_hash.h"
 
 namespace tandem::cli {
@@ -39,6 +41,7 @@ class TrainingRun {
     leave_if_asked();
     training_ = job::training_loader(job_, *data_.train, group_);
     if (data_.test && data_.test->size() > 0) evaluation_ = job::evaluation_loader(job_, *data_.test, group_);
+    plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
     tell_plan();
     if (job_.run.compares_forms) trained_.forms = job::compare_forms(job_, *data_.train, group_);
     enter_folder();
@@ -64,7 +67,7 @@ class TrainingRun {
   ExitCode train() {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
-    const auto task = job::make_task(job_, shape_, group_);
+    const auto task = job::make_task(job_, shape_, plan_.counts, group_);
     auto options = job::trainer_options(job_, training_->batches_per_epoch());
     options.identity = identity(job_, *data_.train);
     options.shared_identity = shared_identity(job_, options.identity);
@@ -78,7 +81,7 @@ class TrainingRun {
     train::Observer nobody;
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
-    trained_.outcome = trainer.run(observer ? *observer : nobody);
+    trained_.outcome = run(trainer, observer ? *observer : nobody);
     if (events && all_own_folder()) {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
     }
@@ -87,6 +90,20 @@ class TrainingRun {
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
+  }
+
+  /// Trains within memory.limit.
+  train::Outcome run(train::Trainer& trainer, train::Observer& observer) {
+    std::optional<memory::LimitScope> limit;
+    if (job_.memory.is_limited()) limit.emplace(group_.rank(), job_.memory.limits[group_.rank()]);
+    try {
+      return trainer.run(observer);
+    } catch (const c10::OutOfMemoryError&) {
+      if (const auto held = limit ? limit->refused() : std::nullopt) {
+        log::info("memory   what rank " + std::to_string(group_.rank()) + " held\n" + block_table(*held));
+      }
+      throw;
+    }
   }
 
   std::unique_ptr<RunObserver> make_observer(const train::Trainer& trainer, int64_t steps,
@@ -106,7 +123,7 @@ class TrainingRun {
   void collect(train::Task& task, const train::Trainer& trainer) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
-    set_training(facts, trained_.outcome.memory);
+    set_training(facts, trained_.outcome.memory, plan_.own.step);
     facts.head_bytes = job::head_bytes(task, trainer.optimizer());
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
@@ -145,10 +162,8 @@ class TrainingRun {
     if (!leads_) return;
     log::info(data_.summary);
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
-    const auto counts = job_.memory.is_limited() ? job::MemoryPlan(job_, shape_).counts()
-                                                 : comm::split_sizes(shape_.classes, group_.size());
     log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (data parallel) · head split " +
-              job::counts_text(counts) + (job_.head.options.naive ? " · all scores on rank 0" : ""));
+              job::counts_text(plan_.counts) + (job_.head.options.naive ? " · all scores on rank 0" : ""));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
   }
@@ -183,6 +198,7 @@ class TrainingRun {
   bool leads_;
   job::DataShape shape_;
   std::unique_ptr<data::Loader> training_, evaluation_;
+  job::RankPlan plan_;
   Trained trained_;
   fs::path folder_;
   std::optional<FolderLock> lock_;

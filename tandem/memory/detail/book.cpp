@@ -56,7 +56,10 @@ Book::Book() : peaks_{&peak_} { begin_peak_anew(); }
 
 bool Book::add(Entry& entry) {
   const std::lock_guard lock(mutex_);
-  if (limit_ && entry.bytes > *limit_ - live_.bytes) return false;
+  if (limit_ && entry.bytes > *limit_ - live_.bytes) {
+    refused_ = account_of(live_, peak_.sums(live_));
+    return false;
+  }
   entry.number = ++last_;
   live_.change(entry.block, entry.category, entry.bytes);
   for (auto* peak : peaks_) peak->grown(live_, last_);
@@ -119,6 +122,12 @@ bool Book::reset_if_empty() {
 void Book::set_limit(std::optional<int64_t> bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = bytes;
+  refused_.reset();
+}
+
+std::optional<Account> Book::refused() const {
+  const std::lock_guard lock(mutex_);
+  return refused_;
 }
 
 std::optional<int64_t> Book::limit() const {

@@ -73,6 +73,9 @@ class Book {
   void set_limit(std::optional<int64_t> bytes);
   std::optional<int64_t> limit() const;
 
+  /// What was live when the limit refused the last entry.
+  std::optional<Account> refused() const;
+
   /// A peak that the caller begins and ends.
   void watch(Peak& peak);
   void forget(Peak& peak);
@@ -92,6 +95,7 @@ class Book {
   std::vector<Peak*> peaks_;  // peak_, then those of watchers
   uint64_t last_ = 0;         // number of the newest entry
   std::optional<int64_t> limit_;
+  std::optional<Account> refused_;
   std::vector<Event>* events_ = nullptr;
   int64_t end_step_ = 0;  // of events_
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::parallel::detail {
 namespace {
@@ -39,7 +40,10 @@ GradientArrivals::GradientArrivals(std::vector<Tensor> parameters, std::vector<s
       names_(std::move(names)),
       came_(std::make_shared<std::vector<uint8_t>>(parameters_.size(), 0)) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    hooks_.push_back(parameters_[i].register_hook([came = came_, i](const Tensor&) { (*came)[i] = 1; }));
+    hooks_.push_back(parameters_[i].register_hook([came = came_, i](const Tensor& gradient) {
+      (*came)[i] = 1;
+      memory::tag(gradient, Category::gradients);  // it was made by an operator like any other
+    }));
   }
 }
 
