@@ -20,7 +20,7 @@ struct Split {
 ///                                                      replica 0   rank 0: counts    rank 1: counts
 ///                                                      replica 1   rank 2            rank 3
 ///
-/// Norms count each part once, checkpoints store it once. The default is a tensor
+/// Norms count each part once, checkpoints store it once. Mesh::place() computes placements; the default is a tensor
 /// that every rank of the job holds whole. A rank that holds several parts of a tensor has a placement for each.
 struct Placement {
   std::vector<Split> splits;  // in ascending order of the dim, one a dim; empty: all of the tensor

@@ -14,7 +14,7 @@ using Layout =
 using RowSplit = std::function<std::vector<int64_t>(int64_t rows)>;
 
 /// The layout that splits each tensor over `ranks` ranks along the first dim along which it is split now, by `split`.
-/// Whole tensors stay whole. It throws c10::ValueError if a split does not add up.
+/// Whole tensors stay whole, in the file of rank 0. It throws c10::ValueError if a split does not add up.
 Layout along_same_dim(int ranks, RowSplit split);
 
 /// Rewrites a checkpoint as `ranks` ranks with the placements `layout` would have written it, the optimizer's state
