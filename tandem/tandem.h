@@ -28,6 +28,7 @@
 #include "tandem/models/backbone.h"
 #include "tandem/models/model.h"
 #include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/mesh.h"
 #include "tandem/parallel/parameter.h"
 #include "tandem/storage/safetensors.h"
 #include "tandem/train/checkpoint.h"

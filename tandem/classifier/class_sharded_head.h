@@ -59,7 +59,8 @@ class ClassShardedHead {
 
   /// The weight for an optimizer, a checkpoint, clipping: this rank's rows, and which of all classes they are.
   parallel::Parameter parameter(std::string name = "head.weight") const {
-    return parallel::Parameter::split(std::move(name), weight_, {first_, weight_.size(0), options_.classes});
+    return parallel::Parameter::split(std::move(name), weight_,
+                                      {.dim = 0, .first = first_, .count = weight_.size(0), .total = options_.classes});
   }
   const HeadOptions& options() const { return options_; }
 

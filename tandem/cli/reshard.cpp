@@ -128,8 +128,8 @@ void write_checkpoint(const train::CheckpointReader& reader, const fs::path& che
     throw SettingsError("out is '" + request.out.string() + "', which holds checkpoints, wanted a new folder");
   }
   const auto run_settings = settings_for(checkpoints, request);
-  train::reshard(reader, store, request.ranks,
-                 [&](int64_t rows) { return comm::split_by_weight(rows, request.shares); });
+  const auto split = [&](int64_t rows) { return comm::split_by_weight(rows, request.shares); };
+  train::reshard(reader, store, request.ranks, train::along_same_dim(request.ranks, split));
   if (!run_settings.empty()) write_run_file(request.out / "settings.toml", run_settings);
 }
 
@@ -154,7 +154,9 @@ int run_reshard(const Arguments& arguments) {
                            {"merged", nullptr},
                            {"rows", nlohmann::json::object()}};
   for (const auto& name : reader.names()) {
-    if (const auto rows = reader.split_rows(name)) result["rows"][name] = comm::split_by_weight(*rows, request.shares);
+    const auto& tensor = reader.tensor(name);
+    if (!tensor.split_dims.contains(0)) continue;
+    result["rows"][name] = comm::split_by_weight(tensor.sizes[0], request.shares);
   }
   if (!request.out.empty()) {
     write_checkpoint(reader, source.parent_path(), request);

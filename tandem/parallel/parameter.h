@@ -1,38 +1,36 @@
 #pragma once
-#include <optional>
 #include <string>
 
 #include "tandem/base/tensor.h"
+#include "tandem/parallel/placement.h"
 
 namespace tandem::parallel {
 
-/// Rows first .. first + count - 1, of `total` rows, of a tensor that is split over the ranks.
-struct RowRange {
-  int64_t first = 0, count = 0, total = 0;
-
-  bool operator==(const RowRange&) const = default;
-};
-
-/// A tensor that training changes, and how it is distributed: every rank holds all of it, or each rank holds its own
-/// rows. Clipping and checkpoints depend on the distribution, so it is set when the parameter is made.
+/// A tensor that training changes, and which part of it this rank holds. Clipping, checkpoints and hashes depend on the
+/// placement and on nothing else of a parallel plan, so it is set when the parameter is made.
 class Parameter {
  public:
-  /// Every rank holds all of it.
+  /// Every rank of the job holds all of it.
   static Parameter replicated(std::string name, Tensor tensor);
 
-  /// This rank holds `rows`. Throws c10::ValueError if `tensor` has another number of rows, or if `rows` lies outside
-  /// 0..total-1.
-  static Parameter split(std::string name, Tensor tensor, const RowRange& rows);
+  /// Each rank of the job holds its own part, along one dim. Throws as placed().
+  static Parameter split(std::string name, Tensor tensor, const Split& split);
 
-  /// Another tensor with the distribution of this one, such as its optimizer state.
+  /// `tensor` is the part of the tensor `name` that this rank holds by `placement`. Throws as check_placement().
+  static Parameter placed(std::string name, Tensor tensor, Placement placement);
+
+  /// Another tensor with the placement of this one, such as its momentum.
   Parameter beside(std::string name, Tensor tensor) const;
+
+  /// A tensor that each rank which holds a part of this one holds whole, such as its step count.
+  Parameter whole_beside(std::string name, Tensor tensor) const;
 
   std::string name;
   Tensor tensor;
-  std::optional<RowRange> rows;  // nullopt: replicated
+  Placement placement;
 
  private:
-  Parameter(std::string of_name, Tensor of_tensor, std::optional<RowRange> of_rows);
+  Parameter(std::string of_name, Tensor of_tensor, Placement of_placement);
 };
 
 }  // namespace tandem::parallel

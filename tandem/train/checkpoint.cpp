@@ -10,22 +10,21 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
+#include "tandem/train/detail/stored_part.h"
 
 namespace tandem::train {
 namespace {
 
-std::string stored_name(const Parameter& tensor, int rank) {
-  return tensor.rows ? name_of_part(tensor.name, rank) : tensor.name;
-}
-
+/// Each part of a tensor is written by the rank whose copy counts.
 void write_own(CheckpointStore& store, int64_t step, const TrainingState& state, int rank) {
   std::vector<storage::NamedTensor> tensors;
   std::map<std::string, std::string> metadata;
-  for (const auto& tensor : state.tensors) {
-    if (!tensor.rows && rank != 0) continue;
-    const auto name = stored_name(tensor, rank);
-    tensors.push_back({name, tensor.tensor.detach()});
-    if (tensor.rows) put_rows(metadata, name, *tensor.rows);
+  std::map<std::string, int> num_parts;
+  for (const auto& [name, tensor, placement] : state.tensors) {
+    if (!placement.counts_on(rank)) continue;
+    const auto stored = placement.splits.empty() ? name : detail::name_of_part(name, rank, num_parts[name]++);
+    tensors.push_back({stored, tensor.detach()});
+    detail::put_splits(metadata, stored, placement.splits);
   }
   store.write_rank(step, rank, tensors, metadata);
 }
@@ -65,13 +64,9 @@ std::string failure_of_leader(comm::ProcessGroup& group, Action action) {
 
 void fill(const TrainingState& state, const CheckpointReader& checkpoint, const comm::ProcessGroup& group) {
   std::set<std::string> names;
-  for (const auto& [name, tensor, rows] : state.tensors) {
+  for (const auto& [name, tensor, placement] : state.tensors) {
     names.insert(name);
-    if (rows) {
-      checkpoint.read_rows_into(name, *rows, tensor);
-    } else {
-      checkpoint.read_into(name, tensor);
-    }
+    checkpoint.read_into(name, placement, tensor);
   }
   checkpoint.verify_others(names, group.rank(), group.size());
 }

@@ -12,8 +12,10 @@ namespace tandem::train {
 
 /// Everything that a run needs to resume.
 ///
-/// Rank 0's file holds the tensors that all ranks share. Each rank's file holds its own rows of split tensors, under
-/// names such as `<name>.rank_0003`, and notes which rows they are.
+/// Each rank lists what it holds; the names may differ between ranks, as between the stages of a pipeline. The ranks
+/// together hold every part of every listed tensor. A part that several ranks hold is stored once, in the file of the
+/// rank whose copy counts (Placement::counts_on); a part of a split tensor under a name such as `<name>.rank_0003`,
+/// with a note on which part it is.
 struct TrainingState {
   std::vector<Parameter> tensors;  // parameters, buffers, optimizer state; loading fills them
   storage::Identity identity;      // of the job
@@ -43,9 +45,9 @@ std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, c
                                                  comm::ProcessGroup& group);
 
 /// Fills `state.tensors` from the newest complete and finite checkpoint of this job, found as find_checkpoint() does.
-/// Any number of ranks may have written it. Each rank reads the parts that it needs straight into its tensors; together
-/// the ranks read, and verify, every byte. Returns nullopt if there is no such checkpoint; the content of the tensors
-/// is then undefined, since a damaged checkpoint may have been read. Collective.
+/// Any number of ranks, with any placements, may have written it. Each rank reads the parts that it needs straight into
+/// its tensors; together the ranks read, and verify, every byte. Returns nullopt if there is no such checkpoint; the
+/// content of the tensors is then undefined, since a damaged checkpoint may have been read. Collective.
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,
                                         std::optional<int64_t> newest, comm::ProcessGroup& group);
 

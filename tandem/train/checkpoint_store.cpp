@@ -135,8 +135,12 @@ storage::Manifest CheckpointStore::complete(storage::Manifest manifest) const {
     const storage::SafetensorsFile shard(folder / storage::rank_file_name(rank));
     manifest.files.push_back({storage::rank_file_name(rank), shard.size(), shard.header_checksum()});
     total += shard.data_bytes();
-    for (const auto& name : shard.names())
-      file_of_tensor.emplace(name, storage::rank_file_name(rank));  // the first rank's file is kept
+    for (const auto& name : shard.names()) {
+      const auto [at, is_new] = file_of_tensor.emplace(name, storage::rank_file_name(rank));
+      if (is_new) continue;
+      throw DataError("tensor " + quote(name) + " is in " + at->second + " and in " + storage::rank_file_name(rank) +
+                      ", wanted it in one file");
+    }
   }
   const auto index = storage::format_shard_index(file_of_tensor, total);
   storage::write_text_file(folder / storage::kIndexName, index);
@@ -311,31 +315,6 @@ CheckpointPlace locate_checkpoints(const fs::path& path) {
   if (fs::is_directory(place, error)) return {place, {}};
   throw DataError("checkpoints " + quote(path.string()) + " are missing, wanted a folder",
                   "name a run's folder, its checkpoints or one of them");
-}
-
-void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows) {
-  metadata["tandem.rows." + name] =
-      std::to_string(rows.first) + "," + std::to_string(rows.count) + "," + std::to_string(rows.total);
-}
-
-std::optional<RowRange> rows_of(const storage::SafetensorsFile& file, const std::string& name) {
-  const auto note = file.metadata().find("tandem.rows." + name);
-  if (note == file.metadata().end()) return {};
-  const auto& text = note->second;
-  RowRange rows;
-  int used = 0;
-  const bool read =
-      text.size() < 64 &&
-      std::sscanf(text.c_str(), "%19ld,%19ld,%19ld%n", &rows.first, &rows.count, &rows.total, &used) == 3 &&
-      used == static_cast<int>(text.size());
-  const auto& shape = file.shape(name);
-  const bool fits = read && rows.first >= 0 && rows.count >= 0 && rows.total >= 0 && rows.first <= rows.total &&
-                    rows.count <= rows.total - rows.first && !shape.empty() && shape[0] == rows.count;
-  if (!fits) {
-    throw DataError("tandem.rows." + name + " is " + quote(text) +
-                    ", wanted first,count,total with the tensor's own number of rows as count");
-  }
-  return rows;
 }
 
 }  // namespace tandem::train

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "tandem/parallel/parameter.h"
 #include "tandem/storage/manifest.h"
 #include "tandem/storage/safetensors.h"
 
@@ -48,8 +47,8 @@ class CheckpointStore {
 
   /// Makes the checkpoint of manifest.step from the files of manifest.world ranks, and fills in manifest.files.
   /// Replaces an existing checkpoint of that step. Then removes the run's older checkpoints except the newest keep - 1
-  /// complete ones; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is not complete:
-  /// call abandon() then.
+  /// complete ones; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is not complete,
+  /// DataError also if two files hold a tensor of the same name: call abandon() then.
   void commit(storage::Manifest manifest);
 
   /// Removes the temporary folder, if possible.
@@ -116,14 +115,5 @@ struct CheckpointPlace {
 
 /// Throws DataError if the path does not lead to a folder.
 CheckpointPlace locate_checkpoints(const std::filesystem::path& path);
-
-/// The rows of a split tensor that a file holds; stored in the file's metadata as tandem.rows.<name>.
-using parallel::RowRange;
-
-void put_rows(std::map<std::string, std::string>& metadata, const std::string& name, const RowRange& rows);
-
-/// Returns nullopt if the metadata has no such entry. Throws DataError if the entry is malformed or does not match the
-/// tensor.
-std::optional<RowRange> rows_of(const storage::SafetensorsFile& file, const std::string& name);
 
 }  // namespace tandem::train

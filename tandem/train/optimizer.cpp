@@ -170,17 +170,17 @@ void Optimizer::zero_grad() {
 
 std::vector<Parameter> Optimizer::state() const {
   std::vector<Parameter> state;
-  const auto add = [&](const char* kind, const std::vector<Tensor>& tensors, bool split) {
+  const auto add = [&](const char* kind, const std::vector<Tensor>& tensors, auto place) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto& owner = parameters_[i];
       const auto name = std::string("optimizer.") + kind + "." + owner.name;
-      state.push_back(split ? owner.beside(name, tensors[i]) : Parameter::replicated(name, tensors[i]));
+      state.push_back((owner.*place)(name, tensors[i]));
     }
   };
   const bool adam = options_.kind == OptimizerKind::adamw;
-  add(adam ? "exp_avg" : "momentum_buffer", first_, true);
-  add("exp_avg_sq", second_, true);
-  add("step", steps_, false);
+  add(adam ? "exp_avg" : "momentum_buffer", first_, &Parameter::beside);
+  add("exp_avg_sq", second_, &Parameter::beside);
+  add("step", steps_, &Parameter::whole_beside);
   return state;
 }
 
@@ -203,7 +203,7 @@ double square_of(const Tensor& gradient) {
 
 int64_t clip_memory(const std::vector<Parameter>& parameters) {
   int64_t most = 0;
-  for (const auto& [name, tensor, rows] : parameters) {
+  for (const auto& [name, tensor, placement] : parameters) {
     const int64_t flat = tensor.is_contiguous() ? 0 : static_cast<int64_t>(tensor.nbytes());
     const int64_t piece = tensor.scalar_type() == at::kDouble ? 0 : std::min(kPiece, tensor.numel());
     most = std::max(most, flat + (piece + 1) * int64_t{sizeof(double)});
@@ -213,20 +213,23 @@ int64_t clip_memory(const std::vector<Parameter>& parameters) {
 
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group) {
   const at::NoGradGuard no_grad;
-  double replicated = 0, split = 0;
-  bool any_split = false;
+  double everywhere = 0, of_parts = 0;
+  bool has_parts = parameters.empty();  // a rank without parameters has peers that hold them
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
-    any_split |= parameter.rows.has_value();
+    const auto& placement = parameter.placement;
+    has_parts |= !placement.is_everywhere();
     if (!parameter.tensor.grad().defined()) continue;
     const auto& gradient = parameter.tensor.grad();
     gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
-    const double square = square_of(gradients.back());
-    if (parameter.rows) split += square;
-    if (!parameter.rows) replicated += square;
+    if (placement.is_everywhere()) {
+      everywhere += square_of(gradients.back());
+    } else if (placement.counts_on(group.rank())) {
+      of_parts += square_of(gradients.back());
+    }
   }
-  if (any_split) split = comm::reduce_number(split, comm::Reduce::sum, group);
-  const double norm = std::sqrt(replicated + split);
+  if (has_parts) of_parts = comm::reduce_number(of_parts, comm::Reduce::sum, group);
+  const double norm = std::sqrt(everywhere + of_parts);
   if (norm > largest) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;
 }

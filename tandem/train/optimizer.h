@@ -50,8 +50,8 @@ class Optimizer {
 
   void zero_grad();  // sets each .grad to undefined, which frees its memory or returns it to its bucket
 
-  /// The state by name ("optimizer.momentum.<parameter>", ...), split as its parameter is. The tensors are the
-  /// optimizer's own, not copies.
+  /// The state by name ("optimizer.momentum_buffer.<parameter>", ...), placed as its parameter is. The tensors are
+  /// the optimizer's own, not copies.
   std::vector<Parameter> state() const;
 
  private:
@@ -73,8 +73,10 @@ class Optimizer {
 /// Bytes that clip_grad_norm() needs besides the gradients.
 int64_t clip_memory(const std::vector<Parameter>& parameters);
 
-/// Scales all gradients down so that their total norm over all ranks is at most `largest`. Returns the norm before
-/// scaling. Collective: one message of 8 bytes if a parameter is split, none otherwise.
+/// Scales all gradients down so that their total norm over all ranks is at most `largest`; each part of a tensor counts
+/// once, however many ranks hold it. Returns the norm before scaling, the same bits on all ranks. `group`: all ranks of
+/// the job. Collective: no message if every parameter is held whole by all ranks, otherwise one of 8 bytes. So if one
+/// rank lists a parameter that is split or that other ranks do not hold, each rank must list one, or no parameter.
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group);
 
 }  // namespace tandem::train

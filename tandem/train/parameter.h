@@ -12,7 +12,8 @@ class Module;
 namespace tandem::train {
 
 using parallel::Parameter;
-using parallel::RowRange;
+using parallel::Placement;
+using parallel::Split;
 
 /// A tensor that forward changes (running statistics). The values of rank 0 are used.
 using Buffer = storage::NamedTensor;

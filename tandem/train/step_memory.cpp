@@ -33,7 +33,7 @@ memory::Composition rehearse_step(Task& task, const TrainerOptions& options, con
   std::vector<Tensor> replicated, buffers;
   std::vector<std::string> names;
   for (const auto& parameter : parameters) {
-    if (parameter.rows) continue;
+    if (!parameter.placement.is_everywhere()) continue;
     replicated.push_back(parameter.tensor);
     names.push_back(parameter.name);
   }

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 std::vector<Tensor> replicated_tensors(const std::vector<Parameter>& parameters) {
   std::vector<Tensor> tensors;
   for (const auto& parameter : parameters) {
-    if (!parameter.rows) tensors.push_back(parameter.tensor);
+    if (parameter.placement.is_everywhere()) tensors.push_back(parameter.tensor);
   }
   return tensors;
 }
@@ -30,7 +30,7 @@ std::vector<Tensor> replicated_tensors(const std::vector<Parameter>& parameters)
 std::vector<std::string> replicated_names(const std::vector<Parameter>& parameters) {
   std::vector<std::string> names;
   for (const auto& parameter : parameters) {
-    if (!parameter.rows) names.push_back(parameter.name);
+    if (parameter.placement.is_everywhere()) names.push_back(parameter.name);
   }
   return names;
 }
@@ -212,7 +212,7 @@ NonFiniteError Trainer::gradient_fault(const detail::NonFinite& found, int64_t s
   const auto& parameter = parameters_[found.place];
   NonFiniteError error("gradient of '" + parameter.name + "' in step " + std::to_string(step) +
                        " is not finite, wanted finite numbers");
-  if (parameter.rows) error.set_rank(found.rank, group_.size());
+  if (!parameter.placement.is_everywhere()) error.set_rank(found.rank, group_.size());
   return error;
 }
 
@@ -223,7 +223,7 @@ std::optional<NonFiniteError> Trainer::state_fault() const {
   if (!found) return std::nullopt;
   NonFiniteError error("'" + tensors[found->place].name + "' is not finite after step " + std::to_string(step_) +
                        ", wanted finite numbers");
-  if (tensors[found->place].rows) error.set_rank(found->rank, group_.size());
+  if (!tensors[found->place].placement.is_everywhere()) error.set_rank(found->rank, group_.size());
   return error;
 }
 

@@ -12,9 +12,12 @@ namespace tandem::train {
 /// It is the 128-bit XXH3, as 32 hex digits, of the tensors sorted by name, one after the other, each as
 ///   "<name> <type> <d0>,<d1>,...\n"   type as safetensors names it; a scalar has no dims
 ///   its bytes                         in C order
-/// Rank 0's copy of a replicated tensor is hashed. The rows of split tensors must lie on the ranks in rank order; they
-/// are sent to rank 0 in pieces. Memory on rank 0: one piece, 16 MiB or one row. Collective. Returns the hash on rank
-/// 0, "" on the other ranks. Throws c10::TypeError for an element type that safetensors does not support.
-std::string weights_hash(std::vector<parallel::Parameter> tensors, comm::ProcessGroup& group);
+/// The ranks first tell each other which parts they hold; names may differ between ranks, and each part is hashed once,
+/// from the rank whose copy counts. `group`: all ranks of the job. Parts are sent to rank 0 in pieces of 16 MiB, or of
+/// one row along dim 0; what only rank 0 holds is not sent. Memory on rank 0: two pieces. Collective. Returns the hash
+/// on rank 0, "" on the other ranks. Throws c10::TypeError for an element type that safetensors does not support, and
+/// c10::ValueError, on all ranks, if the parts of a tensor differ in type or sizes or do not hold each element exactly
+/// once.
+std::string weights_hash(const std::vector<parallel::Parameter>& tensors, comm::ProcessGroup& group);
 
 }  // namespace tandem::train

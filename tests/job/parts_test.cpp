@@ -58,7 +58,7 @@ std::array<int64_t, 4> peaks_of_a_step(HeadForm form) {
                     const auto loader = training_loader(job, patterns, group);
                     const auto task = make_task(job, shape_of(job, patterns), group);
                     EXPECT_EQ(task->parameters().back().name, kHeadWeight);
-                    EXPECT_EQ(task->parameters().back().rows->count, group.rank() < 2 ? 501 : 500);
+                    EXPECT_EQ(task->parameters().back().placement.splits.at(0).count, group.rank() < 2 ? 501 : 500);
                     loader->start(0);
                     data::Batch batch;
                     ASSERT_TRUE(loader->next(batch));

@@ -4,6 +4,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/train/detail/stored_part.h"
+#include "tandem/train/parameter.h"
 #include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -308,14 +310,14 @@ TEST_F(Checkpoints, AFolderThatHadGoneIsMadeAnewAndTold) {
 
 TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
   std::map<std::string, std::string> metadata;
-  put_rows(metadata, "w", {5, 3, 11});
+  detail::put_splits(metadata, "w", {{0, 5, 3, 11}});
   EXPECT_EQ(metadata.at("tandem.rows.w"), "5,3,11");
   const auto rows_in = [&](const std::string& note) {
     storage::write_safetensors(folder_ / "x", std::vector<storage::NamedTensor>{{"w", at::ones({3, 2})}},
                                {{"tandem.rows.w", note}});
-    return rows_of(storage::SafetensorsFile(folder_ / "x"), "w");
+    return detail::splits_of(storage::SafetensorsFile(folder_ / "x"), "w");
   };
-  EXPECT_EQ(rows_in("5,3,11"), (RowRange{5, 3, 11}));
+  EXPECT_EQ(rows_in("5,3,11"), (std::vector<Split>{{0, 5, 3, 11}}));
   for (const std::string note :
        {"", "5,3", "5,3,11,", "5,4,11", "9,3,11", "-1,3,11", "a", "99999999999999999999,3,11"}) {
     EXPECT_EQ(
@@ -323,7 +325,45 @@ TEST_F(Checkpoints, RowsOfASplitTensorAreNoted) {
         "tandem.rows.w is '" + note + "', wanted first,count,total with the tensor's own number of rows as count");
   }
   storage::write_safetensors(folder_ / "x", std::vector<storage::NamedTensor>{{"w", at::ones({3, 2})}});
-  EXPECT_EQ(rows_of(storage::SafetensorsFile(folder_ / "x"), "w"), std::nullopt);
+  EXPECT_EQ(detail::splits_of(storage::SafetensorsFile(folder_ / "x"), "w"), std::vector<Split>());
+}
+
+TEST_F(Checkpoints, PartsOfATensorSplitAlongOtherDimsAreNoted) {
+  const std::vector<Split> splits = {{0, 5, 3, 11}, {2, 0, 2, 7}};
+  std::map<std::string, std::string> metadata;
+  detail::put_splits(metadata, "w", splits);
+  detail::put_splits(metadata, "whole", {});
+  EXPECT_EQ(metadata, (std::map<std::string, std::string>{{"tandem.part.w", "0:5:3:11;2:0:2:7"}}));
+  const auto splits_in = [&](const std::string& note) {
+    storage::write_safetensors(folder_ / "x", std::vector<storage::NamedTensor>{{"w", at::ones({3, 4, 2})}},
+                               {{"tandem.part.w", note}});
+    return detail::splits_of(storage::SafetensorsFile(folder_ / "x"), "w");
+  };
+  EXPECT_EQ(splits_in("0:5:3:11;2:0:2:7"), splits);
+  for (const std::string note :
+       {"", ";", "0:5:3", "0:5:3:11;", "2:0:2:7;0:5:3:11", "0:5:3:11;0:5:3:11", "3:0:1:1", "-1:0:3:3", "0:5:4:11",
+        "0:9:3:11", "0:9223372036854775807:3:9223372036854775807", "0:5:3:99999999999999999999", "1,0,4,4"}) {
+    EXPECT_EQ(
+        text_of<DataError>([&] { splits_in(note); }),
+        "tandem.part.w is '" + note + "', wanted dim:first:count:total;... with the tensor's own sizes as counts");
+  }
+}
+
+TEST_F(Checkpoints, NamesOfPartsLeadBack) {
+  EXPECT_EQ(detail::name_of_part("w", 3), "w.rank_0003");
+  EXPECT_EQ(detail::name_of_part("w", 12345, 2), "w.rank_12345.2");
+  EXPECT_EQ(detail::name_of_whole("w.rank_0003", 3), "w");
+  EXPECT_EQ(detail::name_of_whole("w.rank_0003.12", 3), "w");
+  for (const std::string other : {"w", "w.rank_0004", "w.rank_0003.", "w.rank_0003.a", "w.rank_0003x"}) {
+    EXPECT_EQ(detail::name_of_whole(other, 3), std::nullopt) << other;
+  }
+}
+
+TEST_F(Checkpoints, ATensorInTwoFilesStopsTheCommit) {
+  store_.begin(100);
+  for (const int rank : {0, 1}) store_.write_rank(100, rank, {{"w", at::ones({2})}});
+  EXPECT_EQ(text_of<DataError>([&] { store_.commit(sample_manifest(100)); }),
+            "tensor 'w' is in rank_0000.safetensors and in rank_0001.safetensors, wanted it in one file");
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ TEST(Optimizer, ClipsTheNormOverAllRanks) {
       const auto [begin, end] = comm::split_range(7, world, group.rank());
       std::vector<Parameter> parameters = {
           Parameter::replicated("shared", at::zeros({4}, at::kDouble)),
-          Parameter::split("split", at::zeros({end - begin, 3}, at::kDouble), {begin, end - begin, 7})};
+          Parameter::split("split", at::zeros({end - begin, 3}, at::kDouble), {0, begin, end - begin, 7})};
       parameters[0].tensor.mutable_grad() = shared.clone();
       parameters[1].tensor.mutable_grad() = whole.slice(0, begin, end).clone();
       EXPECT_NEAR(clip_grad_norm(parameters, norm / 2, group), norm, 1e-12);

@@ -5,12 +5,14 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/split.h"
+#include "tandem/train/detail/stored_part.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::train {
 namespace {
 
+using parallel::Placement;
 using test::TemporaryFolder;
 using test::text_of;
 
@@ -32,8 +34,8 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
     if (rank == 0)
       tensors = {{"conv.weight", at::ones({2, 2})}, {"optimizer.momentum_buffer.conv.weight", at::ones({2})}};
     for (const std::string name : {"head.weight", "optimizer.momentum_buffer.head.weight"}) {
-      tensors.push_back({name_of_part(name, rank), whole(name).narrow(0, first, counts[rank]).contiguous()});
-      put_rows(metadata, tensors.back().name, {first, counts[rank], kRows});
+      tensors.push_back({detail::name_of_part(name, rank), whole(name).narrow(0, first, counts[rank]).contiguous()});
+      detail::put_splits(metadata, tensors.back().name, {{0, first, counts[rank], kRows}});
     }
     store.write_rank(kStep, rank, tensors, metadata);
     first += counts[rank];
@@ -46,8 +48,9 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
   store.commit(manifest);
 }
 
-RowSplit in_proportion(std::vector<double> weights) {
-  return [weights](int64_t rows) { return comm::split_by_weight(rows, weights); };
+Layout in_proportion(const std::vector<double>& weights) {
+  return along_same_dim(static_cast<int>(weights.size()),
+                        [weights](int64_t rows) { return comm::split_by_weight(rows, weights); });
 }
 
 TEST(CheckpointReader, AnyRowsFromAnySplit) {
@@ -58,19 +61,21 @@ TEST(CheckpointReader, AnyRowsFromAnySplit) {
     EXPECT_EQ(reader.names(),
               (std::vector<std::string>{"conv.weight", "head.weight", "optimizer.momentum_buffer.conv.weight",
                                         "optimizer.momentum_buffer.head.weight"}));
-    EXPECT_EQ(reader.split_rows("head.weight"), kRows);
-    EXPECT_EQ(reader.split_rows("conv.weight"), std::nullopt);
+    EXPECT_EQ(reader.tensor("head.weight").sizes, (std::vector<int64_t>{kRows, 3}));
+    EXPECT_EQ(reader.tensor("head.weight").split_dims, std::set<int64_t>{0});
+    EXPECT_EQ(reader.tensor("conv.weight").split_dims, std::set<int64_t>{});
     EXPECT_TRUE(reader.read("conv.weight").equal(at::ones({2, 2})));
     for (int64_t first = 0; first <= kRows; ++first) {
       for (int64_t count = 0; count <= kRows - first; ++count) {
-        const auto rows = reader.read_rows("head.weight", first, count);
+        const auto rows = reader.read("head.weight", {{first, 0}, {count, 3}});
         EXPECT_TRUE(rows.equal(whole("head.weight").narrow(0, first, count))) << first << " " << count;
       }
     }
-    EXPECT_EQ(text_of([&] { reader.read_rows("head.weight", 9, 3); }),
-              "tensor 'head.weight' has 11 rows, wanted rows 9..12");
-    EXPECT_EQ(text_of([&] { reader.read_rows("conv.weight", 0, 1); }),
-              "tensor 'conv.weight' is not split in this checkpoint");
+    EXPECT_EQ(text_of([&] {
+                reader.read("head.weight", {{9, 0}, {3, 3}});
+              }),
+              "tensor 'head.weight' has sizes [11, 3], wanted its elements [9..11, 0..2]");
+    EXPECT_EQ(text_of([&] { reader.read("neck.weight"); }), "tensor 'neck.weight' is missing in this checkpoint");
   }
 }
 
@@ -78,7 +83,48 @@ TEST(CheckpointReader, RowsThatLieInNoFileAreNamed) {
   const TemporaryFolder folder;
   write_sample(folder.path(), {4, 3});
   EXPECT_EQ(text_of([&] { CheckpointReader(CheckpointStore(folder.path()), kStep); }),
-            "tensor 'head.weight' has 7 rows in all files, wanted 11");
+            "tensor 'head.weight' has 21 elements in all parts, wanted 33");
+}
+
+TEST(CheckpointReader, ElementsInTwoFilesAreNamed) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.begin(kStep);
+  for (const int rank : {0, 1, 2}) {
+    const auto name = detail::name_of_part("w", rank);
+    std::map<std::string, std::string> metadata;
+    detail::put_splits(metadata, name, {{1, 2 * rank, 3, 7}});
+    store.write_rank(kStep, rank, {{name, at::ones({2, 3})}}, metadata);
+  }
+  store.commit({.step = kStep, .world = 3, .identity = {}, .trainer = {}, .files = {}});
+  EXPECT_EQ(text_of<DataError>([&] { CheckpointReader(store, kStep); }),
+            "tensor 'w' has [0..1, 2..2] in rank_0000.safetensors and in rank_0001.safetensors, wanted it in one");
+}
+
+TEST(CheckpointReader, PartsThatDifferAreNamed) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.begin(kStep);
+  for (const int rank : {0, 1}) {
+    const auto name = detail::name_of_part("w", rank);
+    std::map<std::string, std::string> metadata;
+    detail::put_splits(metadata, name, {{0, 2 * rank, 2, 4}});
+    store.write_rank(kStep, rank, {{name, at::ones({2, 3 + rank})}}, metadata);
+  }
+  store.commit({.step = kStep, .world = 2, .identity = {}, .trainer = {}, .files = {}});
+  EXPECT_EQ(text_of<DataError>([&] { CheckpointReader(store, kStep); }),
+            "tensor 'w' is Float [4, 4] in rank_0001.safetensors, wanted Float [4, 3] as in rank_0000.safetensors");
+}
+
+/// A note on a part, with a name that says nothing of its rank.
+TEST(CheckpointReader, APartHasItsRanksName) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.begin(kStep);
+  store.write_rank(kStep, 0, {{"w", at::ones({2, 3})}}, {{"tandem.rows.w", "0,2,2"}});
+  store.commit({.step = kStep, .world = 1, .identity = {}, .trainer = {}, .files = {}});
+  EXPECT_EQ(text_of<DataError>([&] { CheckpointReader(store, kStep); }),
+            "tensor 'w' of rank_0000.safetensors is a part and has no name that ends with .rank_0000");
 }
 
 TEST(Reshard, ThereAndBackIsTheSameBitForBit) {
@@ -116,11 +162,33 @@ TEST(Reshard, ASplitThatDoesNotAddUpIsNamed) {
   write_sample(folder.path() / "a", {11});
   CheckpointStore to(folder.path() / "b");
   EXPECT_EQ(text_of([&] {
-              reshard(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), to, 2, [](int64_t) {
-                return std::vector<int64_t>{4, 4};
-              });
+              const auto too_few = along_same_dim(2, [](int64_t) { return std::vector<int64_t>{4, 4}; });
+              reshard(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), to, 2, too_few);
             }),
             "reshard: the split of 11 rows is [4, 4], wanted 2 counts that add up to them");
+}
+
+TEST(Reshard, ALayoutThatLeavesElementsOutIsNamed) {
+  const TemporaryFolder folder;
+  write_sample(folder.path() / "a", {4, 7});
+  const CheckpointReader from(CheckpointStore(folder.path() / "a"), kStep);
+  const auto told_of = [&](const Layout& layout) {
+    CheckpointStore to(folder.path() / "b");
+    const auto text = text_of<c10::ValueError>([&] { reshard(from, to, 2, layout); });
+    EXPECT_EQ(to.list(), std::vector<int64_t>());
+    return text;
+  };
+  const auto all = [](std::vector<Placement> head) {
+    return [head](const std::string&, const StoredTensor& tensor, int) {
+      return tensor.split_dims.empty() ? std::vector<Placement>{{}} : head;
+    };
+  };
+  const std::string begin = "reshard: tensor 'head.weight'";
+  EXPECT_EQ(told_of(all({})), begin + " has 0 elements in all parts, wanted 33");
+  EXPECT_EQ(told_of(all({{.splits = {{0, 0, 5, 11}}}})),
+            begin + " has [0..4, 0..2] in rank 0 and in rank 1, wanted it in one");
+  EXPECT_EQ(told_of(all({{.splits = {{2, 0, 1, 1}}}})),
+            begin + ": shape is [11, 3], split along dim 2, wanted its dims in ascending order");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class Rowwise : public Task {
   Tensor top_k(const data::Batch&, int64_t, std::span<const int64_t>) override { return {}; }
   void set_training(bool) override {}
   std::vector<Parameter> parameters() const override {
-    return {Parameter::split("rows", weight_, {0, kClasses, kClasses})};
+    return {Parameter::split("rows", weight_, {0, 0, kClasses, kClasses})};
   }
   std::vector<Buffer> buffers() const override { return {}; }
   std::optional<RowParameter> row_parameter() const override { return RowParameter{0, true, false}; }

@@ -14,7 +14,7 @@ constexpr int64_t kRows = 5;
 
 SmallTask::SmallTask(comm::ProcessGroup& group) : group_(group) {
   const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
-  rows_ = {begin, end - begin, kRows};
+  rows_ = {0, begin, end - begin, kRows};
   w_ = at::tensor({0.5f, -1.f, 2.f}).requires_grad_();
   v_ = (at::arange(2 * kRows, at::kFloat).reshape({kRows, 2}) / 10).slice(0, begin, end).clone().requires_grad_();
   seen_ = at::zeros({2});

@@ -55,7 +55,7 @@ class SmallTask : public Task {
 
  private:
   comm::ProcessGroup& group_;
-  RowRange rows_;
+  Split rows_;
   Tensor w_, v_, seen_;
   RowUpdate update_;
   int64_t step_ = 0;

@@ -73,9 +73,10 @@ Trained run(const Recipe& recipe, const Plan& plan) {
                       if (own || group.rank() == 0)
                         trained.tensors[own ? name + std::to_string(group.rank()) : name] = tensor.detach().clone();
                     };
-                    for (const auto& p : task.parameters()) keep(p.name, p.tensor, p.rows.has_value());
+                    for (const auto& p : task.parameters()) keep(p.name, p.tensor, !p.placement.is_everywhere());
                     for (const auto& b : task.buffers()) keep(b.name, b.tensor, false);
-                    for (const auto& s : trainer.optimizer().state()) keep(s.name, s.tensor, s.rows.has_value());
+                    for (const auto& s : trainer.optimizer().state())
+                      keep(s.name, s.tensor, !s.placement.is_everywhere());
                     if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
                   },
                   {.threads = 1});

@@ -16,7 +16,7 @@ using parallel::Parameter;
 Parameter rows_of(const std::string& name, const Tensor& whole, const std::vector<int64_t>& counts, int rank) {
   int64_t first = 0;
   for (int before = 0; before < rank; ++before) first += counts[before];
-  return Parameter::split(name, whole.narrow(0, first, counts[rank]).clone(), {first, counts[rank], whole.size(0)});
+  return Parameter::split(name, whole.narrow(0, first, counts[rank]).clone(), {0, first, counts[rank], whole.size(0)});
 }
 
 /// The hash that rank 0 gets of `b`, split as `counts` says, and of a replicated `a` and a scalar `c`.
