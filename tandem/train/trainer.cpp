@@ -172,7 +172,7 @@ Trainer::StepResult Trainer::train_step(const data::Batch& batch, Observer& obse
   const double value = loss.item<double>();
   // The loss is equal on all ranks, so that all ranks continue or none does.
   if (!std::isfinite(value)) return skip_step(loss_fault("loss of step ", step_ + 1, value), buffers_before, observer);
-  replicas_.prepare_backward(loss);
+  replicas_.before_backward(loss);
   {
     const PhaseScope phase(Phase::backward);
     loss.backward();
