@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/train/supervised_step.h"
+
 namespace tandem::job {
 namespace {
 
-data::LoaderOptions loader_options(const Job& job, comm::ProcessGroup& group) {
+data::LoaderOptions loader_options(const Job& job, comm::ProcessGroup& data) {
   data::LoaderOptions options;
-  options.rank = group.rank();
-  options.size = group.size();
+  options.rank = data.rank();
+  options.size = data.size();
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
   return options;
@@ -25,30 +27,36 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
 
 }  // namespace
 
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
-  auto options = loader_options(job, group);
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data) {
+  auto options = loader_options(job, data);
   options.batch = job.training.batch;
   options.augment = job.data.augment;
   return std::make_unique<data::Loader>(dataset, options);
 }
 
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
-                                                comm::ProcessGroup& group) {
-  auto options = loader_options(job, group);
-  options.batch = std::max<int64_t>(job.evaluation.batch, group.size());
+                                                comm::ProcessGroup& data) {
+  auto options = loader_options(job, data);
+  options.batch = std::max<int64_t>(job.evaluation.batch, data.size());
   options.augment = data::no_augmentation();
   options.shuffle = false;
   options.drop_last = false;
   return std::make_unique<data::Loader>(dataset, options);
 }
 
+std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
+                                       comm::ProcessGroup& data, comm::ProcessGroup& world) {
+  const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
+                                                .clip = job.training.clip,
+                                                .num_classes = shape.classes};
+  return std::make_unique<train::SupervisedStep>(task, options, data, world);
+}
+
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {
   train::TrainerOptions options;
   options.steps = job.training.steps > 0 ? job.training.steps : job.training.epochs * steps_per_epoch;
-  options.optimizer = job.optimizer;
   options.schedule = schedule_options(job, options.steps, steps_per_epoch);
   options.seed = job.seed;
-  options.clip = job.training.clip;
   options.skip_nonfinite = job.training.skip_nonfinite;
   options.log_every = job.training.log_every;
   options.evaluate_every = job.evaluation.every * steps_per_epoch;

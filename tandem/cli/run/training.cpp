@@ -71,7 +71,8 @@ class TrainingRun {
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
-    train::Trainer trainer(*task, *training_, evaluation_.get(), shape_.classes, options, &store, group_);
+    const auto step = job::make_step(job_, shape_, *task, group_, group_);
+    train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) set_flight_aside(folder_);
     const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
@@ -83,7 +84,7 @@ class TrainingRun {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
     }
     if (observer) observer->finish();
-    collect(*task, trainer);
+    collect(*task, *step);
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
@@ -103,11 +104,11 @@ class TrainingRun {
   }
 
   /// Collects the results of the run, on every rank.
-  void collect(train::Task& task, const train::Trainer& trainer) {
+  void collect(train::Task& task, const train::Step& step) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
     set_training(facts, trained_.outcome.memory);
-    facts.head_bytes = job::head_bytes(task, trainer.optimizer());
+    facts.head_bytes = job::head_bytes(task, step);
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
