@@ -48,7 +48,10 @@ std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, t
                                        comm::ProcessGroup& data, comm::ProcessGroup& world) {
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
-                                                .num_classes = shape.classes};
+                                                .accumulate = job.training.accumulate,
+                                                .num_classes = shape.classes,
+                                                .strategy = job.parallel.strategy,
+                                                .strategy_options = job.parallel.strategy_options};
   return std::make_unique<train::SupervisedStep>(task, options, data, world);
 }
 

@@ -39,6 +39,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"skipped_steps", outcome.skipped_steps},
                            {"classes", trained.classes},
                            {"ranks", trained.ranks.size()},
+                           {"parallel", trained.parallel},
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},

@@ -112,6 +112,7 @@ class TrainingRun {
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
+    trained_.parallel = job_.parallel.strategy->name;
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(task.weights(), group_);
     const auto& outcome = trained_.outcome;
@@ -148,8 +149,9 @@ class TrainingRun {
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     const auto counts = job_.memory.is_limited() ? job::MemoryPlan(job_, shape_).counts()
                                                  : comm::split_sizes(shape_.classes, group_.size());
-    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (data parallel) · head split " +
-              job::counts_text(counts) + (job_.head.options.naive ? " · all scores on rank 0" : ""));
+    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (" +
+              std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(counts) +
+              (job_.head.options.naive ? " · all scores on rank 0" : ""));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
   }
