@@ -26,7 +26,7 @@ void run() {
       for (data::Batch batch; loader.next(batch); optimizer.step(0.05)) {
         optimizer.zero_grad();
         auto loss = head.loss(backbone->forward(batch.images), batch.labels, comm::split_sizes(kBatch, group.size()));
-        replicas.prepare_backward(loss);
+        replicas.before_backward(loss);
         loss.backward();
         train::clip_grad_norm(parameters, 10, group);
         if (group.rank() == 0) (first == 0 ? first : last) = loss.item<double>();

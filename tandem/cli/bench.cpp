@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/classifier.h"
 #include "tandem/cli/bench/comm.h"
+#include "tandem/cli/bench/parity.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
@@ -98,13 +100,15 @@ nlohmann::json list_of(const std::vector<BenchCase>& cases) {
   return list;
 }
 
-void tell(const Arguments& arguments, const CommBenchResult& result) {
+int run_comm(const Arguments& arguments) {
+  const auto result = bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()}));
   const double geomean = geometric_mean_speedup(result.cases);
   write_result(
       arguments,
       table_of("shared memory", result.cases) + "geometric mean: " + times(geomean) + " times as fast as Gloo\n" +
           table_of("over Gloo", result.over_gloo),
       {{"cases", list_of(result.cases)}, {"over_gloo", list_of(result.over_gloo)}, {"geomean_speedup", geomean}});
+  return 0;
 }
 
 const std::vector<settings::Setting>& classifier_settings() {
@@ -203,19 +207,28 @@ int run_classifier(const Arguments& arguments) {
   return 0;
 }
 
+struct Bench {
+  std::string_view name;
+  int (*run)(const Arguments& arguments);
+};
+
+constexpr std::array<Bench, 3> kBenches = {
+    {{"comm", run_comm}, {"classifier", run_classifier}, {"parity", run_parity}}};
+
 }  // namespace
 
 int run_bench(const Arguments& arguments) {
   const auto& words = arguments.words;
-  if (words.empty() || (words[0] != "comm" && words[0] != "classifier")) {
+  const auto bench = words.empty() ? kBenches.end() : std::ranges::find(kBenches, words[0], &Bench::name);
+  if (bench == kBenches.end()) {
+    std::vector<std::string> names;
+    for (const auto& known : kBenches) names.emplace_back(known.name);
     throw UsageError((words.empty() ? "bench has no name" : "bench " + quote(words[0]) + " is unknown") +
-                         std::string(", wanted comm or classifier"),
+                         std::string(", wanted ") + one_of(names),
                      "tandem bench comm quick=true");
   }
   check_result_file(arguments);
-  if (words[0] == "classifier") return run_classifier(arguments);
-  tell(arguments, bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()})));
-  return 0;
+  return bench->run(arguments);
 }
 
 }  // namespace tandem::cli

@@ -14,6 +14,7 @@
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
 #include "tandem/rendezvous/environment.h"
+#include "tandem/train/evaluate.h"
 
 namespace tandem::cli {
 namespace {
@@ -47,8 +48,8 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
 
 std::string scores_text(const train::Scores& scores, double rate) {
   char loss[32];
-  std::snprintf(loss, sizeof loss, "%.4f", scores.loss);
-  return top_text(scores) + "  loss " + loss + "  (" + format_count(scores.samples) + " images)      " +
+  std::snprintf(loss, sizeof loss, "%.4f", scores.value("loss"));
+  return fractions_text(scores) + "  loss " + loss + "  (" + format_count(scores.samples) + " images)      " +
          format_count(std::llround(rate)) + " images/s\n";
 }
 
@@ -90,9 +91,9 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
   tell_odd_images(data, group);
   if (group.rank() != 0) return;
   const double rate = static_cast<double>(scores.samples) / seconds;
-  const nlohmann::json result = {{"top1", scores.top1},
-                                 {"top5", scores.top5},
-                                 {"loss", scores.loss},
+  const nlohmann::json result = {{"top1", scores.value("top1")},
+                                 {"top5", scores.value("top5")},
+                                 {"loss", scores.value("loss")},
                                  {"test_images", scores.samples},
                                  {"images_per_second", rate},
                                  {"seconds", seconds},

@@ -12,7 +12,7 @@
 #include "tandem/job/odd_images.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
-#include "tandem/train/evaluate.h"
+#include "tandem/train/batches.h"
 
 namespace tandem::job {
 namespace {

@@ -26,8 +26,9 @@ int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_
 memory::Composition rehearse_backbone(const models::Backbone& backbone, const Job& job, const DataShape& shape,
                                       int64_t images) {
   const auto batch = at::zeros({images, shape.image[0], shape.image[1], shape.image[2]}, job.training.precision.type);
-  return memory::compose(memory::rehearse(backbone.chain(), {batch}, {.gives_gradients_away = job.parallel.ranks > 1}),
-                         {});
+  const bool has_places = job.parallel.ranks > 1 || job.training.accumulate > 1;  // for gradients, before backward
+  const memory::RehearsalOptions options = {has_places ? backbone.parameters() : std::vector<Tensor>()};
+  return memory::compose(memory::rehearse(backbone.chain(), {batch}, options), {});
 }
 
 /// At the batch itself; where that needs too much here, at two images, multiplied.
@@ -84,18 +85,29 @@ MemoryPlan::MemoryPlan(const Job& job, const DataShape& shape)
       ranks_(job.parallel.ranks),
       shape_(shape),
       images_(comm::split_sizes(job.training.batch, ranks_)),
-      larger_(measure_backbone(job, shape, images_.front())),
-      smaller_(images_.back() == images_.front() ? larger_ : measure_backbone(job, shape, images_.back())) {
+      larger_(measure_backbone(job, shape, micro_images(0))),
+      smaller_(micro_images(ranks_ - 1) == micro_images(0) ? larger_
+                                                           : measure_backbone(job, shape, micro_images(ranks_ - 1))) {
   job_.head.options.classes = shape.classes;
 }
 
 const BackboneMemory& MemoryPlan::backbone(int rank) const {
-  return images_[rank] == images_.front() ? larger_ : smaller_;
+  return micro_images(rank) == micro_images(0) ? larger_ : smaller_;
+}
+
+int64_t MemoryPlan::micro_images(int rank) const {
+  return comm::split_sizes(images_[rank], static_cast<int>(job_.training.accumulate)).front();
+}
+
+int64_t MemoryPlan::micro_batch() const {
+  int64_t images = 0;
+  for (int rank = 0; rank < ranks_; ++rank) images += micro_images(rank);
+  return images;
 }
 
 classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own_classes) const {
   return {.own_classes = own_classes,
-          .samples = job_.training.batch,
+          .samples = micro_batch(),
           .ranks = ranks_,
           .is_root = rank == 0,
           .threads = threads_of(job_.parallel),
@@ -115,7 +127,10 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
   of(bytes, Category::buffers) =
       copies * backbone.buffers + (job_.data.prefetch + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
-  if (ranks_ > 1) of(bytes, Category::gradients) += backbone.parameters;  // the buckets
+  const auto& parallel = job_.parallel;
+  const auto held = parallel.strategy->bytes(backbone.parameters, ranks_, parallel.strategy_options);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];
+  if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.parameters;
   if (job_.model.is_identity) return bytes;
 
   auto in_head = bytes, in_forward = bytes, in_backward = bytes;
@@ -182,7 +197,7 @@ std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
     Form form{name, {}};
     for (int rank = 0; rank < ranks_; ++rank) {
       auto load = load_of(head, rank, whole ? shape_.classes : even[rank]);
-      if (whole) load.samples = images_[rank], load.ranks = 1;
+      if (whole) load.samples = micro_images(rank), load.ranks = 1;
       form.ranks.push_back(bytes_of(head, rank, load));
     }
     forms.push_back(std::move(form));

@@ -50,6 +50,8 @@ class MemoryPlan {
  private:
   CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
   const BackboneMemory& backbone(int rank) const;
+  int64_t micro_images(int rank) const;  // of a micro-batch of the rank
+  int64_t micro_batch() const;           // the same of all ranks
   classifier::HeadLoad load_of(const Head& head, int rank, int64_t own_classes) const;
 
   Job job_;

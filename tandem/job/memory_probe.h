@@ -3,6 +3,7 @@
 
 #include "tandem/job/job.h"
 #include "tandem/job/rank_facts.h"
+#include "tandem/train/step.h"
 #include "tandem/train/task.h"
 
 namespace tandem::job {
@@ -18,6 +19,6 @@ struct FormMemory {
 std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 
 /// Bytes of the class weight, its gradient and its optimizer state on this rank.
-int64_t head_bytes(const train::Task& task, const train::Optimizer& optimizer);
+int64_t head_bytes(const train::Task& task, const train::Step& step);
 
 }  // namespace tandem::job

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/train/supervised_step.h"
+
 namespace tandem::job {
 namespace {
 
-data::LoaderOptions loader_options(const Job& job, int rank) {
+data::LoaderOptions loader_options(const Job& job, int rank, int size) {
   data::LoaderOptions options;
   options.rank = rank;
-  options.size = job.parallel.ranks;
+  options.size = size;
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
   return options;
@@ -25,20 +27,20 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
 
 }  // namespace
 
-data::LoaderOptions training_loader_options(const Job& job, int rank) {
-  auto options = loader_options(job, rank);
+data::LoaderOptions training_loader_options(const Job& job, int rank, int size) {
+  auto options = loader_options(job, rank, size);
   options.batch = job.training.batch;
   options.augment = job.data.augment;
   return options;
 }
 
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
-  return std::make_unique<data::Loader>(dataset, training_loader_options(job, group.rank()));
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data) {
+  return std::make_unique<data::Loader>(dataset, training_loader_options(job, data.rank(), data.size()));
 }
 
-data::LoaderOptions evaluation_loader_options(const Job& job, int rank) {
-  auto options = loader_options(job, rank);
-  options.batch = std::max<int64_t>(job.evaluation.batch, job.parallel.ranks);
+data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size) {
+  auto options = loader_options(job, rank, size);
+  options.batch = std::max<int64_t>(job.evaluation.batch, size);
   options.augment = data::no_augmentation();
   options.shuffle = false;
   options.drop_last = false;
@@ -46,17 +48,26 @@ data::LoaderOptions evaluation_loader_options(const Job& job, int rank) {
 }
 
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
-                                                comm::ProcessGroup& group) {
-  return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, group.rank()));
+                                                comm::ProcessGroup& data) {
+  return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, data.rank(), data.size()));
+}
+
+std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
+                                       comm::ProcessGroup& data, comm::ProcessGroup& world) {
+  const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
+                                                .clip = job.training.clip,
+                                                .accumulate = job.training.accumulate,
+                                                .num_classes = shape.classes,
+                                                .strategy = job.parallel.strategy,
+                                                .strategy_options = job.parallel.strategy_options};
+  return std::make_unique<train::SupervisedStep>(task, options, data, world);
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {
   train::TrainerOptions options;
   options.steps = job.training.steps > 0 ? job.training.steps : job.training.epochs * steps_per_epoch;
-  options.optimizer = job.optimizer;
   options.schedule = schedule_options(job, options.steps, steps_per_epoch);
   options.seed = job.seed;
-  options.clip = job.training.clip;
   options.skip_nonfinite = job.training.skip_nonfinite;
   options.log_every = job.training.log_every;
   options.evaluate_every = job.evaluation.every * steps_per_epoch;

@@ -4,6 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/job/job.h"
+#include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::models {
@@ -13,11 +14,11 @@ class Backbone;
 // The parts of a job on one rank.
 namespace tandem::job {
 
-data::LoaderOptions training_loader_options(const Job& job, int rank);
-data::LoaderOptions evaluation_loader_options(const Job& job, int rank);
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
-std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
-                                                comm::ProcessGroup& group);
+/// `rank` of the `size` ranks that share a batch, which are the group `data`.
+data::LoaderOptions training_loader_options(const Job& job, int rank, int size);
+data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size);
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
+std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 
 /// The backbone in the job's element type. Its memory counts as parameters and buffers. Throws SettingsError if the
 /// model is none and an image has another number of values than the embedding.
@@ -30,6 +31,11 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 
 /// The same with the classes split evenly.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
+
+/// The job's training step on a task, which must outlive it, as must the groups: `data` shares a batch, `world` are all
+/// ranks. Collective.
+std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
+                                       comm::ProcessGroup& data, comm::ProcessGroup& world);
 
 /// The name of the class weight among the task's parameters.
 inline constexpr const char* kHeadWeight = "head.weight";

@@ -14,7 +14,6 @@
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
-#include "tandem/train/step_memory.h"
 
 namespace tandem::job {
 namespace {
@@ -168,10 +167,15 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
   const auto task = make_task(job, shape, counts, *group);
-  const auto in_flight = data::loader_memory(training_loader_options(job, rank), shape.image, amount.batches);
-  RankMemory memory{train::rehearse_step(*task, trainer_options(job, amount.batches), batch, in_flight, probe, *group)};
+  const auto step = make_step(job, shape, *task, *group, *group);
+  if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
+  auto held = probe.account();
+  const int ranks = group->size();
+  held.add(Category::buffers,
+           data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
+  RankMemory memory{step->rehearse(batch, held)};
   if (amount.test_images == 0) return memory;
-  const auto options = evaluation_loader_options(job, rank);
+  const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
   memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +

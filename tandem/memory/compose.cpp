@@ -52,8 +52,8 @@ class Step {
     backward_ = moments_.size();
     for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].backward);
     if (!blocks.empty()) keep_root(storages_.find({blocks.size() - 1, blocks.back().output_gradients.at(0)}));
-    update_ = moments_.size();
     for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].end);
+    update_ = moments_.size();
     note_ends();
   }
 

@@ -148,6 +148,13 @@ void move_to_own_book(const Tensor& tensor) {
 int64_t Account::live_bytes() const { return total_of(live); }
 int64_t Account::peak_bytes() const { return total_of(at_peak); }
 
+void Account::add(Category category, int64_t bytes) {
+  const auto place = static_cast<size_t>(category);
+  if (blocks.empty() || blocks.front().block != 0) blocks.insert(blocks.begin(), BlockBytes());
+  live[place] += bytes;
+  blocks.front().live[place] += bytes;
+}
+
 void install_meter() {
   static std::once_flag once;
   std::call_once(once, [] {

@@ -24,6 +24,9 @@ struct Account {
   std::vector<BlockBytes> blocks;  // those that hold bytes, or held some at the peak; by number
   int64_t live_bytes() const;
   int64_t peak_bytes() const;
+
+  /// Adds to what is live, in no block.
+  void add(Category category, int64_t bytes);
 };
 
 /// Replaces c10's CPU allocator by the metering allocator, for the rest of the process. Must be called before the first

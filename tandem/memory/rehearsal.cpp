@@ -135,13 +135,11 @@ class Untouched {
   std::vector<Tensor> parameters_, gradients_, buffers_, copies_;
 };
 
-/// Resets each gradient when it is complete.
+/// Resets the gradients of some parameters when they are complete.
 class GivenAway {
  public:
-  GivenAway(const Block& block, bool are_given) {
-    if (!are_given) return;
-    for (auto& parameter : parameters_of(block)) {
-      if (!parameter.requires_grad()) continue;
+  explicit GivenAway(const std::vector<Tensor>& parameters) {
+    for (const auto& parameter : parameters) {
       auto node = torch::autograd::impl::grad_accumulator(parameter);
       auto reset = [tensor = parameter.unsafeGetTensorImpl()](const variable_list& outputs, const variable_list&) {
         tensor->mutable_grad().reset();
@@ -172,11 +170,7 @@ std::vector<Event> recorded(const ProbeScope& probe, const Work& work) {
 /// One block of a chain, on inputs that lie in memory as `of_inputs` tells.
 class BlockRehearsal {
  public:
-  BlockRehearsal(const Block& block, const RehearsalOptions& options)
-      : block_(block),
-        number_(block_number(block.name)),
-        untouched_(block),
-        given_(block, options.gives_gradients_away) {}
+  explicit BlockRehearsal(const Block& block) : block_(block), number_(block_number(block.name)), untouched_(block) {}
 
   /// `of_gradients`: of its outputs; null for the last block, whose only output backward starts from. Returns the
   /// gradients of its inputs.
@@ -258,7 +252,6 @@ class BlockRehearsal {
   const Block& block_;
   int number_;
   Untouched untouched_;
-  GivenAway given_;
   BlockRecord record_;
 };
 
@@ -288,12 +281,13 @@ std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const R
   TORCH_CHECK(meter_is_installed(), "chain: the memory meter is not installed, wanted install_meter() before");
   const at::AutoGradMode with_gradients(true);
   const ProbeScope aside;  // for copies of buffers
+  const GivenAway given(options.given_away);
   const auto flows = flows_of(chain, input);
   std::vector<BlockRecord> records(chain.blocks.size());
   auto gradients = flows.back();
   bool is_loss = gradients.size() == 1 && gradients[0].sizes.empty();  // only the last output can be one
   for (size_t i = records.size(); i-- > 0;) {
-    BlockRehearsal block(chain.blocks[i], options);
+    BlockRehearsal block(chain.blocks[i]);
     gradients = block.run(flows[i], is_loss ? nullptr : &gradients);
     records[i] = block.take();
     is_loss = false;

@@ -19,9 +19,9 @@ struct BlockRecord {
 };
 
 struct RehearsalOptions {
-  /// Each parameter's gradient is given away as soon as it is complete, such as into a bucket that is counted
-  /// elsewhere.
-  bool gives_gradients_away = false;
+  /// Parameters whose gradients are given away as soon as they are complete, such as into buckets that are held
+  /// already.
+  std::vector<Tensor> given_away;
 };
 
 /// Runs each block of the chain forward and backward, from the last to the first, and records what it allocates: what a

@@ -96,6 +96,9 @@ struct DistributedDataParallel::Impl {
     is_running = false;
   }
 
+  /// Makes each .grad a view into its bucket, filled with zeros.
+  void lay_gradients_into_buckets();
+
   void start_the_rest() {
     for (const auto& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
       if (bucket.getIndex() >= sums->count()) sums->start_spoilt(bucket.getBuffer());
@@ -151,7 +154,34 @@ DistributedDataParallel::DistributedDataParallel(const torch::nn::Module& module
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
-void DistributedDataParallel::prepare_backward(const Tensor& output, flight::Where where) {
+void DistributedDataParallel::Impl::lay_gradients_into_buckets() {
+  const at::NoGradGuard no_grad;
+  for (const auto& bucket : reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    bucket.getBuffer().zero_();
+    const auto parameters = bucket.getParameters();
+    const auto gradients = bucket.getGradients();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto& parameter = parameters[i];
+      auto gradient = gradients[i];
+      // The layout that the Reducer expects of a gradient is the parameter's.
+      if (parameter.is_non_overlapping_and_dense()) {
+        gradient = gradient.as_strided(parameter.sizes(), parameter.strides(), gradient.storage_offset());
+      }
+      parameter.mutable_grad() = gradient;
+    }
+  }
+}
+
+void DistributedDataParallel::before_forward(const MicroBatch& micro) {
+  if (micro.count == 1 || !micro.is_first() || !impl_->reducer) return;
+  impl_->sums->reset({});                          // lets go of the buckets that are rebuilt
+  const CategoryScope scope(Category::gradients);  // the buckets are rebuilt once, in the order of arrival
+  impl_->reducer->rebuild_buckets();
+  impl_->lay_gradients_into_buckets();
+}
+
+void DistributedDataParallel::before_backward(const Tensor& loss, const MicroBatch& micro, flight::Where where) {
+  if (!micro.is_last()) return;  // the Reducer lets gradients add up as long as no backward is prepared
   TORCH_CHECK(!impl_->is_running || !impl_->reducer,
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
               "DistributedDataParallel anew");
@@ -161,21 +191,25 @@ void DistributedDataParallel::prepare_backward(const Tensor& output, flight::Whe
   if (impl_->reducer) {
     const CategoryScope scope(Category::gradients);  // the buckets are rebuilt once, in the order of arrival
     impl_->reducer->rebuild_buckets();
-    impl_->reducer->prepare_for_backward({output});
+    impl_->reducer->prepare_for_backward({loss});
   }
   const auto begin = [](Impl& impl) { return impl.is_running = std::exchange(impl.is_prepared, false); };
-  if (!output.requires_grad()) {  // a function of constants only: there will be no backward
+  if (!loss.requires_grad()) {  // a function of constants only: there will be no backward
     begin(*impl_);
     return impl_->finish_backward();
   }
-  // Backward begins at the output, and runs its callbacks when all gradients have been computed.
-  output.register_hook([begin, weak = std::weak_ptr(impl_)](const Tensor&) {
+  // Backward begins at the loss, and runs its callbacks when all gradients have been computed.
+  loss.register_hook([begin, weak = std::weak_ptr(impl_)](const Tensor&) {
     const auto impl = weak.lock();
     if (!impl || !begin(*impl)) return;
     torch::autograd::Engine::get_default_engine().queue_callback([weak] {
       if (const auto prepared = weak.lock()) prepared->finish_backward();
     });
   });
+}
+
+std::vector<Tensor> DistributedDataParallel::owned_gradients() const {
+  return impl_->reducer ? impl_->arrivals.parameters() : std::vector<Tensor>();
 }
 
 void DistributedDataParallel::sync_buffers() {

@@ -5,21 +5,11 @@
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
+#include "tandem/train/batches.h"
 
 namespace tandem::train {
 
-void start_epoch(data::Loader& loader, int64_t epoch, int64_t first_batch) {
-  const CategoryScope scope(Category::buffers);
-  loader.start(epoch, first_batch);
-}
-
-bool next_batch(data::Loader& loader, data::Batch& batch) {
-  const CategoryScope scope(Category::buffers);
-  return loader.next(batch);
-}
-
-Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& group,
-                const std::function<void(int64_t, int64_t)>& tick) {
+Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& data, const Tick& tick) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   task.set_training(false);
@@ -29,7 +19,7 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   if (tick) tick(0, loader.batches_per_epoch());
   data::Batch batch;
   while (next_batch(loader, batch)) {
-    const auto sizes = comm::split_sizes(batch.global_size, group.size());
+    const auto sizes = comm::split_sizes(batch.global_size, data.size());
     const auto best = task.top_k(batch, std::min<int64_t>(5, num_classes), sizes);
     const auto hits = best.eq(batch.labels.unsqueeze(1));
     right1 += hits.select(1, 0).sum().item<double>();
@@ -40,9 +30,12 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   }
   task.set_training(true);
   const auto sums = at::tensor(std::vector<double>{right1, right5}, at::kDouble);
-  comm::all_reduce_(sums, group);
+  comm::all_reduce_(sums, data);
   const double count = std::max<double>(1, static_cast<double>(samples));
-  return {sums[0].item<double>() / count, sums[1].item<double>() / count, loss / count, samples};
+  return {{{"top1", "top-1", sums[0].item<double>() / count, ScoreUnit::fraction},
+           {"top5", "top-5", sums[1].item<double>() / count, ScoreUnit::fraction},
+           {"loss", "loss", loss / count}},
+          samples};
 }
 
 }  // namespace tandem::train

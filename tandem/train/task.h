@@ -16,7 +16,7 @@ struct RowParameter {
   bool moves_all_rows = false;     // also rows without a gradient, see Optimizer::move_all_rows()
 };
 
-/// What Trainer trains on one rank: a model with its loss. A task knows nothing of files or schedules.
+/// What SupervisedStep trains on one rank: a model with its loss. A task knows nothing of files or schedules.
 class Task {
  public:
   virtual ~Task() = default;
@@ -24,8 +24,9 @@ class Task {
   /// Called before step `step`, which is counted from 0 over all runs of the job.
   virtual void begin_step(int64_t step) {}
 
-  /// Returns the mean loss over the global batch, equal on all ranks. Each rank's gradients of replicated parameters
-  /// are terms of a sum over the ranks. `sizes`: number of samples of each rank. Collective.
+  /// Returns the mean loss over the global batch (or over a micro-batch of all ranks), equal on all ranks. Each rank's
+  /// gradients of replicated parameters are terms of a sum over the ranks. `sizes`: number of samples of each rank.
+  /// Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
 
   /// The same as blocks, from the images to the loss, of which loss() runs each. Whoever runs it does so before the

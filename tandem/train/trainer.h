@@ -8,13 +8,9 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/memory/meter.h"
-#include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/train/checkpoint.h"
-#include "tandem/train/detail/divergence.h"
-#include "tandem/train/evaluate.h"
 #include "tandem/train/lr_schedule.h"
-#include "tandem/train/optimizer.h"
-#include "tandem/train/task.h"
+#include "tandem/train/step.h"
 
 namespace tandem::train {
 
@@ -32,10 +28,8 @@ class Observer {
 
 struct TrainerOptions {
   int64_t steps = 0;  // of the whole run, including those before a resume
-  OptimizerOptions optimizer;
   ScheduleOptions schedule;
   uint64_t seed = 0;                     // of the context in which steps run
-  double clip = 0;                       // largest norm of the gradients; 0: no clipping
   int64_t skip_nonfinite = 0;            // how many steps in a row may be skipped if not finite
   int64_t log_every = 20;                // steps between two reports of the loss
   int64_t evaluate_every = 0;            // steps; 0: at the end only
@@ -64,7 +58,8 @@ struct Outcome {
   std::filesystem::path checkpoint;                 // newest; empty when none was saved
 };
 
-/// The training loop of one rank: batch, loss, backward with gradients summed over the ranks, step.
+/// The training loop of one rank: epochs, the schedule, stopping, saving, observing. What happens to a batch is the
+/// step's.
 ///
 /// All ranks must have the same job; they stop, save and fail together. Resuming from a checkpoint with the same number
 /// of ranks gives the same bits as a run that was not stopped.
@@ -78,32 +73,25 @@ struct Outcome {
 /// the run.
 class Trainer {
  public:
-  /// If `checkpoints` is null, nothing is saved; if `evaluation` is null, nothing is evaluated. All references must
-  /// outlive the trainer. Collective.
-  Trainer(Task& task, data::Loader& training, data::Loader* evaluation, int64_t num_classes, TrainerOptions options,
-          CheckpointStore* checkpoints, comm::ProcessGroup& group);
+  /// If `checkpoints` is null, nothing is saved; if `evaluation` is null, nothing is evaluated. `world`: all ranks that
+  /// train together, which stop, save and fail together. All references must outlive the trainer.
+  Trainer(Step& step, data::Loader& training, data::Loader* evaluation, TrainerOptions options,
+          CheckpointStore* checkpoints, comm::ProcessGroup& world);
 
   /// Resumes from the newest good checkpoint, up to step `newest`; returns false if there is none. Collective.
   bool resume(const CheckpointStore& from, std::optional<int64_t> newest);
 
-  /// Trains and reports to `observer`. Collective. Throws NonFiniteError, and whatever the task and the loader throw.
+  /// Trains and reports to `observer`. Collective. Throws NonFiniteError, and whatever the step and the loader throw.
   Outcome run(Observer& observer);
 
-  int64_t step() const { return step_; }
-  const Optimizer& optimizer() const { return optimizer_; }
+  int64_t step() const { return steps_done_; }
 
  private:
-  struct StepResult {
-    std::optional<double> loss;    // nullopt: the step was skipped
-    std::optional<int64_t> fault;  // index of a parameter whose gradient is not finite on this rank
-  };
-
   Context context_of(const data::Batch& batch) const;
-  StepResult train_step(const data::Batch& batch, Observer& observer);
-  StepResult skip_step(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before, Observer& observer);
+  Reading run_step(const data::Batch& batch, Observer& observer);
+  void count_skipped(const NonFiniteError& fault, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
   std::optional<NonFiniteError> state_fault() const;
-  NonFiniteError gradient_fault(const detail::NonFinite& found, int64_t step) const;
   void check_state();
   [[noreturn]] void fail(const NonFiniteError& fault, bool after_update = false);
   std::string checkpoint_remedy(bool after_update) const;
@@ -112,20 +100,16 @@ class Trainer {
   TrainingState state() const;
   double total_seconds() const;
 
-  Task& task_;
+  Step& step_;
   data::Loader &training_, *evaluation_;
-  int64_t num_classes_;
   TrainerOptions options_;
   CheckpointStore* checkpoints_;
-  comm::ProcessGroup& group_;
-  std::vector<Parameter> parameters_;
-  Optimizer optimizer_;
-  parallel::DistributedDataParallel replicas_;
+  comm::ProcessGroup& world_;
   memory::PeakWatch memory_;  // of training steps
   std::vector<double> step_seconds_;
   double seconds_before_ = 0;                // of the steps before a resume
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
-  int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
+  int64_t steps_done_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;
 };
 

@@ -5,12 +5,7 @@
 namespace tandem::cli {
 namespace {
 
-train::Scores scored(double top1) {
-  train::Scores scores;
-  scores.top1 = top1;
-  scores.samples = 100;
-  return scores;
-}
+train::Scores scored(double top1) { return {{{"top1", "top-1", top1}}, 100}; }
 
 TEST(LossCheck, ALossThatStaysAboveItsBeginningIsTold) {
   EXPECT_EQ(stuck_loss({{1, 10.25}, {20, 30}, {40, 12}, {46, 12}, {60, 13}}, {.classes = 50}, scored(0.02)),

@@ -53,6 +53,7 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
   ASSERT_EQ(ended.status, 0) << ended.err;
   const auto threads = result("threads"), processes = result("processes");
   EXPECT_EQ(threads["ranks"], 2);
+  EXPECT_EQ(threads["parallel"], "ddp");
   EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
   EXPECT_EQ(threads["wire"]["ranks"][0]["reduce_scatter"], processes["wire"]["ranks"][0]["reduce_scatter"]);
   for (const auto& run : {threads, processes}) EXPECT_EQ(run["memory"]["unattributed"]["peak_bytes"], 0);

@@ -60,6 +60,13 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"comm.check=true"})), Words{"comm.check has no effect with one rank"});
 }
 
+TEST(Job, AnotherStrategyOrCutOfTheBatchResumesTheSameCheckpoints) {
+  const auto job = job_of({"parallel=ddp", "train.accumulate=4"});
+  EXPECT_EQ(job.parallel.strategy->name, "ddp");
+  EXPECT_EQ(job.training.accumulate, 4);
+  EXPECT_EQ(identity(job, Patterns()), identity(job_of({}), Patterns()));
+}
+
 TEST(Job, SavedSettingsMeanTheSame) {
   for (const std::string schedule : {"onecycle", "cosine", "step", "constant"}) {
     const auto job = job_of({"train.schedule=" + schedule});
@@ -89,6 +96,15 @@ TEST(Job, WhatATrainingCannotDoIsTold) {
   EXPECT_EQ(fault({"train.skip_nonfinite=2", "head.fused_update=true"}),
             "train.skip_nonfinite is 2 with head.fused_update, which has moved some classes before the fault is seen: "
             "leave one of them out");
+  EXPECT_EQ(fault({"train.accumulate=2", "head.fused_update=true"}),
+            "train.accumulate is 2 with head.fused_update, whose steps are done before all micro-batches are known: "
+            "leave one of them out");
+  EXPECT_EQ(fault({"train.accumulate=2", "head.sample=0.5"}),
+            "train.accumulate is 2 with head.sample, whose classes would differ from one micro-batch to the next: "
+            "leave one of them out");
+  EXPECT_EQ(fault({"train.accumulate=4", "train.batch=10", "ranks=3"}),
+            "train.accumulate is 4, wanted at most 3, the images of a rank in train.batch");
+  EXPECT_EQ(fault({"train.accumulate=3", "train.batch=10", "ranks=3"}), "nothing thrown");
   EXPECT_EQ(fault({"train.batch=2", "ranks=3"}), "train.batch is 2, wanted at least 3, one image a rank");
   EXPECT_EQ(fault({"head.parallel=naive", "memory.limit=1G"}),
             "memory.limit is given with head.parallel naive, which splits all classes alike: leave one of them out");

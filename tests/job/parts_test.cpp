@@ -25,17 +25,18 @@ std::vector<double> losses_of(const std::string& form) {
   const auto job = job_of({"model=mlp", "train.precision=float64", "train.batch=10", "train.lr=0.05", "embedding=16",
                            "train.log_every=1", "train.epochs=2", "ranks=3", "head.parallel=" + form});
   std::vector<double> losses;
-  comm::run_ranks(
-      3,
-      [&](comm::ProcessGroup& group) {
-        const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
-        const auto task = make_task(job, shape_of(job, patterns), group);
-        const auto options = trainer_options(job, loader->batches_per_epoch());
-        LossRecorder recorder;
-        train::Trainer(*task, *loader, test.get(), patterns.num_classes(), options, nullptr, group).run(recorder);
-        if (group.rank() == 0) losses = recorder.losses;
-      },
-      {.threads = 1});
+  comm::run_ranks(3,
+                  [&](comm::ProcessGroup& group) {
+                    const auto loader = training_loader(job, patterns, group),
+                               test = evaluation_loader(job, patterns, group);
+                    const auto task = make_task(job, shape_of(job, patterns), group);
+                    const auto options = trainer_options(job, loader->batches_per_epoch());
+                    LossRecorder recorder;
+                    const auto step = make_step(job, shape_of(job, patterns), *task, group, group);
+                    train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);
+                    if (group.rank() == 0) losses = recorder.losses;
+                  },
+                  {.threads = 1});
   return losses;
 }
 

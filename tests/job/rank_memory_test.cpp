@@ -24,20 +24,21 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words) {
   const auto job = job_of(words);
   const auto shape = shape_of(job, patterns);
   std::vector<Peaks> peaks(static_cast<size_t>(job.parallel.ranks));
-  comm::run_ranks(
-      job.parallel.ranks,
-      [&](comm::ProcessGroup& group) {
-        auto& own = peaks[static_cast<size_t>(group.rank())];
-        const auto loader = training_loader(job, patterns, group);
-        const auto counts = comm::split_sizes(shape.classes, group.size());
-        const int64_t batches = loader->batches_per_epoch();
-        own.predicted = rehearse_rank(job, shape, group.rank(), counts, {batches}).step.account.peak_bytes();
-        const auto task = make_task(job, shape, counts, group);
-        train::Trainer trainer(*task, *loader, nullptr, shape.classes, trainer_options(job, batches), nullptr, group);
-        train::Observer nobody;
-        own.measured = trainer.run(nobody).memory.peak_bytes();
-      },
-      {.threads = 1});
+  comm::run_ranks(job.parallel.ranks,
+                  [&](comm::ProcessGroup& group) {
+                    auto& own = peaks[static_cast<size_t>(group.rank())];
+                    const auto loader = training_loader(job, patterns, group);
+                    const auto counts = comm::split_sizes(shape.classes, group.size());
+                    const int64_t batches = loader->batches_per_epoch();
+                    own.predicted =
+                        rehearse_rank(job, shape, group.rank(), counts, {batches}).step.account.peak_bytes();
+                    const auto task = make_task(job, shape, counts, group);
+                    const auto step = make_step(job, shape, *task, group, group);
+                    train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, batches), nullptr, group);
+                    train::Observer nobody;
+                    own.measured = trainer.run(nobody).memory.peak_bytes();
+                  },
+                  {.threads = 1});
   return peaks;
 }
 

@@ -45,7 +45,7 @@ TEST(DistributedDataParallel, GradientsEqualOneDevice) {
               model.first.mutable_grad() = Tensor();
               model.second.mutable_grad() = Tensor();
               const auto loss = model.loss(x.slice(0, begin, end), 7);
-              replicas.prepare_backward(loss);
+              replicas.before_backward(loss);
               loss.backward();
               EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
               EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
@@ -88,7 +88,7 @@ TEST(DistributedDataParallel, OneRankTakesGradientsWithoutACopy) {
   auto weight = at::ones({1000}).requires_grad_();
   DistributedDataParallel replicas({weight}, {}, {"weight"}, *group);
   const auto loss = Sender::apply(weight);
-  replicas.prepare_backward(loss);
+  replicas.before_backward(loss);
   loss.backward();
   EXPECT_EQ(weight.grad().const_data_ptr(), Sender::sent);
 }
@@ -99,7 +99,7 @@ TEST(DistributedDataParallel, TheSumsAreToldWithTheCallersLine) {
     DistributedDataParallel replicas({weight}, {}, {"weight"}, group);
     const auto loss = weight.sum();
     const auto line = std::to_string(__LINE__ + 1);
-    replicas.prepare_backward(loss);
+    replicas.before_backward(loss);
     loss.backward();
     const auto record = group.recorder().to_json("");
     EXPECT_NE(record.find("distributed_data_parallel_test.cpp:" + line), std::string::npos) << record;
@@ -112,11 +112,43 @@ TEST(DistributedDataParallel, WireBytesAreTwoPartsOfTheGradients) {
     DistributedDataParallel replicas({weight}, {}, {"weight"}, group);
     group.meter().reset();
     const auto loss = weight.sum();
-    replicas.prepare_backward(loss);
+    replicas.before_backward(loss);
     loss.backward();
     EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 1);
     EXPECT_EQ(group.meter().counts().at("all_reduce").bytes, 4000);  // 2 (N - 1) / N of 4000 bytes
   });
+}
+
+TEST(DistributedDataParallel, MicroBatchesAddUpInTheBucketsAndAreSentOnce) {
+  const auto x = filled({7, 6}, 3);
+  TwoLayers whole;
+  whole.loss(x, 7).backward();
+  for (const int world : {1, 2, 3}) {
+    comm::run_ranks(world, [&](comm::ProcessGroup& group) {
+      TwoLayers model;
+      DistributedDataParallel replicas({model.first, model.second}, {}, {"first", "second"}, group,
+                                       {.first_bucket_bytes = 64});
+      const auto [begin, end] = comm::split_range(7, world, group.rank());
+      const auto rows = comm::split_sizes(end - begin, 3);
+      for (int step = 0; step < 3; ++step) {
+        model.first.mutable_grad() = model.second.mutable_grad() = Tensor();
+        group.meter().reset();
+        const void* where = nullptr;
+        for (int64_t i = 0, at = begin; i < 3; at += rows[i++]) {
+          replicas.before_forward({i, 3});
+          const auto loss = model.loss(x.narrow(0, at, rows[i]), 7);
+          replicas.before_backward(loss, {i, 3});
+          loss.backward();
+          if (i == 0) where = model.first.grad().const_data_ptr();
+          if (i == 1 && world > 1) EXPECT_TRUE(group.meter().counts().empty());
+        }
+        EXPECT_EQ(model.first.grad().const_data_ptr(), where);  // one copy
+        EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
+        EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
+        if (world > 1) EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 2);  // a bucket each
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ std::vector<std::string> texts(int world, bool gloo, int step, const Used& used)
                     const auto take_step = [&](const std::vector<int>& used_now) {
                       for (auto& weight : model.weights) weight.mutable_grad().reset();
                       const auto loss = model.loss(used_now);
-                      replicas.prepare_backward(loss);
+                      replicas.before_backward(loss);
                       if (loss.requires_grad()) loss.backward();
                     };
                     for (int i = 0; i < step; ++i) take_step({0, 1, 2});
@@ -126,7 +126,7 @@ TEST(MissingGradient, OfManyTheFirstAreNamed) {
     }
     DistributedDataParallel replicas(weights, {}, names, group);
     const auto loss = weights[4].sum();
-    replicas.prepare_backward(loss);
+    replicas.before_backward(loss);
     EXPECT_EQ(text_of<c10::ValueError>([&] { loss.backward(); }),
               "parameters layer0, layer1, layer2, layer3, layer5 and 3 more of the model have no gradient after "
               "backward on any of 2 ranks, wanted one" +
@@ -139,9 +139,9 @@ TEST(MissingGradient, ReplicasAreOfNoUseAfterwards) {
     Three model;
     DistributedDataParallel replicas(model.weights, {}, Three::names(), group);
     const auto loss = model.loss({0}), whole = model.loss({0, 1, 2});
-    replicas.prepare_backward(loss);
+    replicas.before_backward(loss);
     EXPECT_THROW(loss.backward(), c10::ValueError);
-    EXPECT_EQ(text_of([&] { replicas.prepare_backward(whole); }),
+    EXPECT_EQ(text_of([&] { replicas.before_backward(whole); }),
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
               "DistributedDataParallel anew");
   });
@@ -156,7 +156,7 @@ TEST(MissingGradient, AGradientThatIsNotANumberIsNone) {
       for (int step = 0; step < 2; ++step) {
         for (auto& weight : model.weights) weight.mutable_grad().reset();
         const auto loss = model.loss({0, 1, 2}) * (group.rank() == 0 ? kNan : 1.0);
-        replicas.prepare_backward(loss);
+        replicas.before_backward(loss);
         loss.backward();
         for (const auto& weight : model.weights) EXPECT_TRUE(weight.grad().isnan().all().item<bool>());
       }
@@ -171,7 +171,7 @@ TEST(MissingGradient, FrozenParametersNeedNone) {
       DistributedDataParallel replicas({frozen, trained}, {}, {"frozen", "trained"}, group);
       EXPECT_TRUE(frozen.equal(at::ones({3})));  // rank 0's, all the same
       const auto loss = (frozen * trained).sum();
-      replicas.prepare_backward(loss);
+      replicas.before_backward(loss);
       loss.backward();
       EXPECT_TRUE(trained.grad().equal(at::full({3}, world)));
     });

@@ -44,7 +44,7 @@ TEST(Unwinding, ASumThatEndsAfterItsReplicasIsNoted) {
                         DistributedDataParallelOptions{.bucket_bytes = 8, .first_bucket_bytes = 8});
                     const auto loss = (Broken::apply(first) * last).sum();
                     if (group.rank() == 1) rank_zero_is_gone.wait();
-                    replicas->prepare_backward(loss);
+                    replicas->before_backward(loss);
                     EXPECT_THROW(loss.backward(), std::runtime_error);  // after the sum of `last` has begun
                     EXPECT_NE(state_of_the_sum(group), "none");
                     replicas.reset();

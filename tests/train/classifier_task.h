@@ -3,6 +3,7 @@
 
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/models/backbone.h"
+#include "tandem/train/supervised_step.h"
 #include "tandem/train/trainer.h"
 #include "tests/data/patterns.h"
 

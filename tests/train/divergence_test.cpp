@@ -27,12 +27,13 @@ struct Trial {
   std::function<Step(int64_t step, int rank)> change = {};
   bool steps_in_backward = false;
   bool tests = false;  // on held-out data, at the end
+  int64_t accumulate = 1;
+  OptimizerOptions optimizer = {.momentum = 0.9, .weight_decay = 0};
 };
 
 TrainerOptions options_of(int64_t steps, int64_t checkpoint_every = 0) {
   TrainerOptions options;
   options.steps = steps;
-  options.optimizer = {.momentum = 0.9, .weight_decay = 0};
   options.schedule = {.kind = ScheduleKind::constant, .lr = 0.1, .steps = steps, .warmup = 0};
   options.log_every = 1;
   options.checkpoint_every = checkpoint_every;
@@ -68,7 +69,10 @@ Ended run(const Trial& trial, const std::filesystem::path& folder) {
                     task.steps_in_backward = trial.steps_in_backward;
                     if (trial.change) task.change = [&](int64_t step) { return trial.change(step, group.rank()); };
                     CheckpointStore store(folder, 100);
-                    Trainer trainer(task, loader, trial.tests ? &test : nullptr, 2, trial.options, &store, group);
+                    SupervisedStep step(
+                        task, {.optimizer = trial.optimizer, .accumulate = trial.accumulate, .num_classes = 2}, group,
+                        group);
+                    Trainer trainer(step, loader, trial.tests ? &test : nullptr, trial.options, &store, group);
                     Skips skips;
                     Outcome outcome;
                     std::string text;
@@ -82,7 +86,7 @@ Ended run(const Trial& trial, const std::filesystem::path& folder) {
                     if (group.rank() != 0) return;
                     for (const auto& tensor : {task.w(), task.v(), task.seen()})
                       ended.state.push_back(tensor.detach().clone());
-                    for (const auto& state : trainer.optimizer().state()) ended.state.push_back(state.tensor.clone());
+                    for (const auto& state : step.optimizer().state()) ended.state.push_back(state.tensor.clone());
                     ended.outcome = outcome;
                     ended.skips = std::move(skips);
                   },
@@ -142,15 +146,19 @@ TEST(Divergence, WhatAnUpdateMakesIsNeverSaved) {
     const char* name;
     TrainerOptions options;
     Step step;
+    OptimizerOptions optimizer = Trial().optimizer;
   };
-  auto fast = options_of(1), adam = options_of(1);
+  auto fast = options_of(1);
   fast.schedule.lr = 1e39;
-  adam.optimizer = {.kind = OptimizerKind::adamw};
-  for (const auto& one : {Case{"w", fast, {}}, Case{"seen", options_of(1), {.seen = kInfinity}},
-                          Case{"optimizer.exp_avg_sq.w", adam, {.gradient_of_w = 1e25}}}) {
+  for (const auto& one :
+       {Case{"w", fast, {}}, Case{"seen", options_of(1), {.seen = kInfinity}},
+        Case{"optimizer.exp_avg_sq.w", options_of(1), {.gradient_of_w = 1e25}, {.kind = OptimizerKind::adamw}}}) {
     for (const int ranks : {1, 2, 3}) {
       const test::TemporaryFolder folder;
-      const auto ended = run({.ranks = ranks, .options = one.options, .change = [&](int64_t, int) { return one.step; }},
+      const auto ended = run({.ranks = ranks,
+                              .options = one.options,
+                              .change = [&](int64_t, int) { return one.step; },
+                              .optimizer = one.optimizer},
                              folder.path());
       expect_everywhere(ended, std::string("'") + one.name +
                                    "' is not finite after step 1, wanted finite numbers: lower lr or set "
@@ -220,6 +228,23 @@ TEST(Divergence, ASkippedStepChangesNothing) {
                                         "6: gradient of 'w' in step 6 is not finite, wanted finite numbers"}));
     EXPECT_FALSE(ended.skips.losses[2].has_value());
     EXPECT_TRUE(ended.skips.losses[4].has_value());
+  }
+}
+
+/// Step 2 is left after the backward of its first micro-batch, step 4 before it.
+TEST(Divergence, AStepIsSkippedInTheMiddleOfItsMicroBatches) {
+  const auto faulty = [](int64_t step, int) {
+    return Step{.loss = step % 2 == 0 ? kNaN : 1, .from = step == 2 ? 1 : 0};
+  };
+  for (const int ranks : {1, 2, 3}) {
+    const test::TemporaryFolder folder, other;
+    auto options = options_of(5);
+    options.skip_nonfinite = 1;
+    const auto ended = run({.ranks = ranks, .options = options, .change = faulty, .accumulate = 2}, folder.path());
+    const auto fewer = run({.ranks = ranks, .options = options_of(3), .accumulate = 2}, other.path());
+    expect_everywhere(ended, "");
+    EXPECT_EQ(ended.outcome.skipped_steps, 2);
+    for (size_t i = 0; i < ended.state.size(); ++i) EXPECT_TRUE(ended.state[i].equal(fewer.state[i])) << i;
   }
 }
 

@@ -47,7 +47,7 @@ struct Program {
       optimizer.zero_grad();
       const auto loss = head.loss(backbone->forward(images.slice(0, begin, end)),
                                   labels.slice(0, begin, end).contiguous(), comm::split_sizes(kBatch, group.size()));
-      replicas.prepare_backward(loss);
+      replicas.before_backward(loss);
       loss.backward();
       clip_grad_norm(parameters, 0.5, group);
       optimizer.step(0.05);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/data/synthetic.h"
+#include "tandem/train/supervised_step.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
@@ -50,7 +51,8 @@ struct RowHooks : testing::Test {
     data::Loader loader(*data.train, {.batch = 4, .prefetch = 0});
     TrainerOptions options;
     options.steps = 2;
-    Trainer trainer(task, loader, nullptr, kClasses, options, nullptr, *group);
+    SupervisedStep step(task, {.num_classes = kClasses}, *group, *group);
+    Trainer trainer(step, loader, nullptr, options, nullptr, *group);
     Observer nobody;
     trainer.run(nobody);
   }

@@ -39,7 +39,8 @@ Tensor SmallTask::loss(const data::Batch& batch, std::span<const int64_t> sizes)
   }
   auto value = own.detach().clone();
   comm::all_reduce_(value, group_);
-  return own + (value * step.loss - own.detach());  // the value is everybody's, the gradient this rank's share
+  const double factor = micro_batch_++ >= step.from ? step.loss : 1;
+  return own + (value * factor - own.detach());  // the value is everybody's, the gradient this rank's share
 }
 
 Tensor SmallTask::top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {

@@ -4,7 +4,7 @@
 
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
-#include "tandem/train/task.h"
+#include "tandem/train/supervised_step.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::train {
@@ -32,6 +32,7 @@ class SmallTask : public Task {
   struct Step {
     double loss = 1, gradient_of_w = 1, gradient_of_v = 1;  // factors
     double seen = 1;                                        // added to the buffer
+    int64_t from = 0;                                       // the micro-batch from which `loss` holds
   };
 
   explicit SmallTask(comm::ProcessGroup& group);
@@ -39,7 +40,10 @@ class SmallTask : public Task {
   std::function<Step(int64_t step)> change;  // steps count from 1, tests as 0
   bool steps_in_backward = false;            // `v`, row by row
 
-  void begin_step(int64_t step) override { step_ = step + 1; }
+  void begin_step(int64_t step) override {
+    step_ = step + 1;
+    micro_batch_ = 0;
+  }
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override;
   Tensor embed(const data::Batch& batch) override { return batch.images.flatten(1); }
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override;
@@ -58,7 +62,7 @@ class SmallTask : public Task {
   Split rows_;
   Tensor w_, v_, seen_;
   RowUpdate update_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, micro_batch_ = 0;
   bool is_training_ = true;
 };
 

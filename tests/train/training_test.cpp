@@ -35,14 +35,16 @@ struct Plan {
 TrainerOptions options_of(const Recipe& recipe, const Plan& plan) {
   TrainerOptions options;
   options.steps = plan.steps;
-  options.optimizer = recipe.optimizer;
   options.schedule = {.lr = recipe.lr, .steps = plan.total};
-  options.clip = recipe.clip;
   options.log_every = 1;
   options.evaluate_every = recipe.is_tested ? 10 : 0;
   options.checkpoint_every = plan.save_every;
   options.identity = options.shared_identity = {{"embedding", std::to_string(recipe.embedding)}};
   return options;
+}
+
+SupervisedStepOptions step_options_of(const Recipe& recipe, const data::Dataset& dataset) {
+  return {.optimizer = recipe.optimizer, .clip = recipe.clip, .num_classes = dataset.num_classes()};
 }
 
 Trained run(const Recipe& recipe, const Plan& plan) {
@@ -63,7 +65,8 @@ Trained run(const Recipe& recipe, const Plan& plan) {
                       return plan.stop_after > 0 && group.rank() == 0 &&
                              static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
                     };
-                    Trainer trainer(task, loader, &test, patterns.num_classes(), options, plan.store, group);
+                    SupervisedStep step(task, step_options_of(recipe, patterns), group, group);
+                    Trainer trainer(step, loader, &test, options, plan.store, group);
                     if (plan.resume) {
                       EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
                     }
@@ -75,8 +78,7 @@ Trained run(const Recipe& recipe, const Plan& plan) {
                     };
                     for (const auto& p : task.parameters()) keep(p.name, p.tensor, !p.placement.is_everywhere());
                     for (const auto& b : task.buffers()) keep(b.name, b.tensor, false);
-                    for (const auto& s : trainer.optimizer().state())
-                      keep(s.name, s.tensor, !s.placement.is_everywhere());
+                    for (const auto& s : step.optimizer().state()) keep(s.name, s.tensor, !s.placement.is_everywhere());
                     if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
                   },
                   {.threads = 1});
@@ -123,7 +125,7 @@ TEST(Training, TwentyStepsHaveTheLossesOfOneDevice) {
       for (int step = 0; step < 20; ++step) {
         EXPECT_NEAR(several.losses[step], one.losses[step], 1e-10) << "ranks " << ranks << " step " << step;
       }
-      EXPECT_DOUBLE_EQ(several.outcome.scores.top1, one.outcome.scores.top1);
+      EXPECT_DOUBLE_EQ(several.outcome.scores.value("top1"), one.outcome.scores.value("top1"));
     }
   }
 }
@@ -218,7 +220,8 @@ TEST(Training, AnotherJobsCheckpointIsPassedOver) {
     const Recipe recipe = {.embedding = 24};
     data::Loader loader(patterns, {.batch = 10});
     ClassifierTask task(recipe, group);
-    Trainer trainer(task, loader, nullptr, patterns.num_classes(), options_of(recipe, {}), nullptr, group);
+    SupervisedStep step(task, step_options_of(recipe, patterns), group, group);
+    Trainer trainer(step, loader, nullptr, options_of(recipe, {}), nullptr, group);
     testing::internal::CaptureStderr();
     EXPECT_FALSE(trainer.resume(store, std::nullopt));
     EXPECT_EQ(testing::internal::GetCapturedStderr(),

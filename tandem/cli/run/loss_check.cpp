@@ -14,7 +14,7 @@ constexpr double kFewestSteps = 50;
 bool is_better_than_chance(const train::Scores& scores, int64_t classes) {
   const auto samples = static_cast<double>(scores.samples);
   const double expected = samples / static_cast<double>(classes);
-  return scores.top1 * samples > expected + 3 * std::sqrt(expected);
+  return scores.value("top1") * samples > expected + 3 * std::sqrt(expected);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "tandem/cli/run/history.h"
-#include "tandem/train/evaluate.h"
+#include "tandem/train/scores.h"
 
 namespace tandem::cli {
 

@@ -101,17 +101,12 @@ void RunObserver::on_evaluation(int64_t done, int64_t total) {
 void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
   if (evaluation_) evaluation_->finish();
   evaluation_.reset();
-  log::info("step " + std::to_string(step) + ": " + top_text(scores));
-  write({{"event", std::string("test")},
-         {"ts", now_seconds()},
-         {"step", step},
-         {"top1", scores.top1},
-         {"top5", scores.top5},
-         {"loss", scores.loss}});
-  events_.scalar("test/top1", step, scores.top1);
-  events_.scalar("test/top5", step, scores.top5);
-  events_.scalar("test/loss", step, scores.loss);
-  curves_.top1.emplace_back(step, scores.top1);
+  log::info("step " + std::to_string(step) + ": " + fractions_text(scores));
+  storage::Fields record = {{"event", std::string("test")}, {"ts", now_seconds()}, {"step", step}};
+  for (const auto& score : scores.list) record.emplace_back(score.name, score.value);
+  write(record);
+  for (const auto& score : scores.list) events_.scalar("test/" + score.name, step, score.value);
+  curves_.top1.emplace_back(step, scores.value("top1"));
   has_scores_ = true;
   check_loss(scores);
 }

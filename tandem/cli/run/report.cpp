@@ -33,9 +33,8 @@ std::string rounded(double number) {
 
 std::vector<std::pair<std::string, std::string>> summary_of(const train::Outcome& outcome) {
   std::vector<std::pair<std::string, std::string>> summary;
-  if (outcome.scores.samples > 0) {
-    summary.emplace_back("top-1", format_percent(outcome.scores.top1));
-    summary.emplace_back("top-5", format_percent(outcome.scores.top5));
+  for (const auto& score : outcome.scores.list) {
+    if (score.unit == train::ScoreUnit::fraction) summary.emplace_back(score.label, format_percent(score.value));
   }
   summary.emplace_back("images/s", rounded(images_per_second(outcome)));
   summary.emplace_back("training seconds", rounded(outcome.total_seconds));

@@ -54,8 +54,13 @@ std::string features_text(const FeatureScores& scores) {
   return text;
 }
 
-std::string top_text(const train::Scores& scores) {
-  return "top-1 " + format_percent(scores.top1) + "  top-5 " + format_percent(scores.top5);
+std::string fractions_text(const train::Scores& scores) {
+  std::string text;
+  for (const auto& score : scores.list) {
+    if (score.unit != train::ScoreUnit::fraction) continue;
+    text += (text.empty() ? "" : "  ") + score.label + " " + format_percent(score.value);
+  }
+  return text;
 }
 
 std::string short_number(double value) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tandem/job/feature_scores.h"
-#include "tandem/train/evaluate.h"
+#include "tandem/train/scores.h"
 
 // Scores, as results show them.
 namespace tandem::cli {
@@ -28,8 +28,8 @@ nlohmann::json pairs_json(const FeatureScores& scores);
 /// Lines for a terminal; none for scores that were not asked for.
 std::string features_text(const FeatureScores& scores);
 
-/// "top-1 98.9 %  top-5 99.6 %".
-std::string top_text(const train::Scores& scores);
+/// The fractions: "top-1 98.9 %  top-5 99.6 %".
+std::string fractions_text(const train::Scores& scores);
 
 /// Three significant digits, for losses and learning rates.
 std::string short_number(double value);

@@ -24,11 +24,11 @@ double images_per_second(const train::Outcome& outcome) {
 
 nlohmann::json trained_json(const Trained& trained) {
   const auto& outcome = trained.outcome;
-  nlohmann::json result = {{"top1", outcome.scores.top1},
-                           {"top5", outcome.scores.top5},
+  nlohmann::json result = {{"top1", nullptr},
+                           {"top5", nullptr},
                            {"loss", outcome.loss},
                            {"losses", losses_json(outcome)},
-                           {"test_loss", outcome.scores.loss},
+                           {"test_loss", nullptr},
                            {"test_step", outcome.scored_step},
                            {"test_images", outcome.scores.samples},
                            {"images_per_second", images_per_second(outcome)},
@@ -39,6 +39,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"skipped_steps", outcome.skipped_steps},
                            {"classes", trained.classes},
                            {"ranks", trained.ranks.size()},
+                           {"parallel", trained.parallel},
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},
@@ -47,7 +48,9 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"retrieval", retrieval_json(trained.features)},
                            {"pairs", pairs_json(trained.features)},
                            {"stopped", outcome.stopped}};
-  if (outcome.scored_step < 0) result["top1"] = result["top5"] = result["test_loss"] = nullptr;
+  for (const auto& score : outcome.scores.list) {
+    result[score.name == "loss" ? "test_loss" : score.name] = score.value;  // "loss" is that of training
+  }
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& probe : trained.forms) {
@@ -59,7 +62,7 @@ nlohmann::json trained_json(const Trained& trained) {
 std::string trained_text(const Trained& trained, const std::filesystem::path& report) {
   std::string text;
   if (trained.outcome.scores.samples > 0) {
-    text = top_text(trained.outcome.scores) + "  (held-out test set)      " +
+    text = fractions_text(trained.outcome.scores) + "  (held-out test set)      " +
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);

@@ -15,6 +15,7 @@ namespace tandem::cli {
 struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
+  std::string parallel;  // the strategy's name
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, measured before training
   FeatureScores features;

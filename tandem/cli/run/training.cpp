@@ -74,7 +74,8 @@ class TrainingRun {
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
-    train::Trainer trainer(*task, *training_, evaluation_.get(), shape_.classes, options, &store, group_);
+    const auto step = job::make_step(job_, shape_, *task, group_, group_);
+    train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) set_flight_aside(folder_);
     const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
@@ -86,7 +87,7 @@ class TrainingRun {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
     }
     if (observer) observer->finish();
-    collect(*task, trainer);
+    collect(*task, *step);
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
@@ -120,14 +121,15 @@ class TrainingRun {
   }
 
   /// Collects the results of the run, on every rank.
-  void collect(train::Task& task, const train::Trainer& trainer) {
+  void collect(train::Task& task, const train::Step& step) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
     set_training(facts, trained_.outcome.memory, plan_.own.step);
-    facts.head_bytes = job::head_bytes(task, trainer.optimizer());
+    facts.head_bytes = job::head_bytes(task, step);
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
+    trained_.parallel = job_.parallel.strategy->name;
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(task.weights(), group_);
     const auto& outcome = trained_.outcome;
@@ -162,8 +164,9 @@ class TrainingRun {
     if (!leads_) return;
     log::info(data_.summary);
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
-    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (data parallel) · head split " +
-              job::counts_text(plan_.counts) + (job_.head.options.naive ? " · all scores on rank 0" : ""));
+    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (" +
+              std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(plan_.counts) +
+              (job_.head.options.naive ? " · all scores on rank 0" : ""));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
   }

@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/rendezvous/environment.h"
 
@@ -28,9 +29,18 @@ int world_size(const settings::Settings& settings) {
   return launch->size;
 }
 
+std::string strategies_doc() {
+  std::string doc = "how the ranks share the work";
+  for (const auto& strategy : parallel::strategies()) {
+    doc.append("; ").append(strategy.name).append(": ").append(strategy.doc);
+  }
+  return doc;
+}
+
 void read(settings::Settings& settings, Job& job) {
   job.parallel = {.ranks = world_size(settings),
                   .threads = static_cast<int>(settings.get_int("threads")),
+                  .strategy = &parallel::strategy_of(settings.get_string("parallel")),
                   .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
                   .timeout = milliseconds(settings.get_float("comm.timeout")),
                   .check = settings.get_bool("comm.check")};
@@ -40,6 +50,7 @@ void read(settings::Settings& settings, Job& job) {
 }  // namespace
 
 const Section& parallel_section() {
+  static const auto strategies = strategies_doc();
   static const Section section = {
       .rows =
           {{"ranks",
@@ -47,6 +58,10 @@ const Section& parallel_section() {
             "ranks that train together in this process; omit under a launcher, where another number is an error",
             {1, 1024}},
            {"threads", int64_t{0}, "compute threads per rank; 0: cores / ranks", {0, 1024}},
+           {.key = "parallel",
+            .default_value = text(parallel::strategies().front().name),
+            .doc = strategies,
+            .choices = names_of(parallel::strategies())},
            {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
            {"comm.check", false,

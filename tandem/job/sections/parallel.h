@@ -1,12 +1,16 @@
 #pragma once
 #include <chrono>
 
+#include "tandem/parallel/strategy.h"
+
 namespace tandem::job {
 
-/// The ranks that train together, and how long they wait for each other.
+/// The ranks that train together, how they share the work, and how long they wait for each other.
 struct Parallel {
   int ranks = 1;    // of the whole job
   int threads = 0;  // of a rank; 0: cores / ranks
+  const parallel::Strategy* strategy = nullptr;
+  parallel::StrategyOptions strategy_options;
   std::chrono::milliseconds init_timeout{}, timeout{};
   bool check = false;  // of every collective call
 };

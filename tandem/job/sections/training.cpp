@@ -16,6 +16,7 @@ void read(settings::Settings& settings, Job& job) {
   job.training = {.epochs = settings.get_int("train.epochs"),
                   .steps = settings.get_int("train.steps"),
                   .batch = settings.get_int("train.batch"),
+                  .accumulate = settings.get_int("train.accumulate"),
                   .clip = settings.get_float("train.clip"),
                   .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
                   .precision = chosen(kPrecisions, settings.get_string("train.precision")),
@@ -33,6 +34,21 @@ void check_fused(const Job& job, const char* key, bool is_set, const char* why) 
       "leave one of them out");
 }
 
+/// Micro-batches change nothing but the memory of a step.
+void check_accumulate(const Job& job) {
+  const int64_t parts = job.training.accumulate, images = job.training.batch / job.parallel.ranks;
+  if (parts == 1) return;
+  const auto fault = "train.accumulate is " + std::to_string(parts);
+  check_fused(job, "train.accumulate", true, "whose steps are done before all micro-batches are known");
+  if (job.head.options.sampling) {
+    throw SettingsError(fault + " with head.sample, whose classes would differ from one micro-batch to the next",
+                        "leave one of them out");
+  }
+  if (parts > images) {
+    throw SettingsError(fault + ", wanted at most " + std::to_string(images) + ", the images of a rank in train.batch");
+  }
+}
+
 void check(const Job& job) {
   check_fused(job, "train.clip", job.training.clip > 0,
               "whose steps are done before the norm of all gradients is known");
@@ -42,6 +58,7 @@ void check(const Job& job) {
     throw SettingsError("train.batch is " + std::to_string(job.training.batch) + ", wanted at least " +
                         std::to_string(job.parallel.ranks) + ", one image a rank");
   }
+  check_accumulate(job);
 }
 
 }  // namespace
@@ -51,6 +68,11 @@ const Section& training_section() {
       .rows = {{"train.epochs", int64_t{3}, "passes over the training images", kCount},
                {"train.steps", int64_t{0}, "training steps; 0: as many as train.epochs gives", kCount},
                {"train.batch", int64_t{128}, "images per step, over all ranks", {1, 1e9}},
+               {"train.accumulate",
+                int64_t{1},
+                "cut each rank's part of train.batch into this many micro-batches, whose gradients are added up: the "
+                "same step with the activations of one micro-batch",
+                {1, 1e9}},
                {"train.clip", 0.0, "maximum norm of all gradients together; 0: no clipping", kNotNegative},
                {"train.skip_nonfinite", int64_t{0},
                 "how many steps in a row may be skipped because their loss or gradients are not finite; a skipped step "

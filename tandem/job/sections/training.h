@@ -16,6 +16,7 @@ struct Precision {
 struct Training {
   int64_t epochs = 0, steps = 0;  // steps 0: as many as the epochs have
   int64_t batch = 0;              // images per step, over all ranks
+  int64_t accumulate = 1;         // micro-batches of a step
   double clip = 0;                // largest norm of the gradients; 0: no clipping
   int64_t skip_nonfinite = 0;     // how many steps in a row may be skipped
   Precision precision;

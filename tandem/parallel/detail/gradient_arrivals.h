@@ -17,6 +17,8 @@ class GradientArrivals {
   GradientArrivals(const GradientArrivals&) = delete;
   GradientArrivals& operator=(const GradientArrivals&) = delete;
 
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
   /// Clears the record. Must be called before each backward.
   void reset();
   bool are_complete() const;

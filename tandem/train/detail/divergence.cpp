@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tandem/base/finite.h"
@@ -11,6 +12,13 @@ namespace tandem::train::detail {
 namespace {
 
 constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
+
+NonFiniteError tensor_fault(const std::string& text, const Parameter& tensor, const NonFinite& found,
+                            const comm::ProcessGroup& group) {
+  NonFiniteError error(text + ", wanted finite numbers");
+  if (!tensor.placement.is_everywhere()) error.set_rank(found.rank, group.size());
+  return error;
+}
 
 }  // namespace
 
@@ -27,6 +35,24 @@ std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& pa
     if (gradient.defined() && !all_finite(gradient)) return static_cast<int64_t>(i);
   }
   return std::nullopt;
+}
+
+NonFiniteError loss_fault(const std::string& which, int64_t step, double value) {
+  const std::string number = std::isnan(value) ? "not a number" : value > 0 ? "infinite" : "minus infinite";
+  return NonFiniteError(which + std::to_string(step) + " is " + number + ", wanted a finite number");
+}
+
+NonFiniteError gradient_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
+                              const comm::ProcessGroup& group) {
+  const auto& tensor = tensors[found.place];
+  const auto text = "gradient of '" + tensor.name + "' in step " + std::to_string(step) + " is not finite";
+  return tensor_fault(text, tensor, found, group);
+}
+
+NonFiniteError state_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
+                           const comm::ProcessGroup& group) {
+  const auto& tensor = tensors[found.place];
+  return tensor_fault("'" + tensor.name + "' is not finite after step " + std::to_string(step), tensor, found, group);
 }
 
 StepVote agree(bool stop, std::optional<int64_t> own_fault, comm::ProcessGroup& group) {

@@ -1,7 +1,9 @@
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/train/parameter.h"
 
@@ -19,6 +21,15 @@ std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors);
 /// Index of the first parameter whose gradient is not finite on this rank, or nullopt. Parameters without a gradient
 /// are skipped. Not collective.
 std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& parameters);
+
+/// "<which><step> is not a number, wanted a finite number". `step` counts from 1.
+NonFiniteError loss_fault(const std::string& which, int64_t step, double value);
+
+/// `tensors`: those in which `found` was looked for. The error names the rank if the tensor is split.
+NonFiniteError gradient_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
+                              const comm::ProcessGroup& group);
+NonFiniteError state_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
+                           const comm::ProcessGroup& group);
 
 /// What the ranks agree on at the end of a step.
 struct StepVote {

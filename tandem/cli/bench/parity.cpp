@@ -1,0 +1,165 @@
+#include "tandem/cli/bench/parity.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
+#include "tandem/models/backbone.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr double kRate = 0.3, kMomentum = 0.9;
+
+job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
+  settings::Settings settings(job::schema());
+  settings.apply(std::vector<std::string>{
+      "data=synthetic", "data.size=8", "head.classes=11", "model=mlp", "embedding=12", "head=softmax",
+      "train.precision=float64", "train.weight_decay=0", "train.nesterov=false",
+      "train.momentum=" + std::to_string(kMomentum), "train.batch=" + std::to_string(bench.batch),
+      "train.steps=" + std::to_string(bench.steps), "parallel=" + plan.parallel, "ranks=" + std::to_string(plan.ranks),
+      "train.accumulate=" + std::to_string(plan.accumulate)});
+  auto job = job::read_job(std::move(settings));
+  check_training(job);
+  return job;
+}
+
+using Named = std::map<std::string, Tensor>;
+
+struct OneDevice {
+  std::vector<double> losses;
+  Named first_weights, gradients, weights;  // gradients of the first step; weights after the last
+};
+
+Named copies_of(const Named& tensors) {
+  Named copies;
+  for (const auto& [name, tensor] : tensors) copies[name] = tensor.detach().clone();
+  return copies;
+}
+
+/// The largest absolute number.
+double largest_of(const Named& tensors) {
+  double most = 0;
+  for (const auto& [name, tensor] : tensors) most = std::max(most, tensor.abs().max().item<double>());
+  return most;
+}
+
+/// The training loop as a textbook has it.
+OneDevice train_plainly(const ParityBench& bench) {
+  auto job = job_of(bench, {.parallel = std::string(parallel::strategies().front().name), .ranks = 1, .accumulate = 1});
+  const auto data = open_data(job);
+  const auto shape = shape_of(job, *data.train);
+  const auto group = comm::make_single_group();
+  const auto loader = training_loader(job, *data.train, *group);
+  const auto backbone = make_backbone(job, shape.image);
+  const auto first_weights = make_task(job, shape, *group)->parameters();
+  const auto classes = first_weights.back().tensor.detach().clone().requires_grad_();
+  Named parameters, velocity;
+  for (const auto& parameter : backbone->named_parameters()) parameters[parameter.key()] = parameter.value();
+  parameters[job::kHeadWeight] = classes;
+
+  OneDevice result;
+  result.first_weights = copies_of(parameters);
+  loader->start(0);
+  data::Batch batch;
+  for (int64_t step = 0; step < bench.steps && loader->next(batch); ++step) {
+    const auto logits = backbone->forward(batch.images.to(at::kDouble)).mm(classes.t());
+    const auto loss = at::cross_entropy_loss(logits, batch.labels);
+    loss.backward();
+    result.losses.push_back(loss.item<double>());
+    const at::NoGradGuard no_grad;
+    for (auto& [name, parameter] : parameters) {
+      auto& speed = velocity[name];
+      speed = speed.defined() ? speed * kMomentum + parameter.grad() : parameter.grad().clone();
+      if (step == 0) result.gradients[name] = speed;
+      parameter.sub_(speed * kRate);
+      parameter.mutable_grad().reset();
+    }
+  }
+  result.weights = copies_of(parameters);
+  return result;
+}
+
+double difference(const train::Parameter& own, const Tensor& whole) {
+  auto expected = whole;
+  for (const auto& split : own.placement.splits) expected = expected.narrow(split.dim, split.first, split.count);
+  return own.tensor.numel() == 0 ? 0 : (own.tensor.detach() - expected).abs().max().item<double>();
+}
+
+double moved(const OneDevice& one) {
+  double most = 0;
+  for (const auto& [name, weight] : one.weights) {
+    most = std::max(most, (weight - one.first_weights.at(name)).abs().max().item<double>());
+  }
+  return most;
+}
+
+/// Of the tensors whose names are `prefix` and then one of those in `whole`.
+double greatest(const std::vector<train::Parameter>& tensors, const std::string& prefix, const Named& whole) {
+  double most = 0;
+  size_t found = 0;
+  for (const auto& tensor : tensors) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    const auto at = whole.find(tensor.name.substr(prefix.size()));
+    if (at == whole.end()) continue;
+    most = std::max(most, difference(tensor, at->second));
+    ++found;
+  }
+  TORCH_INTERNAL_ASSERT(found == whole.size(), "parity: ", found, " of ", whole.size(), " tensors are compared");
+  return most;
+}
+
+/// Trains one plan on this rank. SGD's momentum after the first step is the gradient of that step.
+ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& expected, comm::ProcessGroup& group) {
+  auto job = job_of(bench, plan);
+  auto& found = plan.difference;
+  const auto data = open_data(job);
+  const auto shape = shape_of(job, *data.train);
+  const auto loader = training_loader(job, *data.train, group);
+  const auto task = make_task(job, shape, group);
+  const auto step = make_step(job, shape, *task, group, group);
+  loader->start(0);
+  data::Batch batch;
+  for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {
+    const double loss = step->run(batch, i, kRate).loss.value();
+    found.loss = std::max(found.loss, std::abs(loss - expected.losses.at(i)));
+    if (i == 0) found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients);
+  }
+  step->unify();
+  found.weight = greatest(task->weights(), "", expected.weights);
+  for (double* number : {&found.loss, &found.gradient, &found.weight}) {
+    *number = comm::reduce_number(*number, comm::Reduce::max, group);
+  }
+  return plan;
+}
+
+}  // namespace
+
+ParityResult bench_parity(const ParityBench& bench) {
+  const auto expected = train_plainly(bench);
+  ParityResult result;
+  result.largest = {*std::ranges::max_element(expected.losses), largest_of(expected.gradients),
+                    largest_of(expected.weights)};
+  result.moved = moved(expected);
+  for (const auto& strategy : parallel::strategies()) {
+    for (int ranks = 1; ranks <= bench.most_ranks; ++ranks) {
+      for (const int64_t parts : bench.accumulate) {
+        ParityCase plan{std::string(strategy.name), ranks, parts};
+        comm::run_ranks(ranks,
+                        [&](comm::ProcessGroup& group) {
+                          const auto measured = compare(bench, plan, expected, group);
+                          if (group.rank() == 0) result.cases.push_back(measured);
+                        },
+                        {.threads = 1});
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tandem::cli

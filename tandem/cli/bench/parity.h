@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::cli {
+
+struct Arguments;
+
+struct ParityBench {
+  int most_ranks = 5;
+  int64_t batch = 23, steps = 10;  // the ranks have unequal parts of the batch
+  std::vector<int64_t> accumulate = {1, 3};
+};
+
+struct ParityNumbers {
+  double loss = 0;      // of all steps
+  double gradient = 0;  // of the first step
+  double weight = 0;    // after the last step
+};
+
+struct ParityCase {
+  std::string parallel;  // the strategy's name
+  int ranks = 0;
+  int64_t accumulate = 0;
+  ParityNumbers difference;  // from one device, the greatest absolute ones
+};
+
+struct ParityResult {
+  ParityNumbers largest;  // absolute values on one device, to judge the differences by
+  double moved = 0;       // the largest change of a weight
+  std::vector<ParityCase> cases;
+};
+
+/// Trains a small job in float64 with each registered strategy, on 1 to `most_ranks` ranks and with each number of
+/// micro-batches, and compares it with the same training written plainly on one device: autograd of the whole batch,
+/// cross entropy of whole logits, SGD with momentum. The model has no batch statistics; the head's classes are split.
+ParityResult bench_parity(const ParityBench& bench);
+
+/// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.
+int run_parity(const Arguments& arguments);
+
+}  // namespace tandem::cli

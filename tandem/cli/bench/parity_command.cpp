@@ -1,0 +1,120 @@
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/table.h"
+#include "tandem/cli/bench/parity.h"
+#include "tandem/cli/command.h"
+#include "tandem/cli/result.h"
+#include "tandem/settings/settings.h"
+#include "tandem/storage/file_io.h"
+
+namespace tandem::cli {
+namespace {
+
+const std::vector<settings::Setting>& parity_settings() {
+  static const std::vector<settings::Setting> settings = {
+      {"ranks", int64_t{5}, "compare 1 to this many ranks", {1, 64}},
+      {"batch", int64_t{23}, "batch size over all ranks", {1, 1e6}},
+      {"steps", int64_t{10}, "training steps", {1, 1000}},
+      {.key = "accumulate",
+       .default_value = std::vector<double>{1, 3},
+       .doc = "numbers of micro-batches",
+       .range = {1, 1e6}},
+      {"page", std::string(), "write the table as a page of Markdown to this file"},
+  };
+  return settings;
+}
+
+ParityBench read_bench(const settings::Settings& settings) {
+  ParityBench bench;
+  bench.most_ranks = static_cast<int>(settings.get_int("ranks"));
+  bench.batch = settings.get_int("batch");
+  bench.steps = settings.get_int("steps");
+  bench.accumulate.clear();
+  for (const double parts : settings.get_numbers("accumulate")) bench.accumulate.push_back(std::llround(parts));
+  return bench;
+}
+
+std::string power_text(double difference) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", difference);
+  return difference == 0 ? "0" : text;
+}
+
+std::vector<std::string> cells_of(const ParityCase& one) {
+  return {one.parallel,
+          std::to_string(one.ranks),
+          std::to_string(one.accumulate),
+          power_text(one.difference.loss),
+          power_text(one.difference.gradient),
+          power_text(one.difference.weight)};
+}
+
+/// The numbers on one device.
+std::string scale_text(const ParityResult& result) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "largest loss %.2f, gradient %.1e and weight %.2f; training moves weights by up to %.1e",
+                result.largest.loss, result.largest.gradient, result.largest.weight, result.moved);
+  return text;
+}
+
+std::string page_of(const ParityBench& bench, const ParityResult& result) {
+  std::string page =
+      "# Parity: every plan against one device\n\n"
+      "`tandem bench parity page=docs/parity.md` writes this page. Each registered strategy of training in parallel "
+      "trains the same\nsmall job (an MLP in float64 without batch statistics, 11 classes split over the ranks, "
+      "batches "
+      "of " +
+      std::to_string(bench.batch) +
+      " images), and so does a\nplain loop on one device: autograd of the whole "
+      "batch, cross entropy of whole logits, SGD with momentum.\n\n"
+      "The numbers are the greatest absolute differences from one device, over all ranks: of the losses of " +
+      std::to_string(bench.steps) +
+      " steps, of the\ngradients of the first step, and of the weights after the last. "
+      "Only the order of sums differs, so they are a few units of\nfloat64's last place. On one device:\n" +
+      scale_text(result) +
+      ".\n\n"
+      "| `parallel` | Ranks | `train.accumulate` | Losses | Gradients | Weights |\n|---|---|---|---|---|---|\n";
+  for (const auto& one : result.cases) {
+    const auto cells = cells_of(one);
+    page += "|";
+    for (const auto& cell : cells) page.append(" ").append(cell).append(" |");
+    page += "\n";
+  }
+  return page;
+}
+
+nlohmann::json json_of(const ParityNumbers& numbers) {
+  return {{"loss", numbers.loss}, {"gradient", numbers.gradient}, {"weight", numbers.weight}};
+}
+
+nlohmann::json json_of(const ParityResult& result) {
+  auto list = nlohmann::json::array();
+  for (const auto& one : result.cases) {
+    list.push_back({{"parallel", one.parallel},
+                    {"ranks", one.ranks},
+                    {"accumulate", one.accumulate},
+                    {"difference", json_of(one.difference)}});
+  }
+  return {{"cases", list}, {"largest", json_of(result.largest)}, {"moved", result.moved}};
+}
+
+}  // namespace
+
+int run_parity(const Arguments& arguments) {
+  settings::Settings settings{settings::Schema(parity_settings())};
+  settings.apply({arguments.words.begin() + 1, arguments.words.end()});
+  const auto bench = read_bench(settings);
+  const auto result = bench_parity(bench);
+  Table table({"parallel", "ranks", "micro-batches", "losses", "gradients", "weights"});
+  for (const auto& one : result.cases) table.add_row(cells_of(one));
+  write_result(arguments, "greatest differences from one device: " + scale_text(result) + "\n" + table.str(),
+               json_of(result));
+  const auto& page = settings.get_string("page");
+  if (!page.empty()) storage::write_named_file(page, page_of(bench, result));
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,65 @@
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "tandem/base/error.h"
+#include "tandem/data/loader.h"
+#include "tandem/memory/rehearsal.h"
+#include "tandem/storage/fields.h"
+#include "tandem/train/parameter.h"
+#include "tandem/train/scores.h"
+
+namespace tandem::train {
+
+/// What a step did.
+struct Reading {
+  std::optional<double> loss;  // of the whole batch, equal on all ranks; nullopt: the step was skipped
+  /// Index in Step::state() of a weight whose gradient was not finite on this rank. The state has changed all the same.
+  std::optional<int64_t> fault;
+  std::optional<NonFiniteError> skipped;  // why the step changed nothing; the same on all ranks
+};
+
+/// Called with the number of batches done and their total.
+using Tick = std::function<void(int64_t done, int64_t total)>;
+
+/// What the training loop repeats: it trains on one batch, and holds all that the training changes. The loop knows
+/// nothing else of the model, its loss and its scores. All calls but state() and numbers() are collective.
+class Step {
+ public:
+  virtual ~Step() = default;
+
+  /// From now on a step whose loss or gradients are not finite must change nothing and say so in Reading::skipped; up
+  /// to `in_a_row` such steps may follow each other. Without this call a step must stop before backward if its loss is
+  /// not finite. Throws SettingsError if the step cannot be undone.
+  virtual void allow_skips(int64_t in_a_row) = 0;
+
+  /// Trains on this rank's part of a batch, in the context of the batch. `step` counts from 0 over all runs of the job.
+  virtual Reading run(const data::Batch& batch, int64_t step, double learning_rate) = 0;
+
+  /// What this rank holds between two steps, and at the peak of a step on a batch of the size of `batch`, before any
+  /// has run (memory/rehearsal.h). `held`: what it holds besides the step's transient memory, such as this object and
+  /// batches. The values of the state change. By default a step allocates nothing.
+  virtual memory::Composition rehearse(const data::Batch& batch, memory::Account held) {
+    return memory::compose({}, held);
+  }
+
+  /// Brings the tensors of state() up to date: applies updates that are late.
+  virtual void settle() {}
+
+  /// As settle(); besides, makes equal on all ranks what they have in common.
+  virtual void unify() { settle(); }
+
+  /// The weights (parameters, then buffers), then all other tensors that a checkpoint must hold. The tensors are the
+  /// step's own, not copies.
+  virtual std::vector<Parameter> state() const = 0;
+
+  /// The numbers that a checkpoint must hold, by names that no other part of it uses.
+  virtual storage::Fields numbers() const { return {}; }
+  /// Called with all numbers of a checkpoint, which may lack this step's, after its tensors have been read.
+  virtual void set_numbers(const storage::Fields& numbers) {}
+
+  /// Evaluates the weights on all samples of a loader. The scores are equal on all ranks.
+  virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;
+};
+
+}  // namespace tandem::train

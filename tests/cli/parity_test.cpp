@@ -1,0 +1,54 @@
+#include "tandem/cli/bench/parity.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tandem/parallel/strategy.h"
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr double kClose = 1e-12;  // of the largest number
+
+/// Three ranks and a batch that neither they nor the micro-batches divide.
+TEST(Parity, EveryStrategyTrainsAsOneDevice) {
+  const auto result = bench_parity({.most_ranks = 3, .batch = 23, .steps = 10, .accumulate = {1, 3}});
+  std::set<std::string> seen;
+  for (const auto& one : result.cases) {
+    SCOPED_TRACE(one.parallel + " ranks " + std::to_string(one.ranks) + " parts " + std::to_string(one.accumulate));
+    EXPECT_LE(one.difference.loss, kClose * result.largest.loss);
+    EXPECT_LE(one.difference.gradient, kClose * result.largest.gradient);
+    EXPECT_LE(one.difference.weight, kClose * result.largest.weight);
+    seen.insert(one.parallel);
+  }
+  EXPECT_EQ(result.cases.size(), parallel::strategies().size() * 3 * 2);
+  for (const auto& strategy : parallel::strategies()) EXPECT_TRUE(seen.contains(std::string(strategy.name)));
+  EXPECT_GT(result.moved, 1e-3) << "the weights have hardly been trained";
+}
+
+TEST(Parity, WritesItsPageAndItsResult) {
+  const test::TemporaryFolder folder;
+  const auto page = (folder / "parity.md").string(), json = (folder / "parity.json").string();
+  const auto ended = test::run_here({"bench", "parity", "ranks=2", "steps=2", "page=" + page, "--json", json});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto text = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  for (const auto& strategy : parallel::strategies()) {
+    EXPECT_NE(text(page).find("| " + std::string(strategy.name) + " | 2 | 3 | "), std::string::npos) << text(page);
+  }
+  const auto result = nlohmann::json::parse(text(json));
+  EXPECT_EQ(result["cases"].size(), 4 * parallel::strategies().size());
+  EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
+  EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
+}
+
+}  // namespace
+}  // namespace tandem::cli
