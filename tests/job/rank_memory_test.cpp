@@ -71,5 +71,27 @@ TEST(RankMemory, OfSeveralRanksIsAtMostAKibibyteMore) {
   }
 }
 
+TEST(RankMemory, KnowsMicroBatchesClippingAndSkippedSteps) {
+  for (const std::string more : {"train.accumulate=3", "train.clip=1", "train.skip_nonfinite=2", "data.prefetch=0",
+                                 "train.optimizer=adamw", "train.momentum=0"}) {
+    for (const std::string ranks : {"1", "3"}) {
+      const auto peaks = peaks_of(
+          {"model=resnet_glyph", "train.batch=23", "head.classes=301", "train.nesterov=false", more, "ranks=" + ranks});
+      for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more << ' ' << ranks;
+    }
+  }
+}
+
+TEST(RankMemory, OfLargerJobsIsWithinTheTargetsThatOtherRanksHave) {
+  for (const std::string more : {"head=arcface", "head=softmax", "head.smoothing=0.1", "head.keep_bytes=0",
+                                 "train.precision=bf16", "head.precision=bf16"}) {
+    const auto peaks = peaks_of({"model=none", "embedding=64", "train.batch=97", "head.classes=3001", "ranks=3", more});
+    for (const auto& [predicted, measured] : peaks) {
+      EXPECT_GE(predicted, measured) << more;
+      EXPECT_LE(predicted, measured + 1024) << more;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::job
