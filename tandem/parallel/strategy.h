@@ -21,7 +21,7 @@ struct Strategy {
   std::string_view title;  // in words, for messages
   std::string_view doc;    // what each rank holds, for the settings' table
 
-  /// Makes the strategy for the replicated parameters among `parameters`; split ones are left to their layers. The
+  /// Makes the strategy for the parameters that all ranks hold whole; others are left to their layers. The
   /// group, the data axis, must outlive the result. Collective.
   std::unique_ptr<GradientSync> (*make)(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
                                         comm::ProcessGroup& data, const StrategyOptions& options);

@@ -26,7 +26,7 @@ TEST(Strategy, GradientsAreSumsOverRanksAndMicroBatches) {
         comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
           const auto weight = at::ones({3}, at::kDouble).requires_grad_(), own = at::ones({1, 2}).requires_grad_();
           const std::vector<Parameter> parameters = {Parameter::replicated("weight", weight),
-                                                     Parameter::split("own", own, {group.rank(), 1, ranks})};
+                                                     Parameter::split("own", own, {0, group.rank(), 1, ranks})};
           const auto sync = strategy.make(parameters, {}, group, {});
           for (int step = 0; step < 3; ++step) {
             for (int64_t i = 0; i < parts; ++i) {

@@ -25,7 +25,8 @@ std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& pa
 /// "<which><step> is not a number, wanted a finite number". `step` counts from 1.
 NonFiniteError loss_fault(const std::string& which, int64_t step, double value);
 
-/// `tensors`: those in which `found` was looked for. The error names the rank if the tensor is split.
+/// `tensors`: those in which `found` was looked for. The error names the rank unless all
+/// ranks hold the whole tensor.
 NonFiniteError gradient_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
                               const comm::ProcessGroup& group);
 NonFiniteError state_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
