@@ -3,11 +3,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <optional>
+
+#include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/table.h"
 #include "tests/job/job_of.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::job {
 namespace {
@@ -91,6 +99,81 @@ TEST(RankMemory, OfLargerJobsIsWithinTheTargetsThatOtherRanksHave) {
       EXPECT_LE(predicted, measured + 1024) << more;
     }
   }
+}
+
+/// The peak of each rank, exactly, under any split of 300 classes.
+std::vector<RankPeak> exact_peaks(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+  std::vector<RankPeak> peaks;
+  for (int rank = 0; rank < job.parallel.ranks; ++rank)
+    peaks.push_back(rehearse_rank(job, shape, rank, counts, {8}).peak());
+  return peaks;
+}
+
+TEST(RankMemory, ALimitIsMetToTheByteOrRefused) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "threads=1"});
+  const auto peak = exact_peaks(job, shape, {300}).at(0);
+  const auto fit = [&](int64_t limit) {
+    job.memory.limits = {limit};
+    return fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); });
+  };
+  EXPECT_EQ(fit(peak.bytes), (std::vector<int64_t>{300}));
+  const auto text = test::text_of<SettingsError>([&] { fit(peak.bytes - 1); });
+  EXPECT_NE(text.find("with 300 classes rank 0 needs " + format_count(peak.bytes) + " bytes at its peak, in block '" +
+                      peak.block + "'"),
+            std::string::npos)
+      << text;
+}
+
+TEST(RankMemory, ALimitOfEachRankMovesTheClasses) {
+  memory::install_meter();
+  const DataShape shape{3000, {1, 8, 8}};
+  auto job = job_of({"model=mlp", "embedding=64", "train.batch=15", "threads=1", "ranks=3"});
+  const auto even = exact_peaks(job, shape, {1000, 1000, 1000});
+  job.memory.limits = {even[0].bytes + (1 << 20), even[1].bytes + (1 << 20), even[2].bytes - (1 << 18)};
+  const auto counts =
+      fit_counts(MemoryPlan(job, shape), [&](const auto& some) { return exact_peaks(job, shape, some); });
+  const auto peaks = exact_peaks(job, shape, counts);
+  for (size_t rank = 0; rank < 3; ++rank) EXPECT_LE(peaks[rank].bytes, job.memory.limits[rank]);
+  EXPECT_LT(counts[2], 1000);
+  EXPECT_EQ(counts[0] + counts[1] + counts[2], 3000);
+}
+
+/// What the check before the run would have refused: one rank runs out of memory in its first step.
+TEST(RankMemory, WhatExceedsTheLimitEndsAllRanksAndSavesNothing) {
+  memory::install_meter();
+  const test::TemporaryFolder folder;
+  const Patterns patterns;
+  const auto job = job_of({"model=mlp", "embedding=16", "train.batch=15", "ranks=3", "train.steps=4"});
+  const auto shape = shape_of(job, patterns);
+  std::atomic<int> ended{0};
+  std::string table;
+  const auto text = test::text_of<c10::OutOfMemoryError>([&] {
+    comm::run_ranks(3,
+                    [&](comm::ProcessGroup& group) {
+                      const auto loader = training_loader(job, patterns, group);
+                      const auto task = make_task(job, shape, group);
+                      const auto step = make_step(job, shape, *task, group, group);
+                      train::CheckpointStore store(folder.path());
+                      train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, 4), &store, group);
+                      std::optional<memory::LimitScope> limit;
+                      if (group.rank() == 1) limit.emplace(1, memory::account(1).live_bytes() + 20'000);
+                      train::Observer nobody;
+                      try {
+                        trainer.run(nobody);
+                      } catch (...) {
+                        ++ended;
+                        if (limit) table = memory::block_table(limit->refused().value());
+                        throw;
+                      }
+                    },
+                    {.threads = 1});
+  });
+  EXPECT_EQ(ended, 3);
+  EXPECT_NE(text.find(" of rank 1, block '"), std::string::npos) << text;
+  EXPECT_NE(table.find("fc1"), std::string::npos) << table;
+  EXPECT_TRUE(train::CheckpointStore(folder.path()).list().empty());
 }
 
 }  // namespace
