@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -31,6 +33,7 @@ struct Planned {
 };
 
 Planned plan_of(const job::Job& job) {
+  at::set_num_threads(job::threads_of(job.parallel));  // kernels share their work, and their memory, by it
   const int ranks = job.parallel.ranks;
   Planned planned;
   planned.shape = shape_of(job);

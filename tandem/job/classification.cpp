@@ -10,8 +10,6 @@
 namespace tandem::job {
 namespace {
 
-constexpr const char* kHeadBlock = "classifier";
-
 classifier::HeadOptions head_options(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   auto options = job.head.options;
   options.classes = shape.classes;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/comm/split.h"
@@ -35,7 +36,6 @@ memory::Composition rehearse_backbone(const models::Backbone& backbone, const Jo
 BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t images) {
   constexpr int64_t kFew = 2;  // batch normalisation needs two
   BackboneMemory result;
-  if (job.model.is_identity) return result;
   const memory::ProbeScope book;
   const auto backbone = make_backbone(job, shape.image);
   for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
@@ -48,6 +48,7 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   const auto at_images = [&](int64_t bytes) {
     return result.is_exact ? bytes : std::llround(static_cast<double>(bytes) * times);
   };
+  result.block = block_name(step.block);
   result.forward = at_images(step.forward);
   result.saved = at_images(step.saved);
   result.backward = at_images(step.backward);
@@ -59,12 +60,12 @@ int64_t num_states(const train::OptimizerOptions& optimizer) {
   return optimizer.momentum > 0 ? 1 : 0;
 }
 
+}  // namespace
+
 int threads_of(const Parallel& parallel) {
   if (parallel.threads > 0) return parallel.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / parallel.ranks);
 }
-
-}  // namespace
 
 int64_t free_memory() { return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
 
@@ -131,7 +132,6 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   const auto held = parallel.strategy->bytes(backbone.parameters, ranks_, parallel.strategy_options);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];
   if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.parameters;
-  if (job_.model.is_identity) return bytes;
 
   auto in_head = bytes, in_forward = bytes, in_backward = bytes;
   of(in_head, Category::activations) += backbone.saved;
@@ -146,6 +146,12 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
 
 CategoryBytes MemoryPlan::rank(int rank, int64_t own_classes) const {
   return bytes_of(job_.head, rank, load_of(job_.head, rank, own_classes));
+}
+
+RankPeak MemoryPlan::peak(int rank, int64_t own_classes) const {
+  const auto bytes = this->rank(rank, own_classes), without = this->rank(rank, 0);
+  const auto activations = of(bytes, Category::activations) - of(without, Category::activations);
+  return {total_of(bytes), activations > 0 || backbone(rank).block.empty() ? kHeadBlock : backbone(rank).block};
 }
 
 std::optional<int64_t> MemoryPlan::limit(int rank) const {

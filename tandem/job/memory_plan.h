@@ -15,7 +15,14 @@ struct BackboneMemory {
   int64_t parameters = 0, buffers = 0;           // bytes
   int64_t num_parameters = 0;                    // tensors
   int64_t forward = 0, saved = 0, backward = 0;  // bytes of activations; see memory::Composition
+  std::string block;                             // in which it has most
   bool is_exact = true;                          // false: this machine has no room for a block at this batch
+};
+
+/// The peak of a rank.
+struct RankPeak {
+  int64_t bytes = 0;
+  std::string block;  // in which it is
 };
 
 /// Predicts the bytes of each rank in a training step; see head_memory() for what is exact. Not collective.
@@ -40,6 +47,8 @@ class MemoryPlan {
   /// Bytes by category at the peak of the rank.
   CategoryBytes rank(int rank, int64_t own_classes) const;
 
+  RankPeak peak(int rank, int64_t own_classes) const;
+
   /// The bytes of each rank with one form of the head: what the same job needs with or without an option.
   struct Form {
     std::string name;
@@ -60,6 +69,9 @@ class MemoryPlan {
   std::vector<int64_t> images_;      // of each rank
   BackboneMemory larger_, smaller_;  // of ranks with one image more, and of the others
 };
+
+/// Compute threads of a rank.
+int threads_of(const Parallel& parallel);
 
 /// Bytes of this machine's memory that are free.
 int64_t free_memory();

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "tandem/comm/joint_work.h"
+#include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/memory/meter.h"
@@ -11,12 +13,23 @@ namespace {
 
 constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
 
-/// If all scores are on rank 0, it holds about four buffers of them.
-bool fits_easily(const Job& job, const DataShape& shape) {
-  if (!job.head.options.naive) return true;
-  const double scores = 4.0 * 8.0 * static_cast<double>(shape.classes) * static_cast<double>(job.training.batch);
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  return scores < memory / 4;
+/// By rank 0's memory.
+bool fits_easily(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+  comm::JointWork work(group);
+  bool fits = true;
+  if (group.rank() == 0) {
+    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    const MemoryPlan plan(job, shape);
+    fits = total_of(plan.rank(0, plan.even_counts()[0])) < memory / 4;
+  }
+  return work.end(fits ? 1 : 0) == 1;
+}
+
+/// Another form of the head than the job's, without a limit: it is there to be compared.
+Job other_form(const Job& job, HeadForm form) {
+  auto other = with_form(job, form);
+  other.memory.limits.clear();
+  return other;
 }
 
 FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
@@ -28,7 +41,8 @@ FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGr
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;
-  const auto step = make_step(job, shape, *task, group, group);
+  auto mesh = make_mesh(job, group);
+  const auto step = make_step(job, shape, *task, mesh);
   train::Trainer trainer(*step, *loader, nullptr, options, nullptr, group);
   train::Observer nobody;
   RankFacts facts;
@@ -43,8 +57,9 @@ FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGr
 std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
   for (const auto form : {HeadForm::sharded, HeadForm::naive}) {
-    const auto own = with_form(job, form);
-    if (fits_easily(own, shape_of(own, dataset))) forms.push_back(measure(own, dataset, group));
+    const bool is_own = form == job.head.form();
+    const auto own = is_own ? job : other_form(job, form);
+    if (is_own || fits_easily(own, shape_of(own, dataset), group)) forms.push_back(measure(own, dataset, group));
   }
   return forms;
 }

@@ -15,7 +15,8 @@ struct FormMemory {
 };
 
 /// Trains two steps of the job with each form of the head, on new models, and measures the peaks; the models are
-/// discarded. The naive form is skipped if its scores would not easily fit in memory. Collective.
+/// discarded. Another form than the job's own is measured without memory.limit, and skipped if it would not easily fit
+/// in memory. Collective.
 std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
 
 /// Bytes of the class weight, its gradient and its optimizer state on this rank.

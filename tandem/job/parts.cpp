@@ -52,15 +52,19 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
   return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, data.rank(), data.size()));
 }
 
+parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
+  return parallel::Mesh({.data = job.parallel.ranks}, world);
+}
+
 std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
-                                       comm::ProcessGroup& data, comm::ProcessGroup& world) {
+                                       parallel::Mesh& mesh) {
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
                                                 .accumulate = job.training.accumulate,
                                                 .num_classes = shape.classes,
                                                 .strategy = job.parallel.strategy,
                                                 .strategy_options = job.parallel.strategy_options};
-  return std::make_unique<train::SupervisedStep>(task, options, data, world);
+  return std::make_unique<train::SupervisedStep>(task, options, mesh.group(parallel::Axis::data), mesh.world());
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {

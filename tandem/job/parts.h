@@ -4,6 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/job/job.h"
+#include "tandem/parallel/mesh.h"
 #include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
 
@@ -32,10 +33,14 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 /// The same with the classes split evenly.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
 
-/// The job's training step on a task, which must outlive it, as must the groups: `data` shares a batch, `world` are all
-/// ranks. Collective.
-std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
-                                       comm::ProcessGroup& data, comm::ProcessGroup& world);
+/// All ranks of the job, arranged along the axes of its plan. Collective.
+parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world);
+
+/// The job's training step on a task, which must outlive it, as must the mesh. Collective.
+std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task, parallel::Mesh& mesh);
+
+/// The name of the classifier's block.
+inline constexpr const char* kHeadBlock = "classifier";
 
 /// The name of the class weight among the task's parameters.
 inline constexpr const char* kHeadWeight = "head.weight";

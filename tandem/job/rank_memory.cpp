@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tandem/base/context.h"
@@ -56,17 +57,37 @@ std::string need_of(const MemoryPlan& plan, const std::vector<int64_t>& counts, 
          format_count(peaks[worst].bytes) + " bytes at its peak, in block '" + peaks[worst].block + "'";
 }
 
+/// The split that `plan` finds if each rank needs `beside` more; `counts` and `peaks`: what is known so far.
+std::vector<int64_t> next_counts(const MemoryPlan& plan, const std::vector<int64_t>& beside,
+                                 const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) {
+  try {
+    return plan.counts(beside);
+  } catch (const SettingsError& error) {
+    throw SettingsError(error.fault() + need_of(plan, counts, peaks), error.remedy());
+  }
+}
+
+/// What the plan finds on its own; it may err by a part of each limit.
+std::vector<int64_t> first_counts(const MemoryPlan& plan) {
+  constexpr double kError = 0.02;
+  const auto even = plan.even_counts();
+  std::vector<int64_t> beside;
+  std::vector<RankPeak> peaks;
+  for (size_t i = 0; i < even.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    beside.push_back(-std::llround(kError * static_cast<double>(plan.limit(rank).value())));
+    peaks.push_back(plan.peak(rank, even[i]));
+  }
+  return next_counts(plan, beside, even, peaks);
+}
+
 std::vector<int64_t> corrected_counts(const MemoryPlan& plan, const std::vector<int64_t>& counts,
                                       const std::vector<RankPeak>& peaks) {
   std::vector<int64_t> beside;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     beside.push_back(peaks[rank].bytes - total_of(plan.rank(static_cast<int>(rank), counts[rank])));
   }
-  try {
-    return plan.counts(beside);
-  } catch (const SettingsError& error) {
-    throw SettingsError(error.fault() + need_of(plan, counts, peaks), error.remedy());
-  }
+  return next_counts(plan, beside, counts, peaks);
 }
 
 RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
@@ -167,7 +188,8 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
   const auto task = make_task(job, shape, counts, *group);
-  const auto step = make_step(job, shape, *task, *group, *group);
+  auto mesh = make_mesh(job, *group);
+  const auto step = make_step(job, shape, *task, mesh);
   if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
   auto held = probe.account();
   const int ranks = group->size();
@@ -185,7 +207,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
 
 std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
   constexpr int kAttempts = 4;  // the plan differs from the peaks by little
-  auto counts = plan.even_counts();
+  auto counts = first_counts(plan);
   auto peaks = peaks_of(counts);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto next = corrected_counts(plan, counts, peaks);
@@ -200,7 +222,7 @@ PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryP
     : job_(job), shape_(shape), plan_(plan) {}
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
-  constexpr double kMostProducts = 2e10;  // of the head's forward, about a second
+  constexpr double kMostProducts = 5e9;  // of the head in forward, about a second
   const auto products = static_cast<double>(own_classes) * static_cast<double>(job_.model.embedding) *
                         static_cast<double>(job_.training.batch);
   const auto bytes = total_of(plan_.rank(rank, own_classes));
@@ -214,12 +236,13 @@ const PlannedRanks::Peak& PlannedRanks::rank(int rank, const std::vector<int64_t
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {
     const int64_t batches = job_.data.prefetch + 1;
-    const auto memory = rehearse_rank(job_, shape_, rank, counts, {batches, job_.evaluation.batch});
+    const auto memory =
+        rehearse_rank(job_, shape_, rank, counts, {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
     return known = {memory.step.account, memory.peak()};
   }
   is_exact_ = false;
   known.account.at_peak = plan_.rank(rank, counts[rank]);
-  known.peak = {known.account.peak_bytes(), "classifier"};
+  known.peak = plan_.peak(rank, counts[rank]);
   return known;
 }
 
@@ -238,7 +261,7 @@ std::vector<memory::Account> PlannedRanks::accounts(const std::vector<int64_t>& 
 }
 
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
-  if (!job.memory.is_limited() || job.head.options.naive) {
+  if (!job.memory.is_limited()) {
     const auto counts = comm::split_sizes(shape.classes, group.size());
     return {counts, rehearse_jointly(job, shape, counts, amount, group)};
   }

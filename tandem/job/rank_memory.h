@@ -18,12 +18,6 @@ struct DataAmount {
   int64_t test_images = 0;  // 0: there is no test
 };
 
-/// The peak of a rank.
-struct RankPeak {
-  int64_t bytes = 0;
-  std::string block;  // in which it is
-};
-
 struct RankMemory {
   memory::Composition step;  // of training; live: what is held between two steps
   int64_t test = 0;          // bytes at the peak of a test; 0: there is none
@@ -45,9 +39,9 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
 /// Peaks of all ranks under a split of the classes.
 using PeaksOf = std::function<std::vector<RankPeak>(const std::vector<int64_t>& counts)>;
 
-/// The split of the classes under memory.limit: in proportion to the room that the limit leaves, corrected by the peaks
-/// of the split. Throws SettingsError, which names the rank and the block that need most above their limit, if there is
-/// none.
+/// The split of the classes under memory.limit: in proportion to the room that the limit leaves by `plan`, corrected by
+/// the peaks of the split. Throws SettingsError, which names the rank and the block that need most above their limit,
+/// if there is none; without asking for peaks if `plan` is far from finding any.
 std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of);
 
 /// Peaks of all ranks of a job that runs elsewhere, one rank after the other. Equal ranks are rehearsed once. A rank
@@ -81,8 +75,7 @@ struct RankPlan {
   RankMemory own;
 };
 
-/// As fit_counts() if there is a limit, or else evenly, as the naive form needs it. Throws as fit_counts(), on all
-/// ranks. Collective.
+/// As fit_counts() if there is a limit, or else evenly. Throws as fit_counts(), on all ranks. Collective.
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group);
 
 }  // namespace tandem::job

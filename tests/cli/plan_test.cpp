@@ -34,18 +34,19 @@ nlohmann::json measured(const Words& words) {
   return json_of(run_tandem(with(run, words)))["memory"]["ranks"];
 }
 
-void expect_equal(const Words& words, double part) {
+/// A plan tells the peak that training measures: at most a kibibyte more, for the targets of other ranks' classes.
+void expect_equal(const Words& words) {
   SCOPED_TRACE(std::accumulate(words.begin(), words.end(), std::string(), [](auto a, auto b) { return a + " " + b; }));
   const auto planned = plan(words)["ranks"], found = measured(words);
   ASSERT_EQ(planned.size(), found.size());
   for (size_t rank = 0; rank < found.size(); ++rank) {
-    for (const auto& [category, bytes] : found[rank]["categories"].items()) {
-      const auto told = planned[rank]["categories"][category].get<int64_t>();
-      if (category == "activations") {
-        EXPECT_NEAR(static_cast<double>(told) / bytes.get<double>(), 1.0, part) << category << " of rank " << rank;
-      } else {
-        EXPECT_EQ(told, bytes) << category << " of rank " << rank;
-      }
+    const auto told = planned[rank]["predicted_peak_bytes"].get<int64_t>();
+    const auto bytes = found[rank]["train"]["peak_bytes"].get<int64_t>();
+    EXPECT_EQ(told, found[rank]["train"]["predicted_peak_bytes"]) << rank;
+    EXPECT_GE(told, bytes) << rank;
+    EXPECT_LE(told, bytes + 1024) << rank;
+    for (const auto& [category, at_peak] : found[rank]["train"]["categories"].items()) {
+      EXPECT_NEAR(planned[rank]["categories"][category].get<double>(), at_peak.get<double>(), 1024) << category;
     }
   }
 }
@@ -53,19 +54,18 @@ void expect_equal(const Words& words, double part) {
 TEST(Plan, IsWhatTrainingMeasures) {
   const Words head = {"data=synthetic", "model=none",     "head.classes=40011",
                       "embedding=96",   "train.batch=62", "threads=1"};
-  expect_equal(with(head, {"ranks=1"}), 0.01);
-  expect_equal(with(head, {"ranks=4", "train.optimizer=adamw"}), 0.01);
-  expect_equal(with(head, {"ranks=3", "head.fused_update=true", "head.keep_bytes=2M"}), 0.01);
-  expect_equal(with(head, {"ranks=2", "train.momentum=0", "train.nesterov=false", "train.precision=float64"}), 0.01);
-  expect_equal(with(head, {"ranks=3", "memory.limit=20M,30M,60M"}), 0.01);
-  expect_equal(with(head, {"ranks=2", "train.clip=1"}), 0.01);
+  expect_equal(with(head, {"ranks=1"}));
+  expect_equal(with(head, {"ranks=4", "train.optimizer=adamw"}));
+  expect_equal(with(head, {"ranks=3", "head.fused_update=true", "head.keep_bytes=2M"}));
+  expect_equal(with(head, {"ranks=2", "train.momentum=0", "train.nesterov=false", "train.precision=float64"}));
+  expect_equal(with(head, {"ranks=3", "memory.limit=20M,30M,60M"}));
+  expect_equal(with(head, {"ranks=2", "train.clip=1"}));
 }
 
-/// Measured on four and eight images and continued in a straight line.
-TEST(Plan, ComesNearForBackbones) {
+TEST(Plan, IsWhatTrainingMeasuresOfBackbones) {
   const Words job = {"data=synthetic", "head.classes=2003", "train.batch=64", "threads=1", "ranks=2"};
-  expect_equal(with(job, {"model=resnet_glyph"}), 0.01);
-  expect_equal(with(job, {"model=mlp", "train.batch=256"}), 0.05);
+  expect_equal(with(job, {"model=resnet_glyph"}));
+  expect_equal(with(job, {"model=mlp", "train.batch=255", "train.accumulate=2"}));
 }
 
 /// The weight of ten million classes: 10^7 * 512 * 4 bytes, an eighth of it on each of eight ranks.
@@ -106,7 +106,9 @@ TEST(Plan, StandsInTheReportBesideWhatBothFormsMeasured) {
   const auto forms = json_of(ended)["memory"]["forms"];
   for (const char* form : {"naive", "sharded"}) {
     for (const auto& rank : forms[form]["ranks"]) {
-      EXPECT_NEAR(rank["predicted_bytes"].get<double>() / rank["peak_bytes"].get<double>(), 1.0, 0.03) << form;
+      const auto predicted = rank["train"]["predicted_peak_bytes"].get<int64_t>();
+      EXPECT_GE(predicted, rank["train"]["peak_bytes"].get<int64_t>()) << form;
+      EXPECT_LE(predicted, rank["train"]["peak_bytes"].get<int64_t>() + 1024) << form;
     }
   }
   EXPECT_NE(test::slurp(folder.path() / "run" / "report.html").find("predicted"), std::string::npos);
@@ -152,7 +154,8 @@ TEST(Plan, FaultsAreNamed) {
                                  "ranks=2", "memory.limit=100M", "report.compare=false"});
   EXPECT_EQ(ended.status, 78);
   EXPECT_NE(ended.err.find("error: head.classes is 1000000, wanted at most "), std::string::npos) << ended.err;
-  EXPECT_NE(ended.err.find(" with this memory.limit: add ranks or memory, or see the forms of tandem plan\n"),
+  EXPECT_NE(ended.err.find(" with this memory.limit; with 500,000 classes rank 0 needs "), std::string::npos);
+  EXPECT_NE(ended.err.find(" bytes at its peak, in block 'classifier': add ranks or memory, or see the forms of "),
             std::string::npos)
       << ended.err;
 }

@@ -32,7 +32,8 @@ std::vector<double> losses_of(const std::string& form) {
                     const auto task = make_task(job, shape_of(job, patterns), group);
                     const auto options = trainer_options(job, loader->batches_per_epoch());
                     LossRecorder recorder;
-                    const auto step = make_step(job, shape_of(job, patterns), *task, group, group);
+                    auto mesh = make_mesh(job, group);
+                    const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
                     train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);
                     if (group.rank() == 0) losses = recorder.losses;
                   },

@@ -41,7 +41,8 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words) {
                     own.predicted =
                         rehearse_rank(job, shape, group.rank(), counts, {batches}).step.account.peak_bytes();
                     const auto task = make_task(job, shape, counts, group);
-                    const auto step = make_step(job, shape, *task, group, group);
+                    auto mesh = make_mesh(job, group);
+                    const auto step = make_step(job, shape, *task, mesh);
                     train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, batches), nullptr, group);
                     train::Observer nobody;
                     own.measured = trainer.run(nobody).memory.peak_bytes();
@@ -101,6 +102,39 @@ TEST(RankMemory, OfLargerJobsIsWithinTheTargetsThatOtherRanksHave) {
   }
 }
 
+/// Category gradients of rank 0 of one, after backward, and the bytes of all gradients.
+std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) {
+  memory::install_meter();
+  const Patterns patterns;
+  const auto job = job_of(words);
+  std::pair<int64_t, int64_t> both;
+  comm::run_ranks(1, [&](comm::ProcessGroup& group) {
+    const auto loader = training_loader(job, patterns, group);
+    const auto task = make_task(job, shape_of(job, patterns), group);
+    std::vector<Tensor> buffers;
+    const auto sync = job.parallel.strategy->make(task->parameters(), buffers, group, {});
+    loader->start(0);
+    data::Batch batch;
+    loader->next(batch);
+    const auto loss = task->loss(batch, std::vector<int64_t>{batch.global_size});
+    sync->before_backward(loss);
+    loss.backward();
+    both.first = memory::account(0).live[static_cast<size_t>(Category::gradients)];
+    for (const auto& parameter : task->parameters()) {
+      both.second += static_cast<int64_t>(parameter.tensor.grad().nbytes());
+    }
+  });
+  return both;
+}
+
+TEST(RankMemory, GradientsOfOneRankAreGradients) {
+  for (const std::string model : {"mlp", "resnet_glyph", "resnet18"}) {
+    const auto [counted, made] = gradients_of({"model=" + model, "embedding=24", "train.batch=13"});
+    EXPECT_EQ(counted, made) << model;
+    EXPECT_GT(made, 0) << model;
+  }
+}
+
 /// The peak of each rank, exactly, under any split of 300 classes.
 std::vector<RankPeak> exact_peaks(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   std::vector<RankPeak> peaks;
@@ -154,7 +188,8 @@ TEST(RankMemory, WhatExceedsTheLimitEndsAllRanksAndSavesNothing) {
                     [&](comm::ProcessGroup& group) {
                       const auto loader = training_loader(job, patterns, group);
                       const auto task = make_task(job, shape, group);
-                      const auto step = make_step(job, shape, *task, group, group);
+                      auto mesh = make_mesh(job, group);
+                      const auto step = make_step(job, shape, *task, mesh);
                       train::CheckpointStore store(folder.path());
                       train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, 4), &store, group);
                       std::optional<memory::LimitScope> limit;

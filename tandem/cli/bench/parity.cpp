@@ -122,7 +122,8 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   const auto shape = shape_of(job, *data.train);
   const auto loader = training_loader(job, *data.train, group);
   const auto task = make_task(job, shape, group);
-  const auto step = make_step(job, shape, *task, group, group);
+  auto mesh = make_mesh(job, group);
+  const auto step = make_step(job, shape, *task, mesh);
   loader->start(0);
   data::Batch batch;
   for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {

@@ -34,13 +34,16 @@ class TrainingRun {
         job_(job),
         data_(data),
         group_(group),
+        mesh_(make_mesh(job, group)),
         leads_(group.rank() == 0),
         shape_(shape_of(job, *data.train)) {}
 
   ExitCode operator()() {
     leave_if_asked();
-    training_ = job::training_loader(job_, *data_.train, group_);
-    if (data_.test && data_.test->size() > 0) evaluation_ = job::evaluation_loader(job_, *data_.test, group_);
+    training_ = job::training_loader(job_, *data_.train, mesh_.group(parallel::Axis::data));
+    if (data_.test && data_.test->size() > 0) {
+      evaluation_ = job::evaluation_loader(job_, *data_.test, mesh_.group(parallel::Axis::data));
+    }
     plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
     tell_plan();
     if (job_.run.compares_forms) trained_.forms = job::compare_forms(job_, *data_.train, group_);
@@ -74,7 +77,7 @@ class TrainingRun {
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
-    const auto step = job::make_step(job_, shape_, *task, group_, group_);
+    const auto step = job::make_step(job_, shape_, *task, mesh_);
     train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) set_flight_aside(folder_);
@@ -198,6 +201,7 @@ class TrainingRun {
   const job::Job& job_;
   const data::Split& data_;
   comm::ProcessGroup& group_;
+  parallel::Mesh mesh_;
   bool leads_;
   job::DataShape shape_;
   std::unique_ptr<data::Loader> training_, evaluation_;

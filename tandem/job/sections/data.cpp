@@ -49,7 +49,7 @@ data::Split open_market(const Job& job) {
 
 constexpr std::array<DataSource, 5> kSources = {{
     {.name = "glyphs", .is_drawn = true, .image_shape = glyph_shape, .open = open_glyphs},
-    {.name = "synthetic", .image_shape = square_shape, .open = open_synthetic},
+    {.name = "synthetic", .has_test = false, .image_shape = square_shape, .open = open_synthetic},
     {.name = "images", .has_folder = true, .has_hold_out = true, .image_shape = square_shape, .open = open_images},
     {.name = "faces",
      .has_folder = true,

@@ -31,6 +31,7 @@ struct DataSource {
   bool has_folder = false;    // the path follows the name
   bool is_drawn = false;      // the settings of fonts and characters have an effect
   bool has_hold_out = false;  // data.hold_out has an effect
+  bool has_test = true;       // there may be a test set
   int64_t least_size = 1;
   std::string_view why_least = "";  // end of the error text for a smaller size
 

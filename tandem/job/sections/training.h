@@ -8,7 +8,7 @@ namespace tandem::job {
 
 /// The precision of a training step.
 struct Precision {
-  at::ScalarType type = at::kFloat;  // of weights, sums and losses
+  at::ScalarType type = at::kFloat;        // of weights, sums and losses
   std::optional<at::ScalarType> products;  // of the factors of the backbone's products; nullopt: `type`
 };
 
