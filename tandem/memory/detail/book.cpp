@@ -168,8 +168,8 @@ void Book::note(Event::What what, const Entry& entry) {
     events_ = nullptr;
     return;
   }
-  events_->push_back(
-      {now_seconds(), entry.number, entry.bytes, live_.bytes, entry.block, context.step, entry.category, context.phase, what});
+  events_->push_back({now_seconds(), entry.number, entry.bytes, live_.bytes, entry.block, context.step, entry.category,
+                      context.phase, what});
 }
 
 }  // namespace tandem::memory::detail
