@@ -28,8 +28,9 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
                     "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
   first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   const CategoryScope scope(Category::parameters);
-  weight_ = at::empty({counts[group.rank()], options.dim}, options.dtype);
-  fill_normal_(weight_, kInitialDeviation, options.seed, stream_of("head.weight"), first_ * options.dim);
+  const auto drawn = at::empty({counts[group.rank()], options.dim}, options.dtype);
+  fill_normal_(drawn, kInitialDeviation, options.seed, stream_of("head.weight"), first_ * options.dim);
+  weight_ = drawn.to(options.device);
   weight_.set_requires_grad(true);
 }
 

@@ -21,6 +21,7 @@ struct HeadOptions {
   std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
   at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::DeviceType::CPU;  // of the weight; features and targets must be there
 };
 
 /// A classifier whose classes are split over the ranks: rank r holds counts[r] rows of the weight.
@@ -30,7 +31,8 @@ struct HeadOptions {
 /// weight, the same of gradient, and what sharded_softmax_loss() needs.
 class ClassShardedHead {
  public:
-  /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks.
+  /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks and on any
+  /// device.
   /// Throws c10::ValueError when classes or dim is not positive, or counts do not add up to classes.
   ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group);
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "tandem/comm/detail/nccl.h"
+#include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/local/local_backend.h"
 
 namespace tandem::comm {
@@ -23,6 +24,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> wrap(c10::intrusive_ptr<c10d::Backend> ba
   auto group = c10::make_intrusive<c10d::ProcessGroup>(rank, size);
   group->setDefaultBackend(type);
   group->setBackend(c10::DeviceType::CPU, type, std::move(backend));
+  detail::add_staged(*group);
   return group;
 }
 

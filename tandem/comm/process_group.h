@@ -88,8 +88,8 @@ class ProcessGroup {
 
   /// The underlying c10d group, for parts of libtorch that need one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
-  /// The backend for CPU tensors (Gloo or LocalBackend) or, in a build with CUDA, for CUDA tensors (NCCL). Throws
-  /// c10::Error if the group has none.
+  /// The backend for tensors on a device: for CPU tensors Gloo or LocalBackend; for CUDA tensors NCCL, or else a
+  /// detail::StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }  // null: the ranks use Gloo
 

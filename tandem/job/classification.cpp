@@ -21,7 +21,8 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
 class Classification : public train::Task {
  public:
   Classification(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts, comm::ProcessGroup& group)
-      : precision_(job.training.precision),
+      : device_(job.parallel.device),
+        type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image)),
         head_(head_options(job, shape, counts), group),
         annealing_(job.head.annealing),
@@ -39,23 +40,23 @@ class Classification : public train::Task {
   }
 
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return x.to(precision_.type); })}};
+    memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return input(x); })}};
     for (const auto& block : backbone_->chain().blocks) chain.blocks.push_back(block);
     chain.blocks.push_back(memory::make_block(
         kHeadBlock, {},
-        [this, labels = batch.labels, sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
+        [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
           return head_.loss(x, labels, sizes);
         }));
     return chain;
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return head_.top_k(forward(batch), k, sizes);
+    return head_.top_k(forward(batch), k, sizes).cpu();
   }
 
   Tensor embed(const data::Batch& batch) override {
     const at::NoGradGuard no_grad;
-    return forward(batch).to(precision_.type);
+    return forward(batch).to(at::kCPU, type_);
   }
 
   void set_training(bool training) override {
@@ -81,9 +82,12 @@ class Classification : public train::Task {
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
-  Tensor forward(const data::Batch& batch) const { return backbone_->forward(batch.images.to(precision_.type)); }
+  Tensor forward(const data::Batch& batch) const { return backbone_->forward(input(batch.images)); }
 
-  Precision precision_;
+  Tensor input(const Tensor& images) const { return images.to(device_, type_); }
+
+  c10::Device device_;
+  at::ScalarType type_;
   std::shared_ptr<models::Backbone> backbone_;
   classifier::ClassShardedHead head_;
   std::optional<classifier::Annealing> annealing_;
@@ -107,6 +111,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .products = job.training.precision.products,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
+  backbone->to(job.parallel.device);
   for (const auto& block : backbone->chain().blocks) {
     const int number = block_number(block.name);
     for (const auto& parameter : memory::parameters_of(block)) memory::tag(parameter, Category::parameters, number);

@@ -21,8 +21,8 @@ data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 
-/// The backbone in the job's element type. Its memory counts as parameters and buffers. Throws SettingsError if the
-/// model is none and an image has another number of values than the embedding.
+/// The backbone on the job's device and in its element type. Its memory counts as parameters and buffers. Throws
+/// SettingsError if the model is none and an image has another number of values than the embedding.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape);
 
 /// A task with a replicated backbone and a classifier that is split over the ranks. `counts`: classes of each rank.

@@ -44,7 +44,7 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
     const BlockScope block(memory::block_of(parameter.tensor));
     if (adam || options.momentum > 0) first_.push_back(at::zeros_like(parameter.tensor.detach()));
     if (adam) second_.push_back(at::zeros_like(parameter.tensor.detach()));
-    if (adam) steps_.push_back(at::zeros({}, at::kFloat));
+    if (adam) steps_.push_back(at::zeros({}, parameter.tensor.options().dtype(at::kFloat).requires_grad(false)));
   }
 }
 

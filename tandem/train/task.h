@@ -16,7 +16,8 @@ struct RowParameter {
   bool moves_all_rows = false;     // also rows without a gradient, see Optimizer::move_all_rows()
 };
 
-/// What SupervisedStep trains on one rank: a model with its loss. A task knows nothing of files or schedules.
+/// What SupervisedStep trains on one rank: a model with its loss. A task knows nothing of files or schedules. Batches
+/// are CPU tensors, and so are features and classes; the task decides on which device it computes them.
 class Task {
  public:
   virtual ~Task() = default;

@@ -1,5 +1,6 @@
 #include "tandem/job/job.h"
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.h"
@@ -65,6 +66,28 @@ TEST(Job, AnotherStrategyOrCutOfTheBatchResumesTheSameCheckpoints) {
   EXPECT_EQ(job.parallel.strategy->name, "ddp");
   EXPECT_EQ(job.training.accumulate, 4);
   EXPECT_EQ(identity(job, Patterns()), identity(job_of({}), Patterns()));
+}
+
+TEST(Job, TheDeviceIsNoPartOfACheckpoint) {
+  const auto entries = identity(job_of({}), Patterns());
+  EXPECT_EQ(job_of({}).parallel.device, at::kCPU);
+  EXPECT_TRUE(std::ranges::none_of(entries, [](const auto& entry) { return entry.first == "device"; }));
+}
+
+TEST(Job, RefusesADeviceThatCannotTrain) {
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        job_of({"device=cuda", "ranks=3"});
+      }),
+      "ranks is 3 with device=cuda, wanted 1 in a process: use tandem launch -n 3 -- tandem train device=cuda ...");
+  auto limited = job_of({"memory.limit=1M"});
+  limited.parallel.device = at::kCUDA;
+  EXPECT_EQ(test::text_of<SettingsError>([&] { check_training(limited); }),
+            "memory.limit is given with device=cuda, whose allocator does not keep it: leave one of them out");
+  if (at::hasCUDA()) GTEST_SKIP() << "a GPU is here";
+  EXPECT_EQ(test::text_of<SettingsError>([] { job_of({"device=cuda"}); }),
+            "device is cuda, and no GPU is found, wanted cpu: leave device out, or use a build with TANDEM_CUDA=ON on "
+            "a machine with a GPU");
 }
 
 TEST(Job, SavedSettingsMeanTheSame) {

@@ -91,6 +91,17 @@ TEST(RankMemory, KnowsMicroBatchesClippingAndSkippedSteps) {
   }
 }
 
+/// A rehearsal reads its sampled rows more than once before a step ends.
+TEST(RankMemory, KnowsSampledRowsThatDecayLate) {
+  memory::install_meter();
+  const Patterns patterns;
+  for (const std::string fused : {"false", "true"}) {
+    const auto job = job_of({"model=mlp", "train.batch=23", "head.classes=301", "head.sample=0.5", "head.lazy=exact",
+                             "head.fused_update=" + fused});
+    EXPECT_GT(rehearse_rank(job, shape_of(job, patterns), 0, {301}, {4, 100}).peak().bytes, 0);
+  }
+}
+
 TEST(RankMemory, OfLargerJobsIsWithinTheTargetsThatOtherRanksHave) {
   for (const std::string more : {"head=arcface", "head=softmax", "head.smoothing=0.1", "head.keep_bytes=0",
                                  "train.precision=bf16", "head.precision=bf16"}) {

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/recorded_call.h"
+#include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/wire_bytes.h"
 
@@ -54,7 +55,18 @@ Message message_of(const Tensor& head) {
   return {at::empty(shape, options), (number[kFlagsAt] & kRequiresGrad) != 0};
 }
 
+/// The tensor that is sent for x.
+Tensor sent_for(const Tensor& x, const ProcessGroup& group) {
+  return is_staged(x, group) ? x.cpu().contiguous() : x.contiguous();
+}
+
 void receive_into(Tensor tensor, int from, int tag, ProcessGroup& group) {
+  if (is_staged(tensor, group)) {
+    const auto copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+    receive_into(copy, from, tag, group);
+    tensor.copy_(copy);
+    return;
+  }
   std::vector<Tensor> tensors = {std::move(tensor)};
   group.backend(tensors[0].device().type()).recv(tensors, from, tag)->wait();
 }
@@ -77,7 +89,7 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight:
   call.run([&] {
     if (group.local()) return group.local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
     head = head_of(message);
-    body = message.tensor.contiguous();
+    body = sent_for(message.tensor, group);
     head_work = send_out(head, to, head_tag(tag), group);
     if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
   });

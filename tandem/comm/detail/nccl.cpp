@@ -10,13 +10,14 @@
 namespace tandem::comm::detail {
 namespace {
 
-std::atomic<bool> has_own_gpu{false};  // global to the process, as CUDA's current device is
+std::atomic<bool> has_own_gpu{false};  // of all threads of the process
 
 }  // namespace
 
 void choose_gpu(int local_rank, int local_size) {
-  has_own_gpu = local_size <= c10::cuda::device_count();
-  if (has_own_gpu) c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
+  const int count = c10::cuda::device_count();
+  has_own_gpu = local_size <= count;
+  if (count > 0) c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank % count));
 }
 
 void add_nccl(c10d::ProcessGroup& group, c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout) {

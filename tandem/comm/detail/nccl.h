@@ -12,12 +12,12 @@ class Store;
 // CUDA tensors.
 namespace tandem::comm::detail {
 
-/// Makes GPU `local_rank` the current device of this process, if this host has a GPU for each of its `local_size`
-/// ranks.
+/// Makes a GPU the calling thread's current device: GPU `local_rank` if this host has one for each of its `local_size`
+/// ranks, else ranks share the GPUs in turn.
 void choose_gpu(int local_rank, int local_size);
 
-/// Adds an NCCL backend for CUDA tensors to `group`. If ranks share a GPU, which NCCL does not support, nothing is
-/// added, and the group does not support CUDA tensors. NCCL connects in the first call.
+/// Gives `group` an NCCL backend for CUDA tensors. If ranks of this host share a GPU, which NCCL does not support, the
+/// group stays as it is. NCCL connects in the first call.
 void add_nccl(c10d::ProcessGroup& group, c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout);
 
 }  // namespace tandem::comm::detail

@@ -8,6 +8,7 @@
 
 #include "tandem/comm/detail/element_types.h"
 #include "tandem/comm/detail/recorded_call.h"
+#include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/local/local_reduce.h"
@@ -113,6 +114,22 @@ Handle start_in_place(Tensor x, const Caller& caller, flight::CallInfo call, con
 }
 
 Tensor unchanged(const Tensor& x) { return x; }
+
+/// Starts a call with a copy of x that is on the host. The result goes to the device of x.
+template <class Start>
+Handle through_host(const Tensor& x, const Start& start) {
+  return Handle(
+      [device = x.device(), begun = std::make_shared<Handle>(start(x.cpu()))] { return begun->wait().to(device); });
+}
+
+/// The same for a call that works on x in place.
+template <class Start>
+Handle in_place_through_host(const Tensor& x, const Start& start) {
+  return Handle([x, begun = std::make_shared<Handle>(start(x.cpu()))] {
+    const at::NoGradGuard no_grad;
+    return x.copy_(begun->wait());
+  });
+}
 
 /// Sends and receives rows. `sent`, `received`: number of rows (dim 0) to and from each rank.
 template <class Finish>
@@ -221,6 +238,9 @@ int64_t checked_dim(const Tensor& x, int64_t dim, const char* operation) {
 }
 
 Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
+  if (is_staged(x, caller.group)) {
+    return in_place_through_host(x, [&](const Tensor& copy) { return start_all_reduce(copy, caller, op); });
+  }
   check_reducible(x, "all_reduce", op);
   auto call = info_of("all_reduce", x, caller);
   call.detail = name_of(op);
@@ -236,6 +256,9 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
 }
 
 Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
+  if (is_staged(x, caller.group)) {
+    return in_place_through_host(x, [&](const Tensor& copy) { return start_reduce_sum(copy, caller, root); });
+  }
   check_reducible(x, "reduce_sum", Reduce::sum);
   const auto bytes = wire_of(caller).reduce_sum(root, static_cast<int64_t>(x.nbytes()));
   const auto launch = [&](std::vector<Tensor>& tensors) {
@@ -247,6 +270,9 @@ Handle start_reduce_sum(Tensor x, const Caller& caller, int root) {
 }
 
 Handle start_broadcast(Tensor x, const Caller& caller, int root) {
+  if (is_staged(x, caller.group)) {
+    return in_place_through_host(x, [&](const Tensor& copy) { return start_broadcast(copy, caller, root); });
+  }
   check_movable(x, "broadcast", caller.group);
   const auto bytes = wire_of(caller).broadcast(root, static_cast<int64_t>(x.nbytes()));
   const auto launch = [&](std::vector<Tensor>& tensors) {
@@ -258,6 +284,9 @@ Handle start_broadcast(Tensor x, const Caller& caller, int root) {
 }
 
 Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
+  if (is_staged(rows, caller.group)) {
+    return through_host(rows, [&](const Tensor& copy) { return start_all_gather(copy, caller, sizes); });
+  }
   check_movable(rows, "all_gather", caller.group);
   if (is_over_sockets(caller, rows)) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
   auto all = empty_rows(rows, sum_of(sizes));
@@ -273,6 +302,9 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
+  if (is_staged(rows, caller.group)) {
+    return through_host(rows, [&](const Tensor& copy) { return start_reduce_scatter(copy, caller, sizes); });
+  }
   check_reducible(rows, "reduce_scatter", Reduce::sum);
   auto call = with_split(info_of("reduce_scatter", rows, caller), caller, sizes);
   const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(rows)));
@@ -291,6 +323,9 @@ Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
 }
 
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received) {
+  if (is_staged(rows, caller.group)) {
+    return through_host(rows, [&](const Tensor& copy) { return start_all_to_all(copy, caller, sent, received); });
+  }
   check_movable(rows, "all_to_all", caller.group);
   const auto call = info_of_rows("all_to_all", rows, caller, {});
   const auto bytes = wire_of(caller).exchange(times(sent, row_bytes_of(rows)));
@@ -298,6 +333,9 @@ Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes rec
 }
 
 Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
+  if (is_staged(rows, caller.group)) {
+    return through_host(rows, [&](const Tensor& copy) { return start_gather(copy, caller, root, sizes); });
+  }
   check_movable(rows, "gather", caller.group);
   const auto call = with_root(info_of_rows("gather", rows, caller, sizes), root);
   const auto bytes = wire_of(caller).gather(root, static_cast<int64_t>(rows.nbytes()));
@@ -307,6 +345,9 @@ Handle start_gather(Tensor rows, const Caller& caller, int root, Sizes sizes) {
 }
 
 Handle start_scatter(Tensor rows, const Caller& caller, int root, Sizes sizes) {
+  if (is_staged(rows, caller.group)) {
+    return through_host(rows, [&](const Tensor& copy) { return start_scatter(copy, caller, root, sizes); });
+  }
   check_movable(rows, "scatter", caller.group);
   const bool is_root = caller.group.rank() == root;
   const auto call = with_root(info_of_rows("scatter", rows, caller, sizes), root);

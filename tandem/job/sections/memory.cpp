@@ -21,7 +21,12 @@ void read(settings::Settings& settings, Job& job) {
 }
 
 void check(const Job& job) {
-  if (!job.head.options.naive || !job.memory.is_limited()) return;
+  if (!job.memory.is_limited()) return;
+  if (!job.parallel.device.is_cpu()) {
+    throw SettingsError("memory.limit is given with device=cuda, whose allocator does not keep it",
+                        "leave one of them out");
+  }
+  if (!job.head.options.naive) return;
   throw SettingsError("memory.limit is given with head.parallel naive, which splits all classes alike",
                       "leave one of them out");
 }

@@ -1,5 +1,7 @@
 #include "tandem/job/sections/parallel.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +13,9 @@
 
 namespace tandem::job {
 namespace {
+
+constexpr std::array<Choice<c10::DeviceType>, 2> kDevices = {
+    {{"cpu", c10::DeviceType::CPU}, {"cuda", c10::DeviceType::CUDA}}};
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
@@ -29,6 +34,19 @@ int world_size(const settings::Settings& settings) {
   return launch->size;
 }
 
+/// A backward pass on a GPU runs on one thread per GPU and process: ranks of one process would wait for each other
+/// there for ever.
+void check_cuda(int ranks) {
+  const auto launch = rendezvous::detect_launch();
+  if (ranks > 1 && !(launch && launch->size > 1)) {
+    throw SettingsError("ranks is " + std::to_string(ranks) + " with device=cuda, wanted 1 in a process",
+                        "use tandem launch -n " + std::to_string(ranks) + " -- tandem train device=cuda ...");
+  }
+  if (at::hasCUDA()) return;
+  throw SettingsError("device is cuda, and no GPU is found, wanted cpu",
+                      "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
+}
+
 std::string strategies_doc() {
   std::string doc = "how the ranks share the work";
   for (const auto& strategy : parallel::strategies()) {
@@ -40,10 +58,12 @@ std::string strategies_doc() {
 void read(settings::Settings& settings, Job& job) {
   job.parallel = {.ranks = world_size(settings),
                   .threads = static_cast<int>(settings.get_int("threads")),
+                  .device = chosen(kDevices, settings.get_string("device")),
                   .strategy = &parallel::strategy_of(settings.get_string("parallel")),
                   .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
                   .timeout = milliseconds(settings.get_float("comm.timeout")),
                   .check = settings.get_bool("comm.check")};
+  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.ranks);
   settings.set("ranks", std::to_string(job.parallel.ranks));
 }
 
@@ -58,6 +78,10 @@ const Section& parallel_section() {
             "ranks that train together in this process; omit under a launcher, where another number is an error",
             {1, 1024}},
            {"threads", int64_t{0}, "compute threads per rank; 0: cores / ranks", {0, 1024}},
+           {.key = "device",
+            .default_value = text("cpu"),
+            .doc = "where a rank computes; cuda: on a GPU, one rank a process",
+            .choices = names_of(kDevices)},
            {.key = "parallel",
             .default_value = text(parallel::strategies().front().name),
             .doc = strategies,

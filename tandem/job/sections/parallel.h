@@ -1,14 +1,17 @@
 #pragma once
+#include <c10/core/Device.h>
+
 #include <chrono>
 
 #include "tandem/parallel/strategy.h"
 
 namespace tandem::job {
 
-/// The ranks that train together, how they share the work, and how long they wait for each other.
+/// The ranks that train together, where they compute, how they share the work, and how long they wait for each other.
 struct Parallel {
-  int ranks = 1;    // of the whole job
-  int threads = 0;  // of a rank; 0: cores / ranks
+  int ranks = 1;                              // of the whole job
+  int threads = 0;                            // of a rank; 0: cores / ranks
+  c10::Device device = c10::DeviceType::CPU;  // no index: the current one of its kind
   const parallel::Strategy* strategy = nullptr;
   parallel::StrategyOptions strategy_options;
   std::chrono::milliseconds init_timeout{}, timeout{};

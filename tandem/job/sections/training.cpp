@@ -23,6 +23,7 @@ void read(settings::Settings& settings, Job& job) {
                   .log_every = settings.get_int("train.log_every")};
   job.seed = static_cast<uint64_t>(settings.get_int("seed"));
   job.head.options.dtype = job.training.precision.type;
+  job.head.options.device = job.parallel.device;
   job.head.options.seed = job.seed;
 }
 
