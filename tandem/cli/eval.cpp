@@ -12,6 +12,7 @@
 #include "tandem/cli/run/scores.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
+#include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/rendezvous/environment.h"
 #include "tandem/train/evaluate.h"
@@ -53,9 +54,10 @@ std::string scores_text(const train::Scores& scores, double rate) {
          format_count(std::llround(rate)) + " images/s\n";
 }
 
-job::RankFacts facts_of(const train::Task& task, comm::ProcessGroup& group) {
+job::RankFacts facts_of(const job::Job& job, const train::Task& task, comm::ProcessGroup& group) {
   job::RankFacts facts;
   facts.at_peak = memory::account(group.rank()).at_peak;
+  facts.device = memory::device_bytes(job.parallel.device);
   for (const auto& parameter : task.parameters()) {
     if (parameter.name == job::kHeadWeight) facts.head_bytes = static_cast<int64_t>(parameter.tensor.nbytes());
   }
@@ -87,7 +89,7 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
   if (has_test) scores = train::evaluate(*task, *evaluation_loader(job, *data.test, group), shape.classes, group);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const auto features = score_features(job, *task, data, group);
-  const auto facts = gather_facts(facts_of(*task, group), group);
+  const auto facts = gather_facts(facts_of(job, *task, group), group);
   tell_odd_images(data, group);
   if (group.rank() != 0) return;
   const double rate = static_cast<double>(scores.samples) / seconds;

@@ -31,10 +31,11 @@ std::map<std::string, comm::OperationCount> wire_of(const nlohmann::json& json) 
 }
 
 std::string pack(const RankFacts& facts) {
-  return nlohmann::json{{"at_peak", facts.at_peak},           {"train_at_peak", facts.train_at_peak},
-                        {"train_blocks", facts.train_blocks}, {"train_predicted_peak", facts.train_predicted_peak},
-                        {"head_bytes", facts.head_bytes},     {"wire", wire_json(facts.wire)}}
-      .dump();
+  nlohmann::json json = {{"at_peak", facts.at_peak},           {"train_at_peak", facts.train_at_peak},
+                         {"train_blocks", facts.train_blocks}, {"train_predicted_peak", facts.train_predicted_peak},
+                         {"head_bytes", facts.head_bytes},     {"wire", wire_json(facts.wire)}};
+  if (facts.device) json["device"] = {facts.device->live, facts.device->peak};
+  return json.dump();
 }
 
 RankFacts unpack(const std::string& text) {
@@ -45,6 +46,7 @@ RankFacts unpack(const std::string& text) {
   json.at("train_blocks").get_to(facts.train_blocks);
   json.at("train_predicted_peak").get_to(facts.train_predicted_peak);
   json.at("head_bytes").get_to(facts.head_bytes);
+  if (json.contains("device")) facts.device = {json["device"].at(0), json["device"].at(1)};
   facts.wire = wire_of(json.at("wire"));
   return facts;
 }

@@ -1,12 +1,14 @@
 #pragma once
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/category.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/wire_meter.h"
+#include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/rehearsal.h"
 
@@ -14,7 +16,8 @@ namespace tandem::job {
 
 /// Memory and communication of one rank.
 struct RankFacts {
-  CategoryBytes at_peak{};
+  CategoryBytes at_peak{};                            // of the host
+  std::optional<memory::DeviceBytes> device;          // of the device, which has its own memory
   CategoryBytes train_at_peak{};                      // of training steps alone
   std::map<std::string, CategoryBytes> train_blocks;  // the same by block of the model; "": of no block
   int64_t train_predicted_peak = 0;                   // bytes, before the first step

@@ -1,5 +1,6 @@
 #include "tandem/cli/program.h"
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,6 +31,15 @@ TEST(Program, HelpGoesToStdout) {
   EXPECT_EQ(run_here({"info", "--help"}).out, help_text(*find_command("info")));
   EXPECT_EQ(run_here({"help", "launch"}).out, help_text(*find_command("launch")));
   EXPECT_NE(run_here({"help", "settings"}).out.find("\ntrain.lr "), std::string::npos);
+}
+
+TEST(Program, AGpuThatIsNotThereIsAWrongSetting) {
+  if (at::hasCUDA()) GTEST_SKIP() << "a GPU is here";
+  const auto ended = run_here({"train", "device=cuda"});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_EQ(ended.err,
+            "error: device is cuda, and no GPU is found, wanted cpu: leave device out, or use a build with "
+            "TANDEM_CUDA=ON on a machine with a GPU\n");
 }
 
 TEST(Program, NothingToDoIsAUsageError) {

@@ -11,6 +11,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/rank_facts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tests/job/job_of.h"
@@ -96,6 +97,17 @@ TEST(RankMemory, KnowsMicroBatchesClippingAndSkippedSteps) {
       for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more << ' ' << ranks;
     }
   }
+}
+
+TEST(RankFacts, TravelWithTheBytesOfADevice) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    RankFacts own;
+    if (group.rank() == 1) own.device = memory::DeviceBytes{3, 7};
+    const auto all = gather_facts(own, group);
+    EXPECT_FALSE(all[0].device);
+    EXPECT_EQ(all[1].device->live, 3);
+    EXPECT_EQ(all[1].device->peak, 7);
+  });
 }
 
 /// A rehearsal reads its sampled rows more than once before a step ends.

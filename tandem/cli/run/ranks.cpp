@@ -32,6 +32,9 @@ nlohmann::json memory_json(const std::vector<job::RankFacts>& ranks) {
   for (const auto& facts : ranks) {
     list.push_back(memory_json(facts.at_peak));
     list.back()["head_bytes"] = facts.head_bytes;
+    if (facts.device) {
+      list.back()["device"] = {{"live_bytes", facts.device->live}, {"peak_bytes", facts.device->peak}};
+    }
     if (total_of(facts.train_at_peak) > 0) list.back()["train"] = training_json(facts);
   }
   return {{"ranks", list}};

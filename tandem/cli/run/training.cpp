@@ -18,6 +18,7 @@
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/train/weights_hash.h"
@@ -70,6 +71,7 @@ class TrainingRun {
   ExitCode train() {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
+    memory::reset_device_peak(job_.parallel.device);
     const auto task = job::make_task(job_, shape_, plan_.counts, group_);
     auto options = job::trainer_options(job_, training_->batches_per_epoch());
     options.identity = identity(job_, *data_.train);
@@ -127,6 +129,7 @@ class TrainingRun {
   void collect(train::Task& task, const train::Step& step) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
+    facts.device = memory::device_bytes(job_.parallel.device);
     set_training(facts, trained_.outcome.memory, plan_.own.step);
     facts.head_bytes = job::head_bytes(task, step);
     facts.wire = group_.meter().counts();

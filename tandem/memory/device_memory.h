@@ -1,0 +1,22 @@
+#pragma once
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace tandem::memory {
+
+/// Bytes that this process has requested from the allocator of a device with its own memory, as tensors ask for them:
+/// without the allocator's rounding, cache and CUDA's own memory.
+struct DeviceBytes {
+  int64_t live = 0, peak = 0;
+};
+
+/// Of `device`, or without an index of the calling thread's current device of that kind. Returns nullopt for a device
+/// whose memory is not counted here: the CPU, which has the meter (meter.h), and any device in a build without CUDA.
+std::optional<DeviceBytes> device_bytes(c10::Device device);
+
+/// Sets the peak to the live bytes. Has no effect where device_bytes() returns nullopt.
+void reset_device_peak(c10::Device device);
+
+}  // namespace tandem::memory
