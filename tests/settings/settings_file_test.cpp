@@ -146,8 +146,8 @@ TEST(SettingsFile, DefaultsSurviveTheRoundTrip) {
   const auto text = Settings(job::schema()).to_toml();
   EXPECT_EQ(loaded(text).to_toml(), text);
   EXPECT_NE(text.find("\n[head]\nname = \"cosface\"\nclasses = 0\nparallel = \"sharded\"\n"), text.npos) << text;
-  EXPECT_TRUE(
-      text.starts_with("ranks = 1\nthreads = 0\nparallel = \"ddp\"\nmodel = \"resnet_glyph\"\nembedding = 128\n"))
+  EXPECT_TRUE(text.starts_with(
+      "ranks = 1\nthreads = 0\ndevice = \"cpu\"\nparallel = \"ddp\"\nmodel = \"resnet_glyph\"\nembedding = 128\n"))
       << text;
 }
 
