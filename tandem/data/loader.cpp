@@ -113,6 +113,7 @@ class Loader::Impl {
 
   bool next(Batch& batch) {
     TORCH_CHECK_VALUE(epoch_ >= 0, "loader: next() before start()");
+    if (jobs_.empty()) batch = Batch();  // its memory goes before that of the next is allocated, here and below
     if (jobs_.empty() && !add_job()) return false;
     Job& job = *jobs_.front();
     if (workers_.empty()) {
@@ -122,9 +123,9 @@ class Loader::Impl {
       done_.wait(lock, [&] { return job.finished == job.count; });
     }
     const auto done = take_front();
+    batch = std::move(done->batch);
     if (!workers_.empty()) add_job();
     if (done->fault) std::rethrow_exception(done->fault);
-    batch = std::move(done->batch);
     return true;
   }
 

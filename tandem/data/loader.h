@@ -43,8 +43,9 @@ class Loader {
   /// c10::ValueError (epoch or batch out of range).
   void start(int64_t epoch, int64_t first_batch = 0);
 
-  /// Gets the next batch, or returns false at the end of the epoch. Throws the error that occurred while the batch was
-  /// made (if several samples failed, the error of the first); the next call then continues with the following batch.
+  /// Gets the next batch, or returns false at the end of the epoch. The former content of `batch` is freed. Throws the
+  /// error that occurred while the batch was made (if several samples failed, the error of the first); the next call
+  /// then continues with the following batch.
   bool next(Batch& batch);
 
  private:

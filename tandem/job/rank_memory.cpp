@@ -178,7 +178,9 @@ class Search {
 
 RankPeak RankMemory::peak() const {
   const auto in_step = step.account.peak_bytes();
-  return test > in_step ? RankPeak{test, "a test"} : RankPeak{in_step, block_name(step.block)};
+  if (test > in_step) return {test, "a test"};
+  const auto block = block_name(step.block);
+  return {in_step, block.empty() ? "optimizer" : block};
 }
 
 RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,

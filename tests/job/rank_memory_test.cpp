@@ -25,11 +25,16 @@ struct Peaks {
   int64_t predicted = 0, measured = 0;
 };
 
+/// A batch of 512 has more numbers than an MLP makes of it, gradients included.
+struct LargePatterns : Patterns {
+  int64_t size() const override { return 1536; }
+  std::array<int64_t, 3> image_shape() const override { return {3, 32, 32}; }
+};
+
 /// Of each rank of a job of four steps.
-std::vector<Peaks> peaks_of(std::vector<std::string> words) {
+std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset& patterns = Patterns()) {
   memory::install_meter();
   words.insert(words.end(), {"train.steps=4", "threads=1"});
-  const Patterns patterns;
   const auto job = job_of(words);
   const auto shape = shape_of(job, patterns);
   std::vector<Peaks> peaks(static_cast<size_t>(job.parallel.ranks));
@@ -85,6 +90,15 @@ TEST(RankMemory, OfSeveralRanksIsPredictedToTheByte) {
         }
       }
     }
+  }
+}
+
+/// Where a batch of images is larger than the activations, the highest moment is not in the step but before it.
+TEST(RankMemory, OfLargeBatchesIsThatOfTheStep) {
+  for (const std::string prefetch : {"0", "1"}) {
+    const auto peaks =
+        peaks_of({"model=mlp", "embedding=4", "train.batch=512", "data.prefetch=" + prefetch}, LargePatterns());
+    EXPECT_EQ(peaks[0].predicted, peaks[0].measured) << prefetch;
   }
 }
 
