@@ -120,14 +120,14 @@ classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own
 CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifier::HeadLoad& load) const {
   const auto head = classifier::head_memory(of_head.options, load);
   const auto& backbone = this->backbone(rank);
-  const int64_t images = images_[rank], pixels = shape_.image[0] * shape_.image[1] * shape_.image[2];
   auto bytes = head;
   of(bytes, Category::parameters) += backbone.parameters;
   of(bytes, Category::optimizer) += load.num_states * backbone.parameters;
   if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_parameters * int64_t{sizeof(float)};
   const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
   of(bytes, Category::buffers) =
-      copies * backbone.buffers + (job_.data.prefetch + 1) * images * (pixels * int64_t{sizeof(float)} + 8);
+      copies * backbone.buffers +
+      data::loader_memory(training_loader_options(job_, rank, ranks_), shape_.image, job_.data.prefetch + 1);
   const auto& parallel = job_.parallel;
   const auto held = parallel.strategy->bytes(backbone.parameters, ranks_, parallel.strategy_options);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];

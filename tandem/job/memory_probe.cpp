@@ -32,10 +32,11 @@ Job other_form(const Job& job, HeadForm form) {
   return other;
 }
 
-FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+/// `known`: the job's plan; null: it is made here.
+FormMemory measure(const Job& job, const RankPlan* known, const data::Dataset& dataset, comm::ProcessGroup& group) {
   const auto shape = shape_of(job, dataset);
   const auto loader = training_loader(job, dataset, group);
-  const auto plan = plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
+  const auto plan = known != nullptr ? *known : plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
   memory::reset_peak(group.rank());
   const auto task = make_task(job, shape, plan.counts, group);
   auto options = trainer_options(job, loader->batches_per_epoch());
@@ -54,12 +55,14 @@ FormMemory measure(const Job& job, const data::Dataset& dataset, comm::ProcessGr
 
 }  // namespace
 
-std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group) {
+std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
+                                      comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
   for (const auto form : {HeadForm::sharded, HeadForm::naive}) {
     const bool is_own = form == job.head.form();
-    const auto own = is_own ? job : other_form(job, form);
-    if (is_own || fits_easily(own, shape_of(own, dataset), group)) forms.push_back(measure(own, dataset, group));
+    const auto one = is_own ? job : other_form(job, form);
+    if (!is_own && !fits_easily(one, shape_of(one, dataset), group)) continue;
+    forms.push_back(measure(one, is_own ? &plan : nullptr, dataset, group));
   }
   return forms;
 }

@@ -3,6 +3,7 @@
 
 #include "tandem/job/job.h"
 #include "tandem/job/rank_facts.h"
+#include "tandem/job/rank_memory.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
 
@@ -16,8 +17,9 @@ struct FormMemory {
 
 /// Trains two steps of the job with each form of the head, on new models, and measures the peaks; the models are
 /// discarded. Another form than the job's own is measured without memory.limit, and skipped if it would not easily fit
-/// in memory. Collective.
-std::vector<FormMemory> compare_forms(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& group);
+/// in memory. `plan`: of the job itself. Collective.
+std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
+                                      comm::ProcessGroup& group);
 
 /// Bytes of the class weight, its gradient and its optimizer state on this rank.
 int64_t head_bytes(const train::Task& task, const train::Step& step);

@@ -39,12 +39,12 @@ class Storages {
   std::map<Storage, Storage> same_;
 };
 
-/// The events of a step, in their order.
 struct Moment {
   Storage storage;
   const Event* event;
 };
 
+/// The events of a step, in their order.
 class Step {
  public:
   explicit Step(const std::vector<BlockRecord>& blocks) : storages_(blocks) {
