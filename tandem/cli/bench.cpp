@@ -126,7 +126,7 @@ const std::vector<settings::Setting>& classifier_settings() {
       {.key = "keep_bytes",
        .default_value = std::string("128M"),
        .doc = "bytes of scores kept for backward",
-       .other = {"bytes as 512, 64M or 2G", settings::read_size}},
+       .other = settings::kSizes},
       {"peers", classifier_peers(), "peers to compare with; empty: none"},
       {"rounds", int64_t{5}, "steps measured beside each peer", {1, 1000}},
   };

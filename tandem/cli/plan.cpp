@@ -12,6 +12,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
+#include "tandem/job/class_split.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
@@ -26,36 +27,38 @@ namespace {
 struct Planned {
   job::DataShape shape;
   std::vector<int64_t> counts, most;  // most: empty without a limit
-  std::vector<memory::Account> ranks;
-  bool is_exact = true;  // false: too large for this machine to rehearse
+  std::vector<job::PlannedRank> ranks;
+  bool is_exact = true;
   std::vector<job::MemoryPlan::Form> forms;
   std::string fault;  // why the job does not fit; empty: it fits
 };
 
 Planned plan_of(const job::Job& job) {
   at::set_num_threads(job::threads_of(job.parallel));  // kernels share their work, and their memory, by it
-  const int ranks = job.parallel.ranks;
   Planned planned;
   planned.shape = shape_of(job);
   const job::MemoryPlan plan(job, planned.shape);
   planned.forms = plan.forms();
-  for (int rank = 0; rank < ranks && plan.limit(rank); ++rank) planned.most.push_back(plan.most_classes(rank).value());
+  planned.counts = plan.even_counts();
   job::PlannedRanks rehearsed(job, planned.shape, plan);
-  try {
-    planned.counts = planned.most.empty() ? plan.counts() : fit_counts(plan, rehearsed.peaks());
-  } catch (const SettingsError& error) {
-    if (planned.most.empty()) throw;
-    planned.fault = message_of(error);
-    planned.counts = plan.even_counts();
+  if (job.memory.is_limited()) {
+    planned.most = largest_counts(plan, rehearsed.peaks());
+    try {
+      planned.counts = fit_counts(plan, rehearsed.peaks());
+    } catch (const SettingsError& error) {
+      planned.fault = message_of(error);
+    }
   }
-  planned.ranks = rehearsed.accounts(planned.counts);
+  planned.ranks = rehearsed.ranks(planned.counts);
   planned.is_exact = rehearsed.is_exact();
   return planned;
 }
 
-nlohmann::json rank_json(const memory::Account& account) {
+nlohmann::json rank_json(const job::PlannedRank& rank) {
+  const auto& account = rank.step;
   auto json = memory_json(account.at_peak);
   json["predicted_peak_bytes"] = account.peak_bytes();
+  json["test_peak_bytes"] = rank.test == 0 ? nlohmann::json() : nlohmann::json(rank.test);
   json["blocks"] = nlohmann::json::object();
   for (const auto& bytes : account.blocks) {
     if (total_of(bytes.at_peak) > 0) {
@@ -93,9 +96,15 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
                      format_bytes(result["weight_bytes"]) + ", split";
   text += " " + job::counts_text(planned.counts);
   std::vector<CategoryBytes> peaks;
-  for (const auto& account : planned.ranks) peaks.push_back(account.at_peak);
+  int64_t step = 0, test = 0;
+  for (const auto& rank : planned.ranks) {
+    peaks.push_back(rank.step.at_peak);
+    step = std::max(step, rank.step.peak_bytes());
+    test = std::max(test, rank.test);
+  }
   text += "\n" + memory::memory_table(peaks);
-  if (!planned.is_exact) text += "approximate: a rank has more than this machine can rehearse\n";
+  if (test > step) text += "a test needs more: " + format_bytes(test) + " on a rank at its peak, by eval.batch\n";
+  if (!planned.is_exact) text += "approximate: larger than this machine can rehearse, or sampled\n";
   text += "\n";
   Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
   for (const auto& form : planned.forms) {

@@ -103,7 +103,7 @@ std::string settings_for(const fs::path& checkpoints, const Request& request) {
   if (!fs::exists(saved)) return "";
   settings::Settings run(job::schema());
   run.load_file(saved);
-  run.set("ranks", std::to_string(request.ranks));
+  job::set_ranks(run, request.ranks);
   run.set("out", request.out.string());
   return run.to_toml();
 }

@@ -59,6 +59,11 @@ void check_training(const Job& job) {
   }
 }
 
+void set_ranks(settings::Settings& settings, int ranks) {
+  settings.set("ranks", std::to_string(ranks));
+  if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
+}
+
 Job with_form(const Job& job, HeadForm form) {
   auto settings = job.settings;
   settings.set("head.parallel", name_of(form));

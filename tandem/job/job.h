@@ -45,6 +45,9 @@ struct Job {
 Job read_job(settings::Settings settings);
 void check_training(const Job& job);
 
+/// Gives the settings of a run another number of ranks. A list that has one value a rank becomes empty.
+void set_ranks(settings::Settings& settings, int ranks);
+
 /// The same job with its head in another form.
 Job with_form(const Job& job, HeadForm form);
 

@@ -29,7 +29,8 @@ memory::Composition rehearse_backbone(const models::Backbone& backbone, const Jo
   const auto batch = at::zeros({images, shape.image[0], shape.image[1], shape.image[2]}, job.training.precision.type);
   const bool has_places = job.parallel.ranks > 1 || job.training.accumulate > 1;  // for gradients, before backward
   const memory::RehearsalOptions options = {has_places ? backbone.parameters() : std::vector<Tensor>()};
-  return memory::compose(memory::rehearse(backbone.chain(), {batch}, options), {});
+  return allow_one_image(job,
+                         [&] { return memory::compose(memory::rehearse(backbone.chain(), {batch}, options), {}); });
 }
 
 /// At the batch itself; where that needs too much here, at two images, multiplied.
@@ -61,6 +62,21 @@ int64_t num_states(const train::OptimizerOptions& optimizer) {
 }
 
 }  // namespace
+
+memory::Composition allow_one_image(const Job& job, const std::function<memory::Composition()>& rehearsal) {
+  const auto& training = job.training;
+  try {
+    return rehearsal();
+  } catch (const c10::ValueError& error) {
+    if (training.batch / job.parallel.ranks / training.accumulate > 1) throw;
+    const bool is_cut = training.accumulate > 1;
+    const auto cut = is_cut ? " and train.accumulate " + std::to_string(training.accumulate) : "";
+    throw SettingsError("train.batch is " + std::to_string(training.batch) + " with ranks " +
+                            std::to_string(job.parallel.ranks) + cut +
+                            ", which leaves one image at a time, wanted more for model " + job.model.name,
+                        is_cut ? "lower train.accumulate, or raise train.batch" : "raise train.batch");
+  }
+}
 
 int threads_of(const Parallel& parallel) {
   if (parallel.threads > 0) return parallel.threads;
@@ -154,6 +170,12 @@ RankPeak MemoryPlan::peak(int rank, int64_t own_classes) const {
   return {total_of(bytes), activations > 0 || backbone(rank).block.empty() ? kHeadBlock : backbone(rank).block};
 }
 
+std::vector<RankPeak> MemoryPlan::peaks(const std::vector<int64_t>& counts) const {
+  std::vector<RankPeak> all;
+  for (size_t rank = 0; rank < counts.size(); ++rank) all.push_back(peak(static_cast<int>(rank), counts[rank]));
+  return all;
+}
+
 std::optional<int64_t> MemoryPlan::limit(int rank) const {
   return job_.memory.is_limited() ? std::optional(job_.memory.limits[rank]) : std::nullopt;
 }
@@ -171,29 +193,6 @@ std::optional<int64_t> MemoryPlan::most_classes(int rank, int64_t beside) const 
 }
 
 std::vector<int64_t> MemoryPlan::even_counts() const { return comm::split_sizes(shape_.classes, ranks_); }
-
-std::vector<int64_t> MemoryPlan::counts(std::span<const int64_t> beside) const {
-  if (!job_.memory.is_limited()) return even_counts();
-  std::vector<double> rooms;
-  int64_t all = 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const int64_t more = beside.empty() ? 0 : beside[rank];
-    const int64_t most = most_classes(rank, more).value(), rest = total_of(this->rank(rank, 0)) + more;
-    if (most == 0 && rest > limit(rank).value()) {
-      throw SettingsError("memory.limit of rank " + std::to_string(rank) + " is " + format_bytes(limit(rank).value()) +
-                              ", wanted at least " + format_bytes(rest) + ", which the job needs without any class",
-                          "give more memory, or make train.batch smaller");
-    }
-    all += most;
-    rooms.push_back(static_cast<double>(most));
-  }
-  if (all < shape_.classes) {
-    throw SettingsError("head.classes is " + std::to_string(shape_.classes) + ", wanted at most " +
-                            std::to_string(all) + " with this memory.limit",
-                        "add ranks or memory, or see the forms of tandem plan");
-  }
-  return comm::split_by_weight(shape_.classes, rooms);
-}
 
 std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;

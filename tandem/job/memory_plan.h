@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -7,6 +8,7 @@
 #include "tandem/base/category.h"
 #include "tandem/classifier/head_memory.h"
 #include "tandem/job/job.h"
+#include "tandem/memory/rehearsal.h"
 
 namespace tandem::job {
 
@@ -22,7 +24,8 @@ struct BackboneMemory {
 /// The peak of a rank.
 struct RankPeak {
   int64_t bytes = 0;
-  std::string block;  // in which it is
+  std::string block;     // in which it is
+  bool in_test = false;  // in no block, but in a test
 };
 
 /// Predicts the bytes of each rank in a training step; see head_memory() for what is exact. Not collective.
@@ -31,13 +34,10 @@ class MemoryPlan {
   /// With a backbone, the memory meter must be installed. Throws SettingsError as train does.
   MemoryPlan(const Job& job, const DataShape& shape);
 
-  /// Number of classes of each rank: in proportion to the room that memory.limit leaves, or equal parts without a
-  /// limit. `beside`: bytes that each rank needs more than this object says. Throws SettingsError if the classes do not
-  /// fit.
-  std::vector<int64_t> counts(std::span<const int64_t> beside = {}) const;
   std::vector<int64_t> even_counts() const;
 
-  /// The largest number of classes for which memory.limit leaves room on a rank; nullopt without a limit.
+  /// The largest number of classes for which memory.limit leaves room on a rank. `beside`: bytes that the rank needs
+  /// more than this object says. nullopt without a limit.
   std::optional<int64_t> most_classes(int rank, int64_t beside = 0) const;
   std::optional<int64_t> limit(int rank) const;
 
@@ -48,6 +48,7 @@ class MemoryPlan {
   CategoryBytes rank(int rank, int64_t own_classes) const;
 
   RankPeak peak(int rank, int64_t own_classes) const;
+  std::vector<RankPeak> peaks(const std::vector<int64_t>& counts) const;
 
   /// The bytes of each rank with one form of the head: what the same job needs with or without an option.
   struct Form {
@@ -69,6 +70,10 @@ class MemoryPlan {
   std::vector<int64_t> images_;      // of each rank
   BackboneMemory larger_, smaller_;  // of ranks with one image more, and of the others
 };
+
+/// What `rehearsal` returns. A model that refuses a batch of one image, as batch normalisation of one number a channel
+/// does, becomes a SettingsError of the settings that cut the batch.
+memory::Composition allow_one_image(const Job& job, const std::function<memory::Composition()>& rehearsal);
 
 /// Compute threads of a rank.
 int threads_of(const Parallel& parallel);

@@ -19,6 +19,14 @@
 namespace tandem::job {
 namespace {
 
+int64_t sum_of(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+
+/// A head has at least one.
+std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
+  if (sum_of(counts) == 0) counts[0] = 1;
+  return counts;
+}
+
 /// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank.
 data::Batch synthetic_batch(const DataShape& shape, int rank, const std::vector<int64_t>& counts, int64_t global_size) {
   const int64_t own = counts[rank], first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
@@ -41,61 +49,19 @@ int64_t rehearse_test(train::Task& task, const data::Batch& batch, int ranks) {
   return probe.account().peak_bytes();
 }
 
-bool all_fit(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
-  for (size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (peaks[rank].bytes > plan.limit(static_cast<int>(rank)).value()) return false;
-  }
-  return true;
-}
-
-/// "; with 300 classes rank 1 needs 6,037,544 bytes at its peak, in block 'classifier'", of the rank that lacks most.
-std::string need_of(const MemoryPlan& plan, const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) {
-  size_t worst = 0;
-  const auto lack = [&](size_t rank) { return peaks[rank].bytes - plan.limit(static_cast<int>(rank)).value(); };
-  for (size_t rank = 1; rank < peaks.size(); ++rank) worst = lack(rank) > lack(worst) ? rank : worst;
-  return "; with " + format_count(counts[worst]) + " classes rank " + std::to_string(worst) + " needs " +
-         format_count(peaks[worst].bytes) + " bytes at its peak, in block '" + peaks[worst].block + "'";
-}
-
-/// The split that `plan` finds if each rank needs `beside` more; `counts` and `peaks`: what is known so far.
-std::vector<int64_t> next_counts(const MemoryPlan& plan, const std::vector<int64_t>& beside,
-                                 const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) {
-  try {
-    return plan.counts(beside);
-  } catch (const SettingsError& error) {
-    throw SettingsError(error.fault() + need_of(plan, counts, peaks), error.remedy());
-  }
-}
-
-/// What the plan finds on its own; it may err by a part of each limit.
-std::vector<int64_t> first_counts(const MemoryPlan& plan) {
-  constexpr double kError = 0.02;
-  const auto even = plan.even_counts();
-  std::vector<int64_t> beside;
-  std::vector<RankPeak> peaks;
-  for (size_t i = 0; i < even.size(); ++i) {
-    const int rank = static_cast<int>(i);
-    beside.push_back(-std::llround(kError * static_cast<double>(plan.limit(rank).value())));
-    peaks.push_back(plan.peak(rank, even[i]));
-  }
-  return next_counts(plan, beside, even, peaks);
-}
-
-std::vector<int64_t> corrected_counts(const MemoryPlan& plan, const std::vector<int64_t>& counts,
-                                      const std::vector<RankPeak>& peaks) {
-  std::vector<int64_t> beside;
-  for (size_t rank = 0; rank < counts.size(); ++rank) {
-    beside.push_back(peaks[rank].bytes - total_of(plan.rank(static_cast<int>(rank), counts[rank])));
-  }
-  return next_counts(plan, beside, counts, peaks);
-}
-
 RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
                             const DataAmount& amount, comm::ProcessGroup& group) {
   comm::JointWork work(group);
-  auto own = rehearse_rank(job, shape, group.rank(), counts, amount);
-  work.end(0);
-  return own;
+  RankMemory own;
+  std::string fault;
+  try {
+    own = rehearse_rank(job, shape, group.rank(), counts, amount);
+  } catch (const SettingsError& error) {
+    fault = message_of(error);
+  }
+  if (work.end(fault.empty() ? 1 : 0) == 1) return own;
+  const auto faults = comm::gather_texts(fault, group);
+  throw SettingsError(*std::ranges::find_if(faults, [](const auto& text) { return !text.empty(); }));
 }
 
 /// Rank 0 looks for a split, and the others rehearse each that it tries.
@@ -124,7 +90,10 @@ class Search {
     for (;;) {
       auto [word, counts] = hear();
       if (word == Word::end) return end(counts, "");
-      attempt(counts);
+      try {
+        attempt(counts);
+      } catch (const SettingsError&) {  // rank 0 has it too, and tells it
+      }
     }
   }
 
@@ -133,9 +102,14 @@ class Search {
 
   MemoryPlan plan_jointly() {
     comm::JointWork work(group_);
-    MemoryPlan plan(job_, shape_);
-    work.end(0);
-    return plan;
+    try {
+      MemoryPlan plan(job_, shape_);
+      work.end(0);
+      return plan;
+    } catch (const SettingsError&) {
+      work.end(0);  // the others hear of it next
+      throw;
+    }
   }
 
   void tell(Word word, std::vector<int64_t> counts) {
@@ -155,9 +129,12 @@ class Search {
     own_ = rehearse_jointly(job_, shape_, counts, amount_, group_);
     const auto own = own_.peak();
     const auto bytes = comm::gather_numbers(own.bytes, group_);
+    const auto in_test = comm::gather_numbers(own.in_test ? 1 : 0, group_);
     const auto blocks = comm::gather_texts(own.block, group_);
     std::vector<RankPeak> peaks;
-    for (size_t rank = 0; rank < bytes.size(); ++rank) peaks.push_back({bytes[rank], blocks[rank]});
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      peaks.push_back({bytes[rank], blocks[rank], in_test[rank] == 1});
+    }
     return peaks;
   }
 
@@ -178,14 +155,16 @@ class Search {
 
 RankPeak RankMemory::peak() const {
   const auto in_step = step.account.peak_bytes();
-  if (test > in_step) return {test, "a test"};
+  if (test > in_step) return {test, "", true};
   const auto block = block_name(step.block);
   return {in_step, block.empty() ? "optimizer" : block};
 }
 
-RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
+RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const std::vector<int64_t>& wanted_counts,
                          const DataAmount& amount) {
   const memory::ProbeScope aside;
+  const auto counts = with_a_class(wanted_counts);
+  const DataShape shape{sum_of(counts), wanted.image};
   const auto batch = synthetic_batch(shape, rank, counts, job.training.batch);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
@@ -197,7 +176,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
   const int ranks = group->size();
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
-  RankMemory memory{step->rehearse(batch, held)};
+  RankMemory memory{allow_one_image(job, [&] { return step->rehearse(batch, held); })};
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
@@ -207,21 +186,8 @@ RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const
   return memory;
 }
 
-std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
-  constexpr int kAttempts = 4;  // the plan differs from the peaks by little
-  auto counts = first_counts(plan);
-  auto peaks = peaks_of(counts);
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    auto next = corrected_counts(plan, counts, peaks);
-    if (next != counts) peaks = peaks_of(next);
-    counts = std::move(next);
-    if (all_fit(plan, peaks)) return counts;
-  }
-  throw SettingsError("memory.limit leaves no room for the classes of all ranks" + need_of(plan, counts, peaks));
-}
-
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)
-    : job_(job), shape_(shape), plan_(plan) {}
+    : job_(job), shape_(shape), plan_(plan), is_exact_(!job.head.options.sampling) {}
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
   constexpr double kMostProducts = 5e9;  // of the head in forward, about a second
@@ -231,19 +197,19 @@ bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
   return plan_.is_exact() && products < kMostProducts && bytes < free_memory() / 2;
 }
 
-const PlannedRanks::Peak& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
+const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
   const auto images = comm::split_sizes(job_.training.batch, job_.parallel.ranks)[rank];
-  const auto [place, is_new] = known_.try_emplace({counts[rank], images, rank == 0 ? 1 : 0});
+  const auto [place, is_new] = known_.try_emplace({counts[rank], sum_of(counts), images, rank == 0 ? 1 : 0});
   auto& known = place->second;
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {
     const int64_t batches = job_.data.prefetch + 1;
     const auto memory =
         rehearse_rank(job_, shape_, rank, counts, {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
-    return known = {memory.step.account, memory.peak()};
+    return known = {memory.step.account, memory.peak(), memory.test};
   }
   is_exact_ = false;
-  known.account.at_peak = plan_.rank(rank, counts[rank]);
+  known.step.at_peak = plan_.rank(rank, counts[rank]);
   known.peak = plan_.peak(rank, counts[rank]);
   return known;
 }
@@ -256,10 +222,10 @@ PeaksOf PlannedRanks::peaks() {
   };
 }
 
-std::vector<memory::Account> PlannedRanks::accounts(const std::vector<int64_t>& counts) {
-  std::vector<memory::Account> accounts;
-  for (int rank = 0; rank < job_.parallel.ranks; ++rank) accounts.push_back(this->rank(rank, counts).account);
-  return accounts;
+std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts) {
+  std::vector<PlannedRank> all;
+  for (int rank = 0; rank < job_.parallel.ranks; ++rank) all.push_back(this->rank(rank, counts));
+  return all;
 }
 
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {

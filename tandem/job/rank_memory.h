@@ -1,11 +1,11 @@
 #pragma once
 #include <array>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tandem/comm/process_group.h"
+#include "tandem/job/class_split.h"
 #include "tandem/job/job.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/memory/rehearsal.h"
@@ -31,18 +31,17 @@ struct RankMemory {
 /// of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides. A test's batch runs as a
 /// whole.
 ///
-/// `counts`: classes of each rank. Memory: the rank's parameters and optimizer state, and one block's activations. Not
-/// collective.
+/// `counts`: classes of each rank; their sum replaces the classes of `shape`. Memory: the rank's parameters and
+/// optimizer state, and one block's activations. Throws SettingsError if the model cannot train on as few images as
+/// train.batch gives it. Not collective.
 RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
                          const DataAmount& amount);
 
-/// Peaks of all ranks under a split of the classes.
-using PeaksOf = std::function<std::vector<RankPeak>(const std::vector<int64_t>& counts)>;
-
-/// The split of the classes under memory.limit: in proportion to the room that the limit leaves by `plan`, corrected by
-/// the peaks of the split. Throws SettingsError, which names the rank and the block that need most above their limit,
-/// if there is none; without asking for peaks if `plan` is far from finding any.
-std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of);
+struct PlannedRank {
+  memory::Account step;  // of training
+  RankPeak peak;         // of training and tests
+  int64_t test = 0;      // bytes at the peak of a test; 0: there is none, or it is not known
+};
 
 /// Peaks of all ranks of a job that runs elsewhere, one rank after the other. Equal ranks are rehearsed once. A rank
 /// that is too large for this machine, in bytes or in work, has the approximate bytes of MemoryPlan.
@@ -51,22 +50,20 @@ class PlannedRanks {
   PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan);
 
   PeaksOf peaks();
-  std::vector<memory::Account> accounts(const std::vector<int64_t>& counts);
+  std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
+
+  /// False if a rank was too large, or if its bytes differ from step to step: those of sampled classes.
   bool is_exact() const { return is_exact_; }
 
  private:
-  struct Peak {
-    memory::Account account;
-    RankPeak peak;
-  };
-  const Peak& rank(int rank, const std::vector<int64_t>& counts);
+  const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
   bool is_small(int rank, int64_t own_classes) const;
 
   const Job& job_;
   const DataShape& shape_;
   const MemoryPlan& plan_;
-  std::map<std::array<int64_t, 3>, Peak> known_;  // by classes, images, and whether it is rank 0
-  bool is_exact_ = true;
+  std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and whether it is rank 0
+  bool is_exact_;
 };
 
 /// How the classes are split, and the memory of the calling rank.

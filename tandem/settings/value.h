@@ -14,6 +14,7 @@ std::optional<int64_t> read_integer(std::string_view text);
 
 /// For a setting that is a number of bytes: returns `text` unchanged if parse_bytes() accepts it, else nullopt.
 std::optional<std::string> read_size(std::string_view text);
+inline constexpr OtherText kSizes{"bytes as 512, 64M or 2G, below 8192P", read_size};
 
 /// Reads a number, also with `_` between digits: "1e-3", ".5". Returns nullopt for infinity, NaN and other texts.
 std::optional<double> read_number(std::string_view text);

@@ -48,6 +48,8 @@ TEST(Parity, WritesItsPageAndItsResult) {
   EXPECT_EQ(result["cases"].size(), 4 * parallel::strategies().size());
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
+  EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,
+            "error: page is '/nowhere/page.md', wanted a file in a folder that exists\n");
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ Trained train_rank(const Place& place, const std::vector<std::string>& words, co
   options.checkpoint_every = place.folder.empty() ? 0 : 4;
   train::CheckpointStore store(place.folder, 2);
   train::Trainer trainer(*step, *loader, test.get(), options, place.folder.empty() ? nullptr : &store, group);
-  if (place.resumes) EXPECT_TRUE(trainer.resume(store, 4));
+  if (place.resumes) {
+    EXPECT_TRUE(trainer.resume(store, 4));
+  }
   const auto outcome = trainer.run(recorder);
   return {recorder.losses, outcome.scores, train::weights_hash(task->weights(), group)};
 }

@@ -129,11 +129,19 @@ TEST(Job, WhatATrainingCannotDoIsTold) {
             "train.accumulate is 4, wanted at most 3, the images of a rank in train.batch");
   EXPECT_EQ(fault({"train.accumulate=3", "train.batch=10", "ranks=3"}), "nothing thrown");
   EXPECT_EQ(fault({"train.batch=2", "ranks=3"}), "train.batch is 2, wanted at least 3, one image a rank");
-  EXPECT_EQ(fault({"head.parallel=naive", "memory.limit=1G"}),
-            "memory.limit is given with head.parallel naive, which splits all classes alike: leave one of them out");
   EXPECT_EQ(fault({"data=market1501:nowhere", "data.size=15"}),
             "data.size is 15 with market1501, wanted 16 or more: the width is half of it");
   EXPECT_EQ(fault({"memory.limit=1G,2G", "ranks=3"}), "memory.limit has 2 sizes, wanted 1 or 3, one a rank");
+  EXPECT_EQ(fault({"memory.limit=1G,2G"}), "memory.limit has 2 sizes, wanted 1");
+  EXPECT_EQ(fault({"memory.limit=9000P"}), "memory.limit is '9000P', wanted bytes as 512, 64M or 2G, below 8192P");
+}
+
+TEST(Job, OtherRanksHaveNoListOfLimits) {
+  auto list = job_of({"memory.limit=1M,2M", "ranks=2"}).settings, one = job_of({"memory.limit=1M"}).settings;
+  set_ranks(list, 3);
+  set_ranks(one, 3);
+  EXPECT_EQ(read_job(list).memory.limits, std::vector<int64_t>());
+  EXPECT_EQ(read_job(one).memory.limits, std::vector<int64_t>(3, 1 << 20));
 }
 
 TEST(Job, AWrongHeadIsToldByItsSettings) {

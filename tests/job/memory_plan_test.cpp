@@ -5,10 +5,7 @@
 
 #include <thread>
 
-#include "tandem/base/error.h"
-#include "tandem/base/format.h"
 #include "tandem/memory/meter.h"
-#include "tests/support/text_of.h"
 
 namespace tandem::job {
 namespace {
@@ -30,19 +27,6 @@ TEST(MemoryPlan, LeavesTheBooksOfEveryRankAlone) {
   planned(job_with_a_backbone());
   EXPECT_EQ(memory::account(1023).live, before.live);
   EXPECT_EQ(memory::account(1023).at_peak, before.at_peak);
-}
-
-TEST(MemoryPlan, ARankWithoutRoomForTheRestOfTheJobIsNamed) {
-  memory::install_meter();
-  auto job = job_with_a_backbone();
-  const DataShape shape{50, {1, 16, 16}};
-  const auto rest = total_of(MemoryPlan(job, shape).rank(1, 0));
-  job.memory.limits = {rest + (1 << 20), rest - 1};
-  EXPECT_EQ(test::text_of<SettingsError>([&] { MemoryPlan(job, shape).counts(); }),
-            "memory.limit of rank 1 is " + format_bytes(rest - 1) + ", wanted at least " + format_bytes(rest) +
-                ", which the job needs without any class: give more memory, or make train.batch smaller");
-  job.memory.limits[1] = rest;
-  EXPECT_EQ(MemoryPlan(job, shape).counts(), (std::vector<int64_t>{50, 0}));
 }
 
 TEST(MemoryPlan, IsTheSameBesideAnother) {

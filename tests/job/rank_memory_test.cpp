@@ -204,6 +204,88 @@ TEST(RankMemory, ALimitIsMetToTheByteOrRefused) {
       << text;
 }
 
+/// The number behind "wanted at most ".
+int64_t most_in(const std::string& text) {
+  const std::string words = "wanted at most ";
+  const auto place = text.find(words);
+  return place == text.npos ? -1 : std::atoll(text.c_str() + place + words.size());
+}
+
+TEST(RankMemory, AsManyClassesAsTheRefusalSaysFit) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  for (const std::string head : {"head.parallel=sharded", "head.fused_update=true", "head.parallel=naive"}) {
+    auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "threads=1", "ranks=2", head});
+    const auto peaks = exact_peaks(job, shape, {150, 150});
+    for (const int64_t less : {1, 1000}) {
+      job.memory.limits = {peaks[0].bytes - less, peaks[1].bytes - less};
+      const auto fit = [&](int64_t classes) {
+        const DataShape some{classes, shape.image};
+        return fit_counts(MemoryPlan(job, some), [&](const auto& counts) { return exact_peaks(job, some, counts); });
+      };
+      const auto text = test::text_of<SettingsError>([&] { fit(320); });
+      const auto most = most_in(text);
+      EXPECT_TRUE(most > 0 && text.find("about") == std::string::npos) << head << ": " << text;
+      if (most <= 0) continue;
+      EXPECT_EQ(std::ranges::count_if(fit(most), [](int64_t count) { return count > 0; }), 2) << head;
+      EXPECT_EQ(most_in(test::text_of<SettingsError>([&] { fit(most + 1); })), most) << head;
+      const MemoryPlan plan(job, shape);
+      const auto largest = largest_counts(plan, [&](const auto& counts) { return exact_peaks(job, shape, counts); });
+      EXPECT_EQ(largest[0] + largest[1], most) << head;
+    }
+  }
+}
+
+TEST(RankMemory, ARankWithoutRoomForTheRestOfTheJobIsNamed) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "threads=1", "ranks=2"});
+  const auto rest = exact_peaks(job, shape, {300, 0})[1].bytes;
+  const auto fit = [&](int64_t limit) {
+    job.memory.limits = {int64_t{1} << 30, limit};
+    return fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); });
+  };
+  EXPECT_EQ(fit(rest), (std::vector<int64_t>{300, 0}));
+  const auto text = test::text_of<SettingsError>([&] { fit(rest - 1); });
+  EXPECT_TRUE(text.starts_with("memory.limit of rank 1 is " + format_count(rest - 1) + " bytes, wanted at least " +
+                               format_count(rest) + " bytes, which the job needs without any class; with "))
+      << text;
+  EXPECT_TRUE(text.ends_with(": give more memory, or make train.batch smaller")) << text;
+}
+
+TEST(RankMemory, ATestThatDoesNotFitIsOfItsOwnBatch) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "eval.batch=4096", "threads=1"});
+  const auto peaks_of = [&](const auto& counts) {
+    return std::vector{rehearse_rank(job, shape, 0, counts, {8, 5000}).peak()};
+  };
+  const auto peak = peaks_of(std::vector<int64_t>{300})[0];
+  EXPECT_TRUE(peak.in_test);
+  job.memory.limits = {peak.bytes};
+  EXPECT_EQ(fit_counts(MemoryPlan(job, shape), peaks_of), (std::vector<int64_t>{300}));
+  job.memory.limits = {exact_peaks(job, shape, {300})[0].bytes + 1000};
+  const auto text = test::text_of<SettingsError>([&] { fit_counts(MemoryPlan(job, shape), peaks_of); });
+  EXPECT_NE(text.find(" bytes at its peak, in a test: give more memory, or make eval.batch smaller"), std::string::npos)
+      << text;
+}
+
+TEST(RankMemory, OneImageAtATimeIsRefusedByTheSettingsThatCutTheBatch) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  const auto fault = [&](const std::vector<std::string>& words, int rank) {
+    const auto job = job_of(words);
+    const auto counts = comm::split_sizes(300, job.parallel.ranks);
+    return test::text_of<SettingsError>([&] { rehearse_rank(job, shape, rank, counts, {8}); });
+  };
+  EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=4", "train.accumulate=4"}, 0),
+            "train.batch is 4 with ranks 1 and train.accumulate 4, which leaves one image at a time, wanted more for "
+            "model resnet_glyph: lower train.accumulate, or raise train.batch");
+  EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=3", "ranks=2"}, 1),
+            "train.batch is 3 with ranks 2, which leaves one image at a time, wanted more for model resnet_glyph: "
+            "raise train.batch");
+}
+
 TEST(RankMemory, ALimitOfEachRankMovesTheClasses) {
   memory::install_meter();
   const DataShape shape{3000, {1, 8, 8}};

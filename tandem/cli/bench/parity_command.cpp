@@ -1,7 +1,9 @@
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/error.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/command.h"
@@ -107,12 +109,15 @@ int run_parity(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(parity_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});
   const auto bench = read_bench(settings);
+  const std::filesystem::path page = settings.get_string("page");
+  if (!page.empty() && !std::filesystem::is_directory(std::filesystem::absolute(page).parent_path())) {
+    throw SettingsError("page is '" + page.string() + "', wanted a file in a folder that exists");
+  }
   const auto result = bench_parity(bench);
   Table table({"parallel", "ranks", "micro-batches", "losses", "gradients", "weights"});
   for (const auto& one : result.cases) table.add_row(cells_of(one));
   write_result(arguments, "greatest differences from one device: " + scale_text(result) + "\n" + table.str(),
                json_of(result));
-  const auto& page = settings.get_string("page");
   if (!page.empty()) storage::write_named_file(page, page_of(bench, result));
   return 0;
 }

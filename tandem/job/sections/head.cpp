@@ -251,7 +251,7 @@ const Section& head_section() {
            {.key = "head.keep_bytes",
             .default_value = text("128M"),
             .doc = "bytes of scores that a rank keeps for backward; other scores are recomputed",
-            .other = {"bytes as 512, 64M or 2G", settings::read_size}}},
+            .other = settings::kSizes}},
       .read = read,
       .idle = kIdle,
       .identity = {"head", "head.margin", "head.margins", "head.factor", "head.anneal", "head.scale", "head.beyond",

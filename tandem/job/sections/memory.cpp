@@ -15,9 +15,6 @@ void read(settings::Settings& settings, Job& job) {
   auto& limits = job.memory.limits;
   for (const auto& size : settings.get_list("memory.limit")) limits.push_back(parse_bytes(size).value());
   if (limits.size() == 1) limits.assign(ranks, limits[0]);
-  if (limits.empty() || limits.size() == ranks) return;
-  throw SettingsError("memory.limit has " + std::to_string(limits.size()) + " sizes, wanted 1 or " +
-                      std::to_string(ranks) + ", one a rank");
 }
 
 void check(const Job& job) {
@@ -26,9 +23,10 @@ void check(const Job& job) {
     throw SettingsError("memory.limit is given with device=cuda, whose allocator does not keep it",
                         "leave one of them out");
   }
-  if (!job.head.options.naive) return;
-  throw SettingsError("memory.limit is given with head.parallel naive, which splits all classes alike",
-                      "leave one of them out");
+  const auto sizes = job.memory.limits.size(), ranks = static_cast<size_t>(job.parallel.ranks);
+  if (sizes == ranks) return;
+  throw SettingsError("memory.limit has " + std::to_string(sizes) + " sizes, wanted 1" +
+                      (ranks == 1 ? "" : " or " + std::to_string(ranks) + ", one a rank"));
 }
 
 }  // namespace
@@ -39,7 +37,7 @@ const Section& memory_section() {
                 .default_value = std::vector<std::string>(),
                 .doc = "bytes that each rank may use, such as 8G,16G, or one size for all ranks; the classes of the "
                        "head are split to fit",
-                .other = {"bytes as 512, 64M or 2G", settings::read_size}},
+                .other = settings::kSizes},
                {"memory.events",
                 int64_t{0},
                 "first training steps of the run of which each rank writes every allocation to a file; 0: none",
