@@ -41,6 +41,7 @@ struct Command {
 int run_train(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
+int run_memory(const Arguments& arguments);
 int run_reshard(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_bench(const Arguments& arguments);

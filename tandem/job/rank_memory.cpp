@@ -60,8 +60,7 @@ RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::v
     fault = message_of(error);
   }
   if (work.end(fault.empty() ? 1 : 0) == 1) return own;
-  const auto faults = comm::gather_texts(fault, group);
-  throw SettingsError(*std::ranges::find_if(faults, [](const auto& text) { return !text.empty(); }));
+  throw SettingsError(comm::first_text(fault, group));
 }
 
 /// Rank 0 looks for a split, and the others rehearse each that it tries.

@@ -111,18 +111,12 @@ class Step {
   std::map<Storage, Life> lives_;
 };
 
-detail::Sums sums_of(const Account& held) {
-  detail::Sums sums;
-  for (const auto& block : held.blocks) {
-    for (size_t i = 0; i < block.live.size(); ++i) sums.change(block.block, static_cast<Category>(i), block.live[i]);
-  }
-  return sums;
-}
-
 /// The books of a step that is played, not run.
 class Books {
  public:
-  explicit Books(const Account& held) : held_(sums_of(held)), live_(held_) { peak_.begin(live_, 0); }
+  explicit Books(const Account& held) : held_(detail::sums_of(held)), live_(held_), most_(held.live) {
+    peak_.begin(live_, 0);
+  }
 
   void enter(Phase phase) {
     if (phase == Phase::backward) saved_ = above_held();
@@ -135,12 +129,15 @@ class Books {
     live_.change(block, category, bytes);
     if (bytes > 0) peak_.grown(live_, 0);
     if (above_held() > highest()) block_ = block;
+    auto& most = most_[static_cast<size_t>(category)];
+    most = std::max(most, live_.all[static_cast<size_t>(category)]);
     note();
   }
 
   Composition composition() const {
     const auto of = [&](Phase phase) { return highest_[static_cast<size_t>(phase)]; };
-    return {detail::account_of(held_, peak_.sums(live_)), block_, of(Phase::forward), saved_, of(Phase::backward)};
+    return {
+        detail::account_of(held_, peak_.sums(live_)), block_, of(Phase::forward), saved_, of(Phase::backward), most_};
   }
 
  private:
@@ -156,6 +153,7 @@ class Books {
   detail::Peak peak_;
   Phase phase_ = Phase::forward;
   std::array<int64_t, kPhaseNames.size()> highest_{};
+  CategoryBytes most_;
   int64_t saved_ = 0;
   int block_ = 0;  // of the highest
 };

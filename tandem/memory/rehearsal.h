@@ -42,6 +42,7 @@ struct Composition {
   Account account;                               // live: `held`; at_peak: of the step
   int block = 0;                                 // in which the peak is
   int64_t forward = 0, saved = 0, backward = 0;  // bytes above `held`: at most in forward, at its end, in backward
+  CategoryBytes highest{};                       // the most bytes of each category, each at its own moment
 };
 
 /// The memory of a whole step of the chain: forward, backward from its only output, then `update`, while gradients

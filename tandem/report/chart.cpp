@@ -6,27 +6,19 @@
 #include <string_view>
 
 #include "tandem/base/format.h"
+#include "tandem/report/detail/plot.h"
 #include "tandem/report/detail/svg.h"
 
 namespace tandem::report {
 namespace {
 
+using detail::class_of;
+using detail::Plot;
+using detail::text_width;
 using Anchor = detail::Svg::Anchor;
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr size_t kMaxPoints = 400;  // more than a point for every other pixel cannot be seen
-
-/// The part of the picture that the data covers, and the values at its edges.
-struct Plot {
-  double left, top, width, height;
-  double x_low, x_high, y_low, y_high;
-
-  double x(double value) const { return left + width * (value - x_low) / (x_high - x_low); }
-  double y(double value) const { return top + height * (1 - (value - y_low) / (y_high - y_low)); }
-};
-
-/// "c3": the style's class of one category, curve or dot.
-std::string class_of(char kind, size_t number) { return {kind, static_cast<char>('0' + number)}; }
 
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
@@ -82,76 +74,7 @@ void draw_series(detail::Svg& svg, const Plot& plot, const Series& series, size_
   }
 }
 
-void draw_x_axis(detail::Svg& svg, const Plot& plot, const std::vector<double>& ticks, const std::string& label) {
-  const double bottom = plot.top + plot.height;
-  const auto labels = detail::tick_labels(ticks);
-  for (size_t i = 0; i < ticks.size(); ++i) {
-    if (ticks[i] < plot.x_low - 1e-9 || ticks[i] > plot.x_high * (1 + 1e-9)) continue;
-    svg.line(plot.x(ticks[i]), bottom, plot.x(ticks[i]), bottom + 4, "axis");
-    svg.text(plot.x(ticks[i]), bottom + 17, labels[i], "small", Anchor::middle);
-  }
-  svg.line(plot.left, bottom, plot.left + plot.width, bottom, "axis");
-  svg.text(plot.left + plot.width / 2, bottom + 33, label, "small", Anchor::middle);
-}
-
-void draw_y_axis(detail::Svg& svg, const Plot& plot, const std::vector<double>& ticks,
-                 const std::vector<std::string>& labels) {
-  for (size_t i = 0; i < ticks.size(); ++i) {
-    svg.line(plot.left, plot.y(ticks[i]), plot.left + plot.width, plot.y(ticks[i]), "grid");
-    svg.text(plot.left - 8, plot.y(ticks[i]) + 4, labels[i], "small", Anchor::end);
-  }
-}
-
-/// Estimates the width of 12 pixel text in a common font, rather too wide than too narrow.
-double text_width(std::string_view text) {
-  double width = 0;
-  for (const char letter : text) {
-    const bool narrow = std::string_view("ijlftr.,:;'|!()[] ").find(letter) != std::string_view::npos;
-    const bool wide = std::string_view("mwMW%@").find(letter) != std::string_view::npos;
-    const bool inside_utf8 = (static_cast<unsigned char>(letter) & 0xC0) == 0x80;
-    width += inside_utf8 ? 2.5 : narrow ? 4.6 : wide ? 11.0 : letter >= 'A' && letter <= 'Z' ? 8.6 : 7.4;
-  }
-  return width;
-}
-
 double peak_of(const CategoryBytes& rank) { return static_cast<double>(total_of(rank)); }
-
-struct LegendEntry {
-  std::string_view name;
-  double x, y;
-};
-
-/// The names of the categories and, last, of the prediction's mark, in lines that end before `right`.
-std::vector<LegendEntry> legend_of(double left, double y, double right, bool with_prediction) {
-  constexpr double kMark = 16, kGap = 16, kLine = 19;
-  std::vector<std::string_view> names(kCategoryNames.begin(), kCategoryNames.end());
-  if (with_prediction) names.emplace_back("predicted");
-  std::vector<LegendEntry> entries;
-  double x = left;
-  for (const auto name : names) {
-    const double width = kMark + text_width(name);
-    if (x > left && x + width > right) {
-      x = left;
-      y += kLine;
-    }
-    entries.push_back({name, x, y});
-    x += width + kGap;
-  }
-  return entries;
-}
-
-void draw_legend(detail::Svg& svg, const std::vector<LegendEntry>& entries) {
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const auto& [name, x, y] = entries[i];
-    if (i < kCategoryNames.size()) {
-      svg.rectangle(x, y - 10, 11, 11, class_of('c', i));
-      svg.text(x + 16, y, name, "");
-    } else {
-      svg.line(x, y - 4, x + 18, y - 4, "predicted");
-      svg.text(x + 23, y, name, "");
-    }
-  }
-}
 
 /// Draws the bars of one form between two places on the x axis.
 void draw_bars(detail::Svg& svg, const Plot& plot, const MemoryBars& bars) {
@@ -209,8 +132,8 @@ std::string line_chart_svg(const LineChart& chart) {
                   has_width ? x.high : x_ticks.back(),
                   y_ticks.front(),
                   y_ticks.back()};
-  draw_y_axis(svg, plot, y_ticks, y_labels);
-  draw_x_axis(svg, plot, x_ticks, chart.x_label);
+  detail::draw_y_axis(svg, plot, y_ticks, y_labels);
+  detail::draw_x_axis(svg, plot, x_ticks, chart.x_label);
   if (x.low > x.high) svg.text(plot.left + plot.width / 2, 120, "no data", "", Anchor::middle);
   double right = 440;
   for (size_t i = 0; i < chart.series.size(); ++i) {
@@ -237,11 +160,11 @@ double highest_peak(std::span<const MemoryBars> forms) {
 std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFigure& figure) {
   constexpr double kBottom = 52, kGap = 28;
   const bool has_prediction = std::ranges::any_of(forms, [](const auto& form) { return !form.predicted.empty(); });
-  const auto legend = legend_of(16, 52, figure.width - 16, has_prediction);
+  const auto legend = detail::legend_of(16, 52, figure.width - 16, has_prediction);
   const double top = legend.back().y + 44, height = top + 304;
   detail::Svg svg(figure.width, height, "Peak memory per rank by category");
   svg.text(16, 26, "Peak memory per rank", "title");
-  draw_legend(svg, legend);
+  detail::draw_legend(svg, legend);
   // A little more than the highest bar, so that its number has room.
   const auto ticks = detail::byte_ticks(std::max(highest_peak(forms), figure.reach) * 1.04, 8);
   std::vector<std::string> labels;
@@ -249,7 +172,7 @@ std::string memory_figure_svg(std::span<const MemoryBars> forms, const MemoryFig
   double left = 40;
   for (const auto& label : labels) left = std::max(left, 20 + text_width(label));
   Plot plot{left, top, figure.width - left - 16, height - top - kBottom, 0, 1, 0, ticks.back()};
-  draw_y_axis(svg, plot, ticks, labels);
+  detail::draw_y_axis(svg, plot, ticks, labels);
   size_t ranks = 0;
   for (const auto& form : forms) ranks += std::max<size_t>(form.ranks.size(), 1);
   const double room = plot.width - kGap * static_cast<double>(forms.size());

@@ -113,6 +113,26 @@ std::string memory_table(const MemoryBars& bars) {
   return table_of_ranks(bars.form, head, rows);
 }
 
+std::string over_time_part(const RunReport& report) {
+  if (report.over_time.empty()) return "";
+  MemoryCurveFigure figure{.stand_alone = false};
+  for (const auto& curve : report.over_time) {
+    figure.reach = std::max(figure.reach, peak_of(curve));
+    if (!curve.seconds.empty()) figure.duration = std::max(figure.duration, curve.seconds.back());
+  }
+  std::string out = "<h2>Over one step</h2>\n";
+  for (const auto& curve : report.over_time) {
+    out.append("<div class=\"panel\">").append(memory_curve_svg(curve, figure)).append("</div>\n");
+  }
+  return out;
+}
+
+std::string tables_part(const RunReport& report) {
+  std::string out;
+  for (const auto& table : report.tables) out += table_of_ranks(table.caption, table.head, table.rows);
+  return out;
+}
+
 std::string memory_part(const RunReport& report) {
   if (report.memory.empty()) return "";
   std::string out = "<h2>Memory</h2>\n<div class=\"panel\">";
@@ -173,8 +193,8 @@ std::string render_report(const RunReport& report) {
   page.append("</style>\n</head>\n<body>\n<main>\n").append(cell("h1", report.title)).append("\n");
   if (!report.subtitle.empty())
     page.append("<p class=\"lead\">").append(detail::escape_markup(report.subtitle)).append("</p>\n");
-  page.append(summary_part(report)).append(curves_part(report)).append(memory_part(report));
-  page.append(wire_part(report)).append(settings_part(report));
+  page.append(summary_part(report)).append(curves_part(report)).append(over_time_part(report));
+  page.append(memory_part(report)).append(tables_part(report)).append(wire_part(report)).append(settings_part(report));
   return page + "</main>\n</body>\n</html>\n";
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/report/chart.h"
+#include "tandem/report/memory_curve.h"
 
 namespace tandem::report {
 
@@ -15,6 +16,13 @@ struct WireRow {
   int64_t calls = 0, bytes = 0;
 };
 
+/// One line a thing, such as a block of the model.
+struct ReportTable {
+  std::string caption;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;  // as many cells as `head`
+};
+
 /// The contents of a run's report. Texts are escaped, and otherwise shown as given; empty parts are left out of the
 /// page.
 struct RunReport {
@@ -22,8 +30,10 @@ struct RunReport {
   std::string subtitle;                                      // one line below it
   std::vector<std::pair<std::string, std::string>> summary;  // {"top-1", "98.9 %"}: shown large
   std::vector<LineChart> curves;
-  std::vector<MemoryBars> memory;  // side by side; the first is this run's
-  std::string memory_note;         // one line that says how it was measured
+  std::vector<MemoryCurve> over_time;  // one below the other, over the same axes
+  std::vector<MemoryBars> memory;      // side by side; the first is this run's
+  std::string memory_note;             // one line that says how it was measured
+  std::vector<ReportTable> tables;
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;
 };

@@ -90,6 +90,36 @@ TEST(Report, ANarrowScreenCutsNothing) {
   EXPECT_EQ(count_of(page, ">1,024 B</text>") + count_of(page, ">1 KiB</text>"), 3U);
 }
 
+MemoryCurve curve_of_three_moments() {
+  MemoryCurve curve{.name = "a < b", .seconds = {0, 1, 2}, .live = {{10}, {10, 5, 0, 100}, {10, 5}}, .peak = 1};
+  curve.phases = {{"forward", 0, 1}, {"backward", 1, 2}};
+  curve.blocks = {{"stem", 0, 2}};
+  return curve;
+}
+
+TEST(MemoryCurve, StacksTheCategoriesAndMarksThePeak) {
+  const auto svg = memory_curve_svg(curve_of_three_moments(), {.stand_alone = false});
+  expect_well_formed(svg);
+  EXPECT_EQ(count_of(svg, "<polygon"), kCategoryNames.size());
+  for (const std::string text : {"a &lt; b", "peak 115 B", ">forward</text>", ">backward</text>", ">stem</text>"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  }
+  const auto empty = memory_curve_svg({.name = "nothing"});
+  EXPECT_EQ(empty.find("<polygon"), std::string::npos);
+  EXPECT_EQ(empty.find("nan"), std::string::npos);
+}
+
+TEST(Report, CurvesOfMemoryShareTheirAxes) {
+  RunReport report;
+  report.over_time = {curve_of_three_moments(), curve_of_three_moments()};
+  report.over_time[1].live[1] = {10, 0, 0, 1000};
+  report.tables = {{"Both", {"result", "peak"}, {{"a", "115 B"}}}};
+  const auto page = render_report(report);
+  expect_well_formed(page);
+  EXPECT_EQ(count_of(page, ">1,024 B</text>") + count_of(page, ">1 KiB</text>"), 2U);
+  EXPECT_NE(page.find("<td data-label=\"peak\">115 B</td>"), std::string::npos);
+}
+
 TEST(Report, EmptyPartsAreLeftOut) {
   RunReport report;
   report.title = "t";

@@ -102,6 +102,14 @@ Account account_of(const Sums& live, const Sums& at_peak) {
   return account;
 }
 
+Sums sums_of(const Account& account) {
+  Sums sums;
+  for (const auto& block : account.blocks) {
+    for (size_t i = 0; i < block.live.size(); ++i) sums.change(block.block, static_cast<Category>(i), block.live[i]);
+  }
+  return sums;
+}
+
 void Book::begin_peak_anew() {
   peak_ = {};
   peak_.begin(live_, last_);

@@ -51,6 +51,9 @@ class Peak {
 
 Account account_of(const Sums& live, const Sums& at_peak);
 
+/// What is live, by block. Bytes of no block must stand in block 0.
+Sums sums_of(const Account& account);
+
 /// The allocations of one rank: what is live, and what was live at the peaks. Thread-safe.
 class Book {
  public:

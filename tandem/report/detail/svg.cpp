@@ -21,6 +21,9 @@ text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;
 .grid{stroke:#e3e6eb;stroke-width:1}
 .axis{stroke:#9aa2af;stroke-width:1}
 .predicted{stroke:#1b1f27;stroke-width:1.5;stroke-dasharray:4 3}
+.band{fill:#e3e6eb}
+.other{fill:#cfd4dc}
+.mark{fill:#1b1f27}
 .curve{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}
 .s0{stroke:#0072b2}.s1{stroke:#d55e00}.s2{stroke:#009e73}.s3{stroke:#cc79a7}
 .s4{stroke:#e69f00}.s5{stroke:#56b4e9}.s6{stroke:#7f8792}
@@ -35,6 +38,9 @@ text{fill:#a3abb8}
 .grid{stroke:#2a303a}
 .axis{stroke:#5d6675}
 .predicted{stroke:#eceff4}
+.band{fill:#2a303a}
+.other{fill:#3a424f}
+.mark{fill:#eceff4}
 .s0{stroke:#4aa3df}.d0{fill:#4aa3df}.c0{fill:#1a7fc1}.c1{fill:#86cdf2}
 }
 )";
@@ -51,6 +57,13 @@ std::string place(double value) {
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
+}
+
+std::string places_of(const std::vector<std::pair<double, double>>& points) {
+  std::string places;
+  for (const auto& [x, y] : points) places.append(place(x)).append(",").append(place(y)).append(" ");
+  if (!places.empty()) places.pop_back();
+  return places;
 }
 
 std::string attribute(std::string_view name, std::string_view value) {
@@ -175,10 +188,12 @@ void Svg::line(double x1, double y1, double x2, double y2, std::string_view clas
 }
 
 void Svg::polyline(const std::vector<std::pair<double, double>>& points, std::string_view classes) {
-  std::string places;
-  for (const auto& [x, y] : points) places.append(place(x)).append(",").append(place(y)).append(" ");
-  if (!places.empty()) places.pop_back();
-  body_ += element("polyline", attribute("points", places) + attribute("class", classes), "");
+  body_ += element("polyline", attribute("points", places_of(points)) + attribute("class", classes), "");
+}
+
+void Svg::polygon(const std::vector<std::pair<double, double>>& points, std::string_view classes,
+                  std::string_view hint) {
+  body_ += element("polygon", attribute("points", places_of(points)) + attribute("class", classes), hint);
 }
 
 void Svg::dot(double x, double y, std::string_view classes, std::string_view hint) {

@@ -33,6 +33,8 @@ class Svg {
   void rectangle(double x, double y, double width, double height, std::string_view classes, std::string_view hint = "");
   void line(double x1, double y1, double x2, double y2, std::string_view classes);
   void polyline(const std::vector<std::pair<double, double>>& points, std::string_view classes);
+  void polygon(const std::vector<std::pair<double, double>>& points, std::string_view classes,
+               std::string_view hint = "");
   void dot(double x, double y, std::string_view classes, std::string_view hint = "");
   void text(double x, double y, std::string_view text, std::string_view classes, Anchor anchor = Anchor::start,
             double turned = 0);

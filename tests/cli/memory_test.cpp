@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/context.h"
+#include "tests/cli/run_command.h"
+#include "tests/support/files.h"
+
+// What tandem memory measures, draws and compares.
+namespace tandem::cli {
+namespace {
+
+using test::run_here;
+using test::run_tandem;
+using Words = std::vector<std::string>;
+
+nlohmann::json measured(const Words& words) {
+  Words all = {"memory", "--json", "-", "threads=1", "embedding=32", "train.batch=13"};
+  all.insert(all.end(), words.begin(), words.end());
+  const auto ended = run_tandem(all);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  return nlohmann::json::parse(ended.out);
+}
+
+TEST(MemoryCommand, MeasuresWhatIsPredicted) {
+  const auto one = measured({"model=resnet_glyph"});
+  EXPECT_EQ(one["peak_bytes"], one["predicted_peak_bytes"]);
+  EXPECT_EQ(one["activations_peak_bytes"], one["predicted_activations_peak_bytes"]);
+  EXPECT_EQ(one["name"], "resnet_glyph, 13 images of 3 x 32 x 32, 1,000 classes");
+  const auto three = measured({"model=mlp", "ranks=3", "head.classes=50", "data=glyphs", "data.size=16"});
+  ASSERT_EQ(three["ranks"].size(), 3u);
+  int64_t largest = 0;
+  for (const auto& rank : three["ranks"]) {
+    const auto peak = rank["peak_bytes"].get<int64_t>(), predicted = rank["predicted_peak_bytes"].get<int64_t>();
+    EXPECT_GE(predicted, peak);
+    EXPECT_LE(predicted, peak + 1024);
+    largest = std::max(largest, peak);
+  }
+  EXPECT_EQ(three["peak_bytes"], largest);
+  EXPECT_EQ(three["name"], "mlp, 13 images of 1 x 16 x 16, 50 classes");
+}
+
+TEST(MemoryCommand, TheBooksClose) {
+  const auto result = measured({"model=resnet_glyph"});
+  int64_t categories = 0, blocks = 0, saved = 0, highest = 0;
+  for (const auto& [name, bytes] : result["categories"].items()) categories += bytes.get<int64_t>();
+  for (const auto& block : result["blocks"]) {
+    blocks += block["peak_bytes"].get<int64_t>();
+    saved += block["saved_bytes"].get<int64_t>();
+  }
+  const auto& timeline = result["timeline"];
+  for (size_t i = 0; i < timeline["seconds"].size(); ++i) {
+    int64_t live = 0;
+    for (const auto& [name, series] : timeline["categories"].items()) live += series[i].get<int64_t>();
+    highest = std::max(highest, live);
+  }
+  EXPECT_EQ(categories, result["peak_bytes"]);
+  EXPECT_EQ(blocks, result["peak_bytes"]);
+  EXPECT_EQ(saved, result["saved_bytes"]);
+  EXPECT_EQ(highest, result["peak_bytes"]) << "thinning keeps the peak";
+  EXPECT_LE(saved, result["activations_peak_bytes"]);
+  for (size_t i = 0; i < kPhaseNames.size(); ++i) EXPECT_EQ(timeline["phases"].at(i)["name"], kPhaseNames[i]);
+}
+
+TEST(MemoryCommand, DrawsAStepAndTwo) {
+  const test::TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder.path() / name).string(); };
+  for (const auto& [name, batch] : {std::pair{"a.json", "8"}, std::pair{"b.json", "16"}}) {
+    const auto ended = run_tandem({"memory", "model=mlp", "embedding=16", "train.batch=" + std::string(batch), "--json",
+                                   path(name), "--page", path("one.html")});
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    EXPECT_NE(ended.out.find("saved by forward"), std::string::npos) << ended.out;
+  }
+  const auto one = test::slurp(path("one.html"));
+  EXPECT_NE(one.find("Memory over one training step"), std::string::npos);
+  EXPECT_NE(one.find("backward"), std::string::npos);
+  const auto compared = run_here({"memory", "--compare", path("a.json"), path("b.json"), "--page", path("two.html")});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  EXPECT_NE(compared.out.find("b.json"), std::string::npos);
+  const auto two = test::slurp(path("two.html"));
+  EXPECT_NE(two.find("16 images"), std::string::npos);
+  EXPECT_NE(two.find("8 images"), std::string::npos);
+}
+
+TEST(MemoryCommand, FaultsAreNamed) {
+  const test::TemporaryFolder folder;
+  const auto text = (folder.path() / "x.json").string();
+  test::spill(text, "{\"peak_bytes\": 1}");
+  EXPECT_EQ(run_here({"memory", "--compare", text, text}).err,
+            "error: '" + text + "' is no result of tandem memory: write one with tandem memory --json FILE\n");
+  test::spill(text, "no JSON");
+  EXPECT_EQ(run_here({"memory", "--compare", text, text}).status, 65);
+  EXPECT_EQ(run_here({"memory", "--compare", text}).err,
+            "error: --compare wants two files: tandem memory --compare A.json B.json\n");
+  EXPECT_EQ(run_here({"memory", "--compare", "/nowhere/a.json", text}).status, 74);
+}
+
+}  // namespace
+}  // namespace tandem::cli
