@@ -29,7 +29,7 @@ class Hooks : public torch::autograd::SavedVariableHooks {
 
   void call_pack_hook(const Tensor& tensor) override {
     const bool is_parameter = tensor.is_leaf() && tensor.requires_grad();
-    if (is_parameter) held_ = tensor.detach();
+    if (is_parameter) held_ = alias_of(tensor);
     slot_ = frame_->add(tensor, is_parameter);
   }
 
@@ -88,7 +88,7 @@ Frame::Frame(const Forward& forward, const Flow& inputs, const RecomputeOptions&
     auto& own = inputs_.emplace_back();
     if (!input.defined()) continue;
     // Detached: an input that forward changes in place becomes part of the graph, and would own its own frame.
-    own.emplace(Input{torch::autograd::SavedVariable(input.detach(), /*is_output=*/false),
+    own.emplace(Input{torch::autograd::SavedVariable(alias_of(input), /*is_output=*/false),
                       TensorTrace(input, ValueCheck::none), input.requires_grad()});
   }
 }
@@ -104,6 +104,8 @@ Flow Frame::run(const Flow& inputs) {
   Flow outputs;
   {
     const HookScope scope(source);
+    KeepingSink sink(options_.keep, kept_);
+    const OperationScope operations(options_.keep ? &sink : nullptr);
     outputs = (*forward_)(inputs);
   }
   const std::lock_guard lock(mutex_);
@@ -111,6 +113,7 @@ Flow Frame::run(const Flow& inputs) {
   if (needed_ == 0) {
     inputs_.clear();
     forward_.reset();
+    kept_ = {};
     return outputs;
   }
   watch_weights(inputs, outputs, first_node);
@@ -180,6 +183,7 @@ Tensor Frame::value_of(int64_t slot) {
 void Frame::release(int64_t slot) {
   std::vector<std::optional<Input>> inputs;
   std::shared_ptr<const Forward> forward;
+  KeptResults kept;
   const std::lock_guard lock(mutex_);
   auto& own = slots_[static_cast<size_t>(slot)];
   if (own.is_held) return;
@@ -188,6 +192,7 @@ void Frame::release(int64_t slot) {
   if (--needed_ > 0 || is_running_) return;
   inputs.swap(inputs_);
   forward.swap(forward_);
+  std::swap(kept, kept_);
 }
 
 void Frame::forget(int64_t task) {
@@ -224,12 +229,11 @@ void Frame::check_inputs_and_weights() const {
 }
 
 Flow Frame::inputs_again() const {
-  const at::NoGradGuard no_grad;
   Flow again(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i]) continue;
-    again[i] = inputs_[i]->value.unpack().detach();
-    again[i].requires_grad_(inputs_[i]->requires_grad);
+    again[i] = alias_of(inputs_[i]->value.unpack());
+    again[i].set_requires_grad(inputs_[i]->requires_grad);
   }
   return again;
 }

@@ -10,6 +10,7 @@
 #include "tandem/base/context.h"
 #include "tandem/memory/detail/autocast_settings.h"
 #include "tandem/memory/detail/generator_state.h"
+#include "tandem/memory/detail/kept_results.h"
 #include "tandem/memory/detail/tensor_trace.h"
 #include "tandem/memory/recompute.h"
 
@@ -77,6 +78,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<Weight> weights_;
   std::vector<GeneratorState> generators_;
   bool is_default_generator_shared_ = false;
+  KeptResults kept_;
   bool is_running_ = false;  // the first call
   std::vector<Slot> slots_;
   int64_t needed_ = 0;                // slots that are, and are not held

@@ -1,6 +1,7 @@
 #include "tandem/memory/detail/replay.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/nn/module.h>
 
@@ -13,7 +14,7 @@ class ReplayHooks : public torch::autograd::SavedVariableHooks {
   explicit ReplayHooks(Replay& replay) : replay_(replay) {}
 
   void call_pack_hook(const Tensor& tensor) override {
-    value_ = tensor.detach();
+    value_ = alias_of(tensor);
     version_ = value_._version();
     replay_.add(tensor, value_);
   }
@@ -65,6 +66,7 @@ Replay::Replay(Frame& frame, Frame::Values& values) : frame_(frame), values_(val
 }
 
 void Replay::run() {
+  const auto inputs = frame_.inputs_again();  // may run an outer region
   const ContextScope context(holding(frame_.context_));
   std::optional<BufferScope> buffers;
   if (frame_.options_.restore_buffers) buffers.emplace(frame_.options_.modules);
@@ -72,8 +74,14 @@ void Replay::run() {
   const AutocastScope autocast(frame_.autocast_);
   const at::AutoGradMode with_gradients(true);
   const HookScope scope(*this);
+  const bool is_restricted = frame_.is_default_generator_shared_;
+  ReplayingSink sink(frame_.kept_, {.gives_away = !torch::autograd::get_current_graph_task_keep_graph(),
+                                    .is_restricted = is_restricted,
+                                    .where = frame_.where()});
+  const OperationScope operations(is_restricted || !frame_.kept_.operations.empty() ? &sink : nullptr);
   try {
-    call_forward();
+    const auto forward = frame_.forward_;  // lives to the end of the call
+    (*forward)(inputs);
   } catch (...) {
     if (failure_) std::rethrow_exception(failure_);
     if (has_stopped_) return;  // by Stop, or what forward made of it
@@ -81,12 +89,6 @@ void Replay::run() {
   }
   if (failure_) std::rethrow_exception(failure_);
   if (!has_stopped_) check_count();
-}
-
-void Replay::call_forward() {
-  const auto forward = frame_.forward_;  // lives to the end of the call
-  const auto inputs = frame_.inputs_again();
-  (*forward)(inputs);
 }
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> Replay::make_hooks() {

@@ -24,7 +24,6 @@ class Replay : public HookSource {
     const Replay* replay;
   };
 
-  void call_forward();
   void check(int64_t slot, const Tensor& saved);
   void check_count() const;
 

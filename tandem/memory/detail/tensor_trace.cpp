@@ -47,6 +47,12 @@ std::string TensorTrace::versions() const {
   return c10::str("version ", counter_.current_version(), ", wanted ", version_);
 }
 
+Tensor alias_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
 std::string shape_text(const Tensor& tensor) {
   return shape_text(tensor.scalar_type(), tensor.sizes(), tensor.device());
 }

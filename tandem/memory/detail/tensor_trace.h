@@ -41,6 +41,9 @@ class TensorTrace {
   uint64_t digest_;
 };
 
+/// The tensor's memory and version, outside the graph. What detach() does, in a tenth of the time and seen by nobody.
+Tensor alias_of(const Tensor& tensor);
+
 /// "Double [8, 16]".
 std::string shape_text(const Tensor& tensor);
 

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "tandem/memory/detail/operation_scope.h"
+
 namespace tandem::memory::detail {
 namespace {
 
@@ -56,7 +58,9 @@ uint64_t digest_of_sample(const Tensor& values) {
 uint64_t digest_of(const Tensor& values, ValueCheck check) {
   if (check == ValueCheck::none || values.layout() != at::kStrided || values.numel() == 0) return 0;
   if (check == ValueCheck::sample) return values.device().is_cpu() ? digest_of_sample(values) : 0;
-  auto dense = values.detach();
+  const OperationScope unseen(nullptr);
+  const at::NoGradGuard no_grad;
+  auto dense = values;
   if (!dense.is_non_overlapping_and_dense()) dense = dense.contiguous();
   dense = dense.cpu();
   return digest_of_bytes(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
