@@ -65,6 +65,11 @@ Context current_context() {
 
 void set_process_context(const Context& context) { process_context().store(new Context(context)); }
 
+bool is_thread_rank() {
+  const int rank = current_context().rank;
+  return rank >= 0 && rank < Context::kMaxRanks && rank != process_context().load()->rank;
+}
+
 ContextScope::ContextScope(const Context& context) : guard_(kKind, std::make_shared<Info>(context)) {}
 
 RankScope::RankScope(int rank) : ContextScope(of_rank(rank)) {}

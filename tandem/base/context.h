@@ -50,6 +50,10 @@ Context current_context();
 /// such threads belong to nobody.
 void set_process_context(const Context& context);
 
+/// True if the calling thread works for a rank, and the process as a whole does not: this process has a thread for each
+/// of several ranks, which share what a process has one of, such as torch's default generator.
+bool is_thread_rank();
+
 /// While the object lives, the calling thread works in `context`. Scopes nest.
 class ContextScope {
  public:

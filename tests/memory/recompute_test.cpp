@@ -1,0 +1,308 @@
+#include "tandem/memory/recompute.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <thread>
+
+#include "tandem/base/context.h"
+#include "tandem/base/rng.h"
+#include "tests/memory/recompute_model.h"
+#include "tests/support/text_of.h"
+
+namespace tandem::memory {
+namespace {
+
+using torch::autograd::grad;
+
+Cells part(const Cells& cells, size_t begin, size_t end) { return {cells.begin() + begin, cells.begin() + end}; }
+
+/// Regions of `width` cells, each of regions of half as many, down to one cell.
+Tensor run_nested(const Cells& cells, const Tensor& x, size_t width, const RecomputeOptions& options) {
+  auto y = x;
+  for (size_t begin = 0; begin < cells.size(); begin += width) {
+    const auto inner = part(cells, begin, begin + width);
+    auto own = options;
+    own.modules.assign(inner.begin(), inner.end());
+    own.restore_buffers = true;
+    const auto forward = [=](const Tensor& input) {
+      return width == 1 ? run_cells(inner, input) : run_nested(inner, input, width / 2, options);
+    };
+    y = recompute(forward, y, own);
+  }
+  return y;
+}
+
+Tensor random(at::IntArrayRef sizes, uint64_t stream = 1) {
+  const auto values = at::empty(sizes, at::kDouble);
+  fill_normal_(values, 1.0, 3, stream);
+  return values;
+}
+
+Tensor random_leaf(at::IntArrayRef sizes, uint64_t stream = 1) { return random(sizes, stream).requires_grad_(); }
+
+TEST(Recompute, FiveStepsOfTrainingHaveTheSameBits) {
+  const auto plain = train(run_cells);
+  for (const bool stop_early : {true, false}) {
+    const RecomputeOptions options = {.values = ValueCheck::all, .stop_early = stop_early};
+    EXPECT_TRUE(are_equal(
+        plain, train([&](const Cells& cells, const Tensor& x) { return recompute_cells(cells, x, options); })));
+    for (const size_t width : {1, 2, 4, 8}) {
+      EXPECT_TRUE(are_equal(
+          plain, train([&](const Cells& cells, const Tensor& x) { return run_nested(cells, x, width, options); })))
+          << "width " << width;
+    }
+  }
+}
+
+TEST(Recompute, AGeneratorOfItsOwnIsRestored) {
+  const auto own = [] { return at::detail::createCPUGenerator(9); };
+  const auto plain = train(run_cells, own());
+  const auto generator = own();
+  EXPECT_TRUE(are_equal(
+      plain,
+      train([&](const Cells& cells, const Tensor& x) { return run_nested(cells, x, 4, {.generators = {generator}}); },
+            generator)));
+}
+
+TEST(Recompute, ThreadRanksRecomputeAtTheSameTime) {
+  const auto plain = train(run_cells, at::detail::createCPUGenerator(9));
+  std::vector<std::thread> threads;
+  std::array<bool, 3> same = {};
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const RankScope scope(rank);
+      const auto generator = at::detail::createCPUGenerator(9);
+      same[rank] =
+          are_equal(plain, train([&](const Cells& cells,
+                                     const Tensor& x) { return run_nested(cells, x, 4, {.generators = {generator}}); },
+                                 generator));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(same, (std::array{true, true, true}));
+}
+
+/// A function of one tensor, run plainly and recomputed in several manners: the same for `use`.
+void expect_same(const std::function<Tensor(const Tensor&)>& function,
+                 const std::function<std::vector<Tensor>(const Tensor& x, const Tensor& y)>& use) {
+  const auto x = random_leaf({4, 6});
+  const auto plain = use(x, function(x));
+  for (const bool stop_early : {true, false}) {
+    const RecomputeOptions options = {.values = ValueCheck::all, .stop_early = stop_early};
+    EXPECT_TRUE(are_equal(plain, use(x, recompute(function, x, options))));
+    const auto nested = [&](const Tensor& input) { return recompute(function, input, options); };
+    EXPECT_TRUE(are_equal(plain, use(x, recompute(nested, x, options))));
+  }
+}
+
+Tensor smooth(const Tensor& x) { return (x.sin() * x.exp()).sigmoid().mm(x.t()).tanh(); }
+
+TEST(Recompute, ARetainedGraphRunsBackwardTwice) {
+  expect_same(smooth, [](const Tensor& x, const Tensor& y) {
+    const auto first = grad({y.sum()}, {x}, {}, /*retain_graph=*/true);
+    const auto second = grad({y.square().sum()}, {x});
+    return std::vector{first[0], second[0]};
+  });
+}
+
+TEST(Recompute, SecondAndThirdDerivativesAreThose) {
+  expect_same(smooth, [](const Tensor& x, const Tensor& y) {
+    const auto first = grad({y.sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    const auto second = grad({first.square().sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    const auto third = grad({second.sum()}, {x})[0];
+    return std::vector{first.detach(), second.detach(), third};
+  });
+}
+
+TEST(Recompute, BackwardRunsInParts) {
+  const auto x = random_leaf({3}, 1), z = random_leaf({3}, 2);
+  const std::function<Flow(const Flow&)> forward = [](const Flow& in) {
+    return Flow{in[0].sin().exp(), in[1].cos().exp()};
+  };
+  const auto plain = forward({x, z}), again = recompute(forward, {x, z});
+  for (const auto i : {1, 0}) {
+    const auto& leaf = i == 0 ? x : z;
+    EXPECT_TRUE(grad({plain[i].sum()}, {leaf})[0].equal(grad({again[i].sum()}, {leaf})[0]));
+  }
+}
+
+TEST(Recompute, OutputsMayBeUnusedAndInputsPassedOn) {
+  const auto x = random_leaf({3}, 1), z = random({3}, 2);
+  const auto integers = at::arange(3);
+  const std::function<Flow(const Flow&)> forward = [](const Flow& in) {
+    return Flow{in[0].sin().exp(), in[0], in[1].exp() * in[0], in[2] + 1, Tensor()};
+  };
+  const auto run = [&](const Flow& out) {
+    return std::vector{grad({(out[2] * out[1]).sum()}, {x})[0], out[0].detach(), out[1].detach(), out[3], out[4]};
+  };
+  const auto outputs = recompute(forward, {x, z, integers, Tensor()});
+  EXPECT_TRUE(outputs[1].is_same(x));
+  EXPECT_FALSE(outputs[3].requires_grad());
+  EXPECT_TRUE(are_equal(run(forward({x, z, integers, Tensor()})), run(outputs)));
+}
+
+TEST(Recompute, CapturedTensorsGetTheirGradients) {
+  const auto x = random_leaf({3}, 1), leaf = random_leaf({3}, 2);
+  const auto use = [&](bool is_plain) {
+    const auto captured = leaf.exp();
+    const std::function<Tensor(const Tensor&)> forward = [captured](const Tensor& in) {
+      return (in.sin() * captured).exp();
+    };
+    return grad({(is_plain ? forward(x) : recompute(forward, x)).sum()}, {x, leaf});
+  };
+  EXPECT_TRUE(are_equal(use(true), use(false)));
+}
+
+TEST(Recompute, WithoutGradientsItRunsForwardOnce) {
+  int calls = 0;
+  const auto forward = [&](const Tensor& x) {
+    ++calls;
+    return x.sin().exp();
+  };
+  const auto x = random_leaf({3});
+  {
+    const at::NoGradGuard no_grad;
+    EXPECT_FALSE(recompute(forward, x).requires_grad());
+  }
+  EXPECT_FALSE(recompute(forward, x.detach()).requires_grad());
+  EXPECT_EQ(calls, 2);
+  recompute(forward, x).sum().backward();
+  EXPECT_EQ(calls, 4);
+}
+
+struct Cube : torch::autograd::Function<Cube> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+    const auto square = x * x;
+    context->save_for_backward({x, square});
+    return square * x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto square = context->get_saved_variables()[1];
+    return {gradients[0] * 3 * square + 0 * context->get_saved_variables()[0]};
+  }
+};
+
+TEST(Recompute, FunctionsOfOnesOwnMayReadTheirSavedTensorsTwice) {
+  expect_same([](const Tensor& x) { return Cube::apply(Cube::apply(x.sin()).exp()); },
+              [](const Tensor& x, const Tensor& y) {
+                const auto first = grad({y.sum()}, {x}, {}, true)[0];
+                return std::vector{first, grad({y.sum()}, {x})[0]};
+              });
+}
+
+TEST(Recompute, ViewsAndWritingInPlaceAreFineInside) {
+  expect_same(
+      [](const Tensor& x) {
+        auto y = (x * 2).view({6, 4}).t();
+        y.slice(0, 0, 2).relu_();
+        y = y.clone();
+        y.select(0, 1).mul_(3);
+        return y.sigmoid_().mm(x.t());
+      },
+      [](const Tensor& x, const Tensor& y) {
+        return std::vector{y.detach(), grad({y.square().sum()}, {x})[0]};
+      });
+}
+
+TEST(Recompute, ForwardMayRunABackwardOfItsOwn) {
+  expect_same(
+      [](const Tensor& x) {
+        const auto y = x.sin().exp();
+        const auto slope = grad({y.sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+        return (slope * y).tanh();
+      },
+      [](const Tensor& x, const Tensor& y) {
+        return std::vector{y.detach(), grad({y.square().sum()}, {x})[0]};
+      });
+}
+
+TEST(Recompute, TheContextIsThatOfForward) {
+  std::vector<Context> seen;
+  const auto forward = [&](const Tensor& x) {
+    seen.push_back(current_context());
+    const auto noise = at::empty_like(x);
+    fill_normal_(noise, 1.0, current_context().seed, static_cast<uint64_t>(current_context().step));
+    return (x.detach() * noise * x).exp();
+  };
+  const auto x = random_leaf({3});
+  Tensor y;
+  {
+    const ContextScope scope({.rank = 2,
+                              .category = Category::activations,
+                              .phase = Phase::forward,
+                              .block = block_number("layer7"),
+                              .seed = 11,
+                              .step = 12,
+                              .first_sample = 13});
+    y = recompute(forward, x, {.values = ValueCheck::all});
+  }
+  const PhaseScope backward(Phase::backward);
+  y.sum().backward();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[1].statistics, BatchStatistics::hold);
+  seen[1].statistics = seen[0].statistics;
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(current_context().phase, Phase::backward);
+}
+
+TEST(Recompute, StopsAtTheLastTensorThatBackwardNeeds) {
+  std::string calls;
+  const auto forward = [&](const Tensor& x) {
+    calls += "a";
+    const auto y = x.sin();
+    calls += "b";
+    const auto z = y.exp();  // saves its result
+    calls += "c";
+    return z + 1;
+  };
+  const auto x = random_leaf({3});
+  recompute(forward, x).sum().backward();
+  EXPECT_EQ(calls, "abcab");
+  recompute(forward, x, {.stop_early = false}).sum().backward();
+  EXPECT_EQ(calls, "abcababcabc");
+}
+
+TEST(Recompute, AnExceptionLeavesNothingBehind) {
+  int calls = 0;
+  const auto forward = [&](const Tensor& x) {
+    const auto y = x.sin().exp();
+    if (++calls != 2) throw std::runtime_error("no");
+    return y * x;
+  };
+  const auto x = random_leaf({3});
+  EXPECT_THROW(recompute(forward, x), std::runtime_error);
+  const auto y = recompute(forward, x, {.stop_early = false}).sum();
+  EXPECT_EQ(test::text_of([&] { y.backward(); }), "no");
+  int packs = calls;
+  x.sin().exp().sum().backward();  // no hooks
+  EXPECT_EQ(calls, packs);
+}
+
+TEST(Recompute, AForwardThatCatchesEverythingIsStoppedToo) {
+  const auto forward = [](const Tensor& x) {
+    try {
+      return x.sin().exp() * x;
+    } catch (...) {
+      return x.cos() * x;
+    }
+  };
+  const auto x = random_leaf({3});
+  const auto plain = grad({forward(x).sum()}, {x})[0];
+  EXPECT_TRUE(grad({recompute(forward, x).sum()}, {x})[0].equal(plain));
+}
+
+TEST(Recompute, AForwardAfterABackwardThatFailedIsFine) {
+  const auto x = random_leaf({3});
+  const auto y = recompute([](const Tensor& in) { return in.sin().exp(); }, x);
+  y.register_hook([](const Tensor&) { throw std::runtime_error("hook"); });
+  EXPECT_EQ(test::text_of([&] { y.sum().backward(); }), "hook");
+  expect_same(smooth, [](const Tensor& in, const Tensor& out) { return grad({out.sum()}, {in}); });
+}
+
+}  // namespace
+}  // namespace tandem::memory
