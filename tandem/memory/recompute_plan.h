@@ -8,6 +8,9 @@
 
 namespace tandem::memory {
 
+struct BlockRecord;
+struct Chain;
+
 /// One way to keep what the backward of a block needs, from its forward to its backward.
 struct Keep {
   std::string name;                  // of the way: "offload", "bf16"; empty: plainly
@@ -37,6 +40,12 @@ struct Stage {
   int64_t gradients = 0;               // bytes that its backward leaves: gradients of parameters
   std::vector<Keep> keeps = {Keep()};  // at least one; the first is plain
 };
+
+/// The stages of a chain whose blocks were rehearsed (rehearsal.h), with the plain way to keep. The bytes are upper
+/// bounds where a record does not tell more: a flow of which a part stays, stays as a whole; a forward that keeps
+/// nothing peaks as if it kept; what backward frees of its input and output is not counted; each value of a flow has a
+/// gradient of its own. The gradient of the last output lives to the end of backward.
+std::vector<Stage> stages_of(const Chain& chain, const std::vector<BlockRecord>& records);
 
 /// What a plan does with the blocks `first` to `last`.
 ///
