@@ -138,8 +138,7 @@ class RecomputePlanner {
                             int64_t to = std::numeric_limits<int64_t>::max());
   ~RecomputePlanner();
 
-  /// The budgets of the range at which the time falls, ascending, the first perhaps below the range. Empty if there is
-  /// no plan up to the end of the range.
+  /// The budgets of the range from which on a faster plan fits, ascending. Empty if no plan fits the range.
   const std::vector<Tradeoff>& tradeoffs() const;
 
   /// Throws SettingsError if no plan fits the budget, and c10::ValueError if the budget is outside the range.

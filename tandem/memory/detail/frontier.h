@@ -39,6 +39,7 @@ struct Turns {
 class FrontierBuilder {
  public:
   void add(const Turns& turns);
+  const Frontier& best() const { return best_; }
   Frontier take() { return std::move(best_); }
 
  private:

@@ -21,6 +21,12 @@ uint64_t key_of(int first, int last, bool replay, int held) {
 
 PlanSearch::PlanSearch(std::vector<Stage> stages, int64_t from, int64_t to)
     : stages_(std::move(stages)), bytes_(stages_), from_(from), to_(to) {
+  for (const auto& stage : stages_) {
+    int64_t least = kNever;
+    for (const auto& keep : stage.keeps)
+      least = std::min(least, nanoseconds(keep.forward) + nanoseconds(keep.backward));
+    least_before_.push_back(least_before_.back() + least);
+  }
   whole_ = solve(all());
 }
 
@@ -30,6 +36,10 @@ int64_t PlanSearch::input_of(const Part& part) const {
 
 int64_t PlanSearch::gradients_beside(const Part& part) const {
   return part.replay ? bytes_.gradient(part.last) + bytes_.gradients_after(part.last) : 0;
+}
+
+int64_t PlanSearch::most_for(const Part& part) const {
+  return to_ - (part.held == part.first - 1 ? bytes_.flow_beyond(-1, part.held) : 0);
 }
 
 PlanSearch::Beginning PlanSearch::keeping(const Part& part, int keep) const {
@@ -77,7 +87,6 @@ const Frontier& PlanSearch::solve(const Part& part) {
   const auto key = key_of(part.first, part.last, part.replay, part.held);
   if (const auto found = solved_.find(key); found != solved_.end()) return found->second;
   auto frontier = search(part);
-  cut(part, frontier);
   return solved_.emplace(key, std::move(frontier)).first->second;
 }
 
@@ -89,21 +98,23 @@ Frontier PlanSearch::search(const Part& part) {
     return frontier;
   }
   FrontierBuilder builder;
+  const int64_t always = from_ - bytes_.most_before(part.first), most = most_for(part);
+  const int64_t times = least_before_[part.last + 1] - least_before_[part.first];
   for (const auto& way : beginnings(part)) {
-    builder.add({way.peak, way.nanoseconds, {solve(way.rest), way.above_rest}, {solve(way.inner), way.above_inner}});
+    const int64_t least = std::max(way.peak, always);
+    if (least > most || (way.keep < 0 && time_within(builder.best(), least) <= way.nanoseconds + times)) continue;
+    builder.add({least, way.nanoseconds, {solve(way.rest), way.above_rest}, {solve(way.inner), way.above_inner}});
   }
-  return builder.take();
-}
-
-void PlanSearch::cut(const Part& part, Frontier& frontier) const {
-  const int64_t held = part.held == part.first - 1 ? bytes_.flow_beyond(-1, part.held) : 0;
-  while (!frontier.empty() && frontier.back().bytes > to_ - held) frontier.pop_back();
-  const auto fits = std::ranges::upper_bound(frontier, from_ - bytes_.most_before(part.first), {}, &Tradeoff::bytes);
-  if (fits != frontier.begin()) frontier.erase(frontier.begin(), std::prev(fits));
+  auto frontier = builder.take();
+  while (!frontier.empty() && frontier.back().bytes > most) frontier.pop_back();
+  return frontier;
 }
 
 const Frontier& PlanSearch::solved(const Part& part) const {
-  return part.first > part.last ? kNothing : solved_.at(key_of(part.first, part.last, part.replay, part.held));
+  if (part.first > part.last) return kNothing;
+  static const Frontier never;  // the search left it out
+  const auto found = solved_.find(key_of(part.first, part.last, part.replay, part.held));
+  return found == solved_.end() ? never : found->second;
 }
 
 RecomputePlan PlanSearch::plan(int64_t bytes) const {

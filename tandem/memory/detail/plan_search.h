@@ -21,8 +21,8 @@ namespace tandem::memory::detail {
 /// smaller parts can lead to tradeoffs of the larger. Recomputing up to the last stage of a part gains nothing: the
 /// stages would run again at once.
 ///
-/// For budgets in a range, two cuts lose nothing: a tradeoff with more bytes than the range leaves beside the input
-/// that others hold, and one with more time than another that always fits, even if everything before is kept.
+/// For budgets in a range, tradeoffs are left out that no plan can use: with more bytes than the range leaves beside
+/// the input that others hold, and with fewer bytes than a part has in any case, even if everything before it is kept.
 ///
 /// Source: Herrmann et al. 2019 (arXiv:1911.13214), section 4; here with frontiers in place of slots of memory, and
 /// with shortcuts, several ways to keep, and gradients of parameters.
@@ -59,18 +59,19 @@ class PlanSearch {
   Part all() const { return {0, static_cast<int>(stages_.size()) - 1, false, -1}; }
   int64_t input_of(const Part& part) const;
   int64_t gradients_beside(const Part& part) const;
+  int64_t most_for(const Part& part) const;
   Beginning keeping(const Part& part, int keep) const;
   std::vector<Beginning> beginnings(const Part& part) const;
 
   const Frontier& solve(const Part& part);
   Frontier search(const Part& part);
-  void cut(const Part& part, Frontier& frontier) const;
   const Frontier& solved(const Part& part) const;
   void append_plan(const Part& part, int64_t bytes, RecomputePlan& plan) const;
 
   const std::vector<Stage> stages_;
   const PlanBytes bytes_;
   const int64_t from_, to_;
+  std::vector<int64_t> least_before_ = {0};  // nanoseconds of the stages before, if each runs once
   std::unordered_map<uint64_t, Frontier> solved_;
   Frontier whole_;
 };
