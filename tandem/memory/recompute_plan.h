@@ -99,7 +99,8 @@ struct PlanStep {
   bool operator==(const PlanStep&) const = default;
 };
 
-/// All runs of a step that executes the plan, in order. Throws c10::ValueError if the plan does not fit the stages.
+/// All runs of a step that executes the plan, in order. Throws c10::ValueError if the plan does not fit the stages, or
+/// the stages do not fit one another.
 std::vector<PlanStep> steps_of(const RecomputePlan& plan, const std::vector<Stage>& stages);
 
 /// What a step costs that executes a plan.

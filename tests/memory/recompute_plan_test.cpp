@@ -57,6 +57,7 @@ TEST(RecomputePlan, MustCoverTheChain) {
   EXPECT_EQ(text("0-1 2:1"), "plan: keep of block 2 is 1, wanted 0 to 0");
   EXPECT_EQ(failure([&] { cost_of({{.first = 0, .last = 2}}, stages); }),
             "plan: blocks 0 to 2 have no inner plan, wanted one");
+  EXPECT_EQ(failure([] { cost_of({}, {}); }), "chain: it has no blocks, wanted at least one");
 }
 
 TEST(RecomputePlan, SimpleOnes) {

@@ -11,7 +11,7 @@ int64_t time_within(const Frontier& frontier, int64_t bytes) {
 
 int Raised::at(int64_t bytes, int from, int to) const {
   const auto begin = frontier.begin();
-  const auto after = std::ranges::upper_bound(begin + from, begin + to + 1, bytes - above, {}, &Tradeoff::bytes);
+  const auto after = std::ranges::upper_bound(begin + from, begin + (to + 1), bytes - above, {}, &Tradeoff::bytes);
   return static_cast<int>(after - begin) - 1;
 }
 

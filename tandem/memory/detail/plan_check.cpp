@@ -56,6 +56,7 @@ void check_stages(const std::vector<Stage>& stages) {
 }
 
 void check_plan(const RecomputePlan& plan, const std::vector<Stage>& stages) {
+  check_stages(stages);
   check_nodes(plan, stages, 0, static_cast<int>(stages.size()) - 1);
 }
 

@@ -9,7 +9,8 @@ namespace tandem::memory::detail {
 /// stage before.
 void check_stages(const std::vector<Stage>& stages);
 
-/// Throws c10::ValueError if the plan does not cover the stages in order, or keeps one in a way that it does not have.
+/// Also throws c10::ValueError if the plan does not cover the stages in order, or keeps one in a way that it does not
+/// have.
 void check_plan(const RecomputePlan& plan, const std::vector<Stage>& stages);
 
 }  // namespace tandem::memory::detail
