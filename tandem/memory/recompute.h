@@ -42,8 +42,8 @@ struct RecomputeOptions {
 
   /// Asked for each operation of `forward`, in their order, by its name ("aten::convolution", "aten::mm"); not when
   /// forward runs again. If it returns true, the results of the operation are kept, and the operation is not run again.
-  /// Never kept: operations that draw random numbers, return views or write to their arguments. Costs about 1 us an
-  /// operation.
+  /// Never kept: operations that draw random numbers, return views or write to their arguments. Costs less than 1 us
+  /// an operation.
   std::function<bool(std::string_view operation)> keep;
 };
 
@@ -62,7 +62,7 @@ struct RecomputeOptions {
 /// Memory: a tensor that was computed again is freed with its node of the graph, when plain autograd would free it; if
 /// the graph is retained, as soon as its node has it, or else when this backward ends. Inputs, and what `forward`
 /// captures, are held until the last node that saved a tensor is freed. Random numbers: 2.5 KB of state if the default
-/// generator was used, not in the meter's account. Each saved tensor: about 150 bytes, not in the meter's account.
+/// generator was used, not in the meter's account. Each saved tensor: about 400 bytes, not in the meter's account.
 ///
 /// Backward throws c10::Error if an input, a parameter or a saved tensor has been changed in place since forward (also
 /// inside the region), if the second call saves other tensors than the first (number, shape, type, values), or if it

@@ -1,3 +1,4 @@
+#include "tandem/base/context.h"
 #include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/network/layers.h"
 
@@ -29,13 +30,16 @@ class BatchNorm : public Normalization {
     if (is_training() && input.numel() > 0) {
       TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
                         ", wanted more than one value a channel in training: raise the batch of each rank");
-      num_batches_tracked_.add_(1);
     }
-    const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon};
+    const bool moves = is_training() && current_context().statistics != BatchStatistics::hold;
+    if (moves && input.numel() > 0) num_batches_tracked_.add_(1);
+    // With momentum 0 the statistics keep their bits, and everything else is as if they moved.
+    const double momentum = moves ? kMomentum : 0;
+    const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, momentum, kEpsilon};
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       return detail::fused_batch_norm(input, state, is_training(), activation, residual);
     }
-    auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), kMomentum, kEpsilon,
+    auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), momentum, kEpsilon,
                                  /*cudnn_enabled=*/true);
     return finish(std::move(output), activation, residual);
   }

@@ -72,6 +72,13 @@ TEST_F(RecomputeMemory, ARegionThatNeverSeesBackwardLeavesNothing) {
   EXPECT_EQ(live(probe), 0);
 }
 
+TEST_F(RecomputeMemory, AnInputThatForwardWritesToIsNotHeldByItself) {
+  const auto x = at::ones({kRows, kWidth}, at::kDouble).requires_grad_();
+  const ProbeScope probe;
+  EXPECT_THROW(recompute([](const Tensor& in) { return in.relu_(); }, x * 1), c10::Error);
+  EXPECT_EQ(live(probe), 0);
+}
+
 TEST_F(RecomputeMemory, ARetainedGraphHoldsNothingMoreAfterBackward) {
   const ProbeScope probe;
   const auto y = loss(run({}, 4));
@@ -140,6 +147,29 @@ TEST_F(RecomputeMemory, AfterForwardHasRunAgainBackwardFreesAsPlainAutogradDoes)
   EXPECT_TRUE(std::equal(plain.rbegin(), plain.rend(), again.rbegin()));
 }
 
+TEST_F(RecomputeMemory, ForwardThatRunsToItsEndAllocatesAsTheFirstTime) {
+  const auto weight = at::ones({kWidth, kWidth}, at::kDouble).requires_grad_();
+  const auto forward = [&](const Tensor& in) { return (in.sin().mm(weight) + 1).exp().mm(weight).sin().mm(weight); };
+  const auto x = input.clone().requires_grad_();
+  const auto gradient = at::ones_like(x);
+  const auto grad_of = [&](const Tensor& y) { torch::autograd::grad({y}, {x}, {gradient}); };
+  std::vector<int64_t> wanted, got;
+  {
+    const ProbeScope probe;
+    Tensor y;
+    wanted = changes_of(probe, [&] { y = forward(x); });
+    wanted.push_back(-kValue);  // the result of the last product, which backward does not need
+    const auto backward = changes_of(probe, [&] { grad_of(y); });
+    wanted.insert(wanted.end(), backward.begin(), backward.end());
+  }
+  {
+    const ProbeScope probe;
+    const auto y = recompute(forward, x, {.stop_early = false});
+    got = changes_of(probe, [&] { grad_of(y); });
+  }
+  EXPECT_EQ(got, wanted);
+}
+
 TEST_F(RecomputeMemory, APeakIsThatOfTheInputsAndOneCell) {
   const auto peak_of = [&](size_t count) {
     const Cells some(cells.begin(), cells.begin() + count);
@@ -183,16 +213,22 @@ TEST_F(RecomputeMemory, KeptResultsAreNotComputedAgain) {
   const auto weight = at::ones({kWidth, kWidth}, at::kDouble).requires_grad_();
   const auto forward = [&](const Tensor& x) { return x.sin().mm(weight).exp().mm(weight).sigmoid(); };
   const auto x = input.clone().requires_grad_();
+  const auto values_in_backward_of = [&](const auto& run) {  // how many it allocates
+    const ProbeScope probe;
+    const auto y = run();
+    return std::ranges::count(changes_of(probe, [&] { torch::autograd::grad({y.sum()}, {x, weight}); }), kValue);
+  };
+  const auto plain_values = values_in_backward_of([&] { return forward(x); });
+  EXPECT_EQ(values_in_backward_of([&] { return recompute(forward, x); }), plain_values + 5);
+  EXPECT_EQ(values_in_backward_of([&] { return recompute(forward, x, options); }), plain_values + 3);
+  asked.clear();
   const auto plain = torch::autograd::grad({forward(x).sum()}, {x, weight});
   const ProbeScope probe;
   const auto y = recompute(forward, x, options).sum();
   EXPECT_EQ(live(probe), 2 * kValue + 8);  // two products, the sum
   EXPECT_EQ(asked, (std::vector<std::string>{"aten::sin", "aten::mm", "aten::exp", "aten::mm", "aten::sigmoid"}));
-  const auto changes = changes_of(probe, [&] {
-    EXPECT_TRUE(are_equal(torch::autograd::grad({y}, {x, weight}), plain));
-  });
+  EXPECT_TRUE(are_equal(torch::autograd::grad({y}, {x, weight}), plain));
   EXPECT_EQ(asked.size(), 5u);
-  // A forward that runs again allocates sin, exp, sigmoid; backward no other value of this size but its own.
   EXPECT_EQ(live(probe), 8);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -55,6 +56,17 @@ TEST(Recompute, FiveStepsOfTrainingHaveTheSameBits) {
           plain, train([&](const Cells& cells, const Tensor& x) { return run_nested(cells, x, width, options); })))
           << "width " << width;
     }
+  }
+}
+
+TEST(Recompute, KeptResultsGiveTheSameBits) {
+  const auto plain = train(run_cells);
+  const RecomputeOptions options = {.values = ValueCheck::all, .keep = [](std::string_view operation) {
+                                      return operation == "aten::addmm" || operation == "aten::native_batch_norm";
+                                    }};
+  for (const size_t width : {1, 4}) {
+    const auto run = [&](const Cells& cells, const Tensor& x) { return run_nested(cells, x, width, options); };
+    EXPECT_TRUE(are_equal(plain, train(run))) << "width " << width;
   }
 }
 
@@ -248,6 +260,24 @@ TEST(Recompute, TheContextIsThatOfForward) {
   seen[1].statistics = seen[0].statistics;
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(current_context().phase, Phase::backward);
+}
+
+TEST(Recompute, AutocastIsThatOfForward) {
+  const auto x = random_leaf({4, 6}, 1), weight = random({6, 6}, 2).to(at::kFloat).requires_grad_();
+  const auto forward = [&](const Tensor& in) { return in.mm(weight).sin().mm(weight).exp(); };
+  const auto run = [&](const std::function<Tensor()>& call) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const auto y = call();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    auto gradients = grad({y.to(at::kDouble).sum()}, {x, weight});
+    gradients.push_back(y.detach());
+    return gradients;
+  };
+  const auto plain = run([&] { return forward(x.to(at::kFloat)); });
+  EXPECT_EQ(plain.back().scalar_type(), at::kBFloat16);
+  const RecomputeOptions options = {.values = ValueCheck::all};
+  EXPECT_TRUE(are_equal(plain, run([&] { return recompute(forward, x.to(at::kFloat), options); })));
 }
 
 TEST(Recompute, StopsAtTheLastTensorThatBackwardNeeds) {

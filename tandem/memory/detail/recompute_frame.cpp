@@ -3,11 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
-#include <torch/nn/module.h>
-
-#include <unordered_set>
 
 #include "tandem/memory/detail/replay.h"
 #include "tandem/memory/detail/saved_tensor_hooks.h"
@@ -15,9 +11,7 @@
 namespace tandem::memory::detail {
 namespace {
 
-using torch::autograd::AccumulateGrad;
 using torch::autograd::Engine;
-using torch::autograd::Node;
 
 /// Holds parameters, and drops everything else that an operation saves.
 class Hooks : public torch::autograd::SavedVariableHooks {
@@ -54,27 +48,6 @@ class Source : public HookSource {
  private:
   const std::shared_ptr<Frame>& frame_;
 };
-
-/// The leaves that need a gradient and that nodes from number `first_node` on of this thread lead to.
-std::vector<Tensor> leaves_of(const Flow& outputs, uint64_t first_node) {
-  std::vector<Tensor> leaves;
-  std::vector<Node*> open;
-  std::unordered_set<const Node*> seen;
-  const auto visit = [&](Node* node) {
-    if (node != nullptr && seen.insert(node).second) open.push_back(node);
-  };
-  for (const auto& output : outputs) {
-    if (output.defined()) visit(output.grad_fn().get());
-  }
-  while (!open.empty()) {
-    auto* node = open.back();
-    open.pop_back();
-    if (node->sequence_nr() < first_node) continue;  // older than the region
-    if (const auto* leaf = dynamic_cast<AccumulateGrad*>(node)) leaves.push_back(leaf->variable);
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
-  }
-  return leaves;
-}
 
 }  // namespace
 
@@ -116,23 +89,10 @@ Flow Frame::run(const Flow& inputs) {
     kept_ = {};
     return outputs;
   }
-  watch_weights(inputs, outputs, first_node);
+  weights_.watch(inputs, outputs, first_node, options_.modules);
   keep_moved(std::move(generators));
   check_inputs_and_weights();
   return outputs;
-}
-
-void Frame::watch_weights(const Flow& inputs, const Flow& outputs, uint64_t first_node) {
-  auto weights = leaves_of(outputs, first_node);
-  for (const auto& module : options_.modules) {
-    for (auto& parameter : module->parameters()) weights.push_back(parameter);
-  }
-  std::unordered_set<const void*> seen;
-  for (const auto& input : inputs) seen.insert(input.unsafeGetTensorImpl());
-  for (const auto& weight : weights) {
-    const void* tensor = weight.unsafeGetTensorImpl();
-    if (seen.insert(tensor).second) weights_.push_back({TensorTrace(weight, ValueCheck::none), tensor});
-  }
 }
 
 void Frame::keep_moved(std::vector<GeneratorState> states) {
@@ -222,10 +182,7 @@ void Frame::check_inputs_and_weights() const {
     TORCH_CHECK(!input || !input->trace.is_changed(), where(), "input ", i, " (", input->trace.text(), ") is at ",
                 input->trace.versions(), ": it was changed in place since forward began; change a clone of it");
   }
-  for (const auto& weight : weights_) {
-    TORCH_CHECK(!weight.trace.is_changed(), where(), "weight ", name_of(weight), "(", weight.trace.text(), ") is at ",
-                weight.trace.versions(), ": it was changed since forward; change weights after backward");
-  }
+  weights_.check(where());
 }
 
 Flow Frame::inputs_again() const {
@@ -236,15 +193,6 @@ Flow Frame::inputs_again() const {
     again[i].set_requires_grad(inputs_[i]->requires_grad);
   }
   return again;
-}
-
-std::string Frame::name_of(const Weight& weight) const {
-  for (const auto& module : options_.modules) {
-    for (const auto& entry : module->named_parameters()) {
-      if (entry.value().unsafeGetTensorImpl() == weight.tensor) return entry.key() + " ";
-    }
-  }
-  return "";
 }
 
 std::string Frame::where() const {

@@ -12,6 +12,7 @@
 #include "tandem/memory/detail/generator_state.h"
 #include "tandem/memory/detail/kept_results.h"
 #include "tandem/memory/detail/tensor_trace.h"
+#include "tandem/memory/detail/watched_weights.h"
 #include "tandem/memory/recompute.h"
 
 namespace tandem::memory::detail {
@@ -54,18 +55,12 @@ class Frame : public std::enable_shared_from_this<Frame> {
     TensorTrace trace;
     bool requires_grad;
   };
-  struct Weight {
-    TensorTrace trace;
-    const void* tensor;  // to find its name
-  };
 
-  void watch_weights(const Flow& inputs, const Flow& outputs, uint64_t first_node);
   void keep_moved(std::vector<GeneratorState> states);
   void check_inputs_and_weights() const;
   Flow inputs_again() const;
   void replay(int64_t task, Values& values);
   void forget(int64_t task);
-  std::string name_of(const Weight& weight) const;
   std::string where() const;
 
   // Recursive: forward may free parts of a graph while it runs again.
@@ -75,7 +70,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   Context context_;
   AutocastSettings autocast_;
   std::vector<std::optional<Input>> inputs_;
-  std::vector<Weight> weights_;
+  WatchedWeights weights_;
   std::vector<GeneratorState> generators_;
   bool is_default_generator_shared_ = false;
   KeptResults kept_;

@@ -250,7 +250,7 @@ Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool t
     Statistics statistics;
     if (training) {
       dispatch(input, [&]<class T>(T) { statistics = statistics_of<T>(input.detach()); });
-      move_running(state, statistics, input.numel() / input.size(1));
+      if (state.momentum != 0) move_running(state, statistics, input.numel() / input.size(1));
     } else {
       statistics = running_statistics(state);
     }

@@ -7,7 +7,8 @@ namespace tandem::models::detail {
 /// Parameters and running statistics of batch normalisation, all float32 [C].
 struct BatchNormState {
   Tensor weight, bias, running_mean, running_var;
-  double momentum, epsilon;
+  double momentum;  // 0: the running statistics stay as they are
+  double epsilon;
 };
 
 /// True if fused_batch_norm() supports this input: on the CPU, float32 or bfloat16, [N, C] or [N, C, H, W] channels
