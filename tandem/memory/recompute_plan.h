@@ -44,7 +44,8 @@ struct Stage {
 /// The stages of a chain whose blocks were rehearsed (rehearsal.h), with the plain way to keep. The bytes are upper
 /// bounds where a record does not tell more: a flow of which a part stays, stays as a whole; a forward that keeps
 /// nothing peaks as if it kept; what backward frees of its input and output is not counted; each value of a flow has a
-/// gradient of its own. The gradient of the last output lives to the end of backward.
+/// gradient of its own. The gradient of the last output lives to the end of backward. The seconds are nominal; backward
+/// takes twice those of forward.
 std::vector<Stage> stages_of(const Chain& chain, const std::vector<BlockRecord>& records);
 
 /// What a plan does with the blocks `first` to `last`.
@@ -87,6 +88,14 @@ RecomputePlan plan_log(const std::vector<Stage>& stages);
 /// The fastest of all plans whose peak is at most `budget` bytes. Throws SettingsError if there is none; the error
 /// names the least budget and the block that sets it. See RecomputePlanner.
 RecomputePlan plan_optimal(const std::vector<Stage>& stages, int64_t budget);
+
+/// A way to plan by its name: none, sqrt, log, optimal.
+struct PlanMethod {
+  std::string_view name;
+  bool has_budget = false;  // needs one
+  RecomputePlan (*plan)(const std::vector<Stage>& stages, int64_t budget) = nullptr;
+};
+const std::vector<PlanMethod>& plan_methods();
 
 /// One run of a block in a step: a forward that keeps nothing, a forward that keeps, or a backward.
 struct PlanStep {

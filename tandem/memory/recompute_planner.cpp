@@ -61,4 +61,14 @@ LeastBudget least_budget(const std::vector<Stage>& stages) {
   return {cost.peak, cost.at_peak};
 }
 
+const std::vector<PlanMethod>& plan_methods() {
+  using Stages = const std::vector<Stage>&;
+  static const std::vector<PlanMethod> methods = {
+      {"none", false, [](Stages stages, int64_t) { return plan_none(stages); }},
+      {"sqrt", false, [](Stages stages, int64_t) { return plan_sqrt(stages); }},
+      {"log", false, [](Stages stages, int64_t) { return plan_log(stages); }},
+      {"optimal", true, [](Stages stages, int64_t budget) { return plan_optimal(stages, budget); }}};
+  return methods;
+}
+
 }  // namespace tandem::memory

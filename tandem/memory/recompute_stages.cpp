@@ -77,7 +77,7 @@ class StageOfRecord {
         stage.shortcuts.push_back({flow[i].stage, flow[i].bytes});
       }
     }
-    stage.forward = record_.forward_seconds;
+    stage.forward = record_.nominal_seconds;
     stage.keeps = {keep(stage.output)};
     stage.forward_extra = stage.keeps[0].bytes + stage.keeps[0].forward_extra;
     stage.gradients = gradients();
@@ -100,7 +100,7 @@ class StageOfRecord {
     add_to(inputs, record_.inputs);
     const auto forward = balance_of(record_.forward, inputs);
     Keep keep{
-        .input = false, .output = false, .forward = record_.forward_seconds, .backward = record_.backward_seconds};
+        .input = false, .output = false, .forward = record_.nominal_seconds, .backward = 2 * record_.nominal_seconds};
     for (const auto& [number, bytes] : forward.live) {
       const bool is_output = std::ranges::find(record_.outputs, number) != record_.outputs.end();
       keep.output = keep.output || is_output;

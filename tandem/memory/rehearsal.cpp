@@ -7,10 +7,12 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/nn/module.h>
 
+#include <array>
 #include <chrono>
 #include <map>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/detail/work_counter.h"
 
 namespace tandem::memory {
 namespace {
@@ -255,15 +257,20 @@ class BlockRehearsal {
   BlockRecord record_;
 };
 
-/// What each block takes, and what the last one gives.
-std::vector<Layouts> flows_of(const Chain& chain, const Flow& input) {
+/// What each block takes, and what the last one gives. Adds the work of each block to `operations`.
+std::vector<Layouts> flows_of(const Chain& chain, const Flow& input, std::vector<double>& operations) {
   const ProbeScope probe;
   const CategoryScope category(Category::activations);
   std::vector<Layouts> flows = {layouts_of(input)};
   auto flow = input;
   for (const auto& block : chain.blocks) {
     const Untouched untouched(block);
-    auto outputs = block.forward(flow);
+    detail::WorkCounter work;
+    auto outputs = [&] {
+      const detail::OperationScope scope(&work);
+      return block.forward(flow);
+    }();
+    operations.push_back(work.operations());
     flows.push_back(layouts_of(outputs));
     for (auto& output : outputs) {
       const bool requires_grad = output.requires_grad();
@@ -275,14 +282,41 @@ std::vector<Layouts> flows_of(const Chain& chain, const Flow& input) {
   return flows;
 }
 
+double allocated_in(const std::vector<Event>& events) {
+  double bytes = 0;
+  for (const auto& event : events) {
+    if (event.what == Event::What::allocate) bytes += static_cast<double>(event.bytes);
+  }
+  return bytes;
+}
+
 }  // namespace
+
+std::vector<BlockRecord> only(std::vector<BlockRecord> records, Category category) {
+  for (auto& record : records) {
+    const std::array<std::vector<Event>*, 3> parts = {&record.forward, &record.backward, &record.end};
+    std::map<uint64_t, Category> last;
+    for (const auto* events : parts) {
+      for (const auto& event : *events) {
+        if (event.what != Event::What::free) last[event.number] = event.category;
+      }
+    }
+    const auto is_other = [&](const Event& event) {
+      const auto known = last.find(event.number);
+      return known != last.end() && known->second != category;
+    };
+    for (auto* events : parts) std::erase_if(*events, is_other);
+  }
+  return records;
+}
 
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options) {
   TORCH_CHECK(meter_is_installed(), "chain: the memory meter is not installed, wanted install_meter() before");
   const at::AutoGradMode with_gradients(true);
   const ProbeScope aside;  // for copies of buffers
   const GivenAway given(options.given_away);
-  const auto flows = flows_of(chain, input);
+  std::vector<double> operations;
+  const auto flows = flows_of(chain, input, operations);
   std::vector<BlockRecord> records(chain.blocks.size());
   auto gradients = flows.back();
   bool is_loss = gradients.size() == 1 && gradients[0].sizes.empty();  // only the last output can be one
@@ -290,6 +324,7 @@ std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const R
     BlockRehearsal block(chain.blocks[i]);
     gradients = block.run(flows[i], is_loss ? nullptr : &gradients);
     records[i] = block.take();
+    records[i].nominal_seconds = detail::nominal_seconds(operations[i], allocated_in(records[i].forward));
     is_loss = false;
   }
   return records;

@@ -16,7 +16,14 @@ struct BlockRecord {
   std::vector<uint64_t> output_gradients, input_gradients;  // 0: there is none
   int64_t returned = 0;  // bytes that it holds when its forward returns, output included
   double forward_seconds = 0, backward_seconds = 0;
+
+  /// Seconds of forward on a nominal core, by the shapes of its products and the bytes that it allocates: the same on
+  /// each machine and in each run.
+  double nominal_seconds = 0;
 };
+
+/// The same without the storages of other categories, by the last category of each.
+std::vector<BlockRecord> only(std::vector<BlockRecord> records, Category category);
 
 struct RehearsalOptions {
   /// Parameters whose gradients are given away as soon as they are complete, such as into buckets that are held

@@ -11,8 +11,10 @@ namespace {
 constexpr auto kKey = c10::DispatchKey::Fake;
 
 constinit thread_local OperationSink* innermost = nullptr;
+constinit thread_local OperationStop* innermost_stop = nullptr;
 
 void to_sink(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (innermost_stop != nullptr && innermost_stop->is_requested()) throw OperationStop::Stopped();
   auto* sink = innermost;
   const OperationScope none(nullptr);
   // libtorch carries the key, but not the sink, into threads that work for this one.
@@ -44,6 +46,16 @@ OperationScope::OperationScope(OperationSink* sink)
 OperationScope::~OperationScope() {
   innermost = before_;
   c10::impl::tls_set_dispatch_key_included(kKey, was_included_);
+}
+
+OperationStop::OperationStop() : restoring_(innermost), before_(innermost_stop) { innermost_stop = this; }
+
+OperationStop::~OperationStop() { innermost_stop = before_; }
+
+void OperationStop::request() {
+  install();
+  is_requested_ = true;
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
 }
 
 }  // namespace tandem::memory::detail

@@ -38,4 +38,24 @@ class OperationScope {
   bool was_included_;
 };
 
+/// Ends a function from inside an operation that it calls. Unlike an exception from hooks on saved tensors it does not
+/// meet libtorch where a custom function holds its own output, which would never be freed.
+class OperationStop {
+ public:
+  struct Stopped {};  // thrown, when request() has been called, by the next operation of this thread that is seen
+
+  OperationStop();
+  ~OperationStop();
+  OperationStop(const OperationStop&) = delete;
+  OperationStop& operator=(const OperationStop&) = delete;
+
+  void request();
+  bool is_requested() const { return is_requested_; }
+
+ private:
+  const OperationScope restoring_;
+  OperationStop* before_;
+  bool is_requested_ = false;
+};
+
 }  // namespace tandem::memory::detail

@@ -79,12 +79,14 @@ void Replay::run() {
                                     .is_restricted = is_restricted,
                                     .where = frame_.where()});
   const OperationScope operations(is_restricted || !frame_.kept_.operations.empty() ? &sink : nullptr);
+  OperationStop stop;
+  stop_ = &stop;
   try {
     const auto forward = frame_.forward_;  // lives to the end of the call
     (*forward)(inputs);
   } catch (...) {
     if (failure_) std::rethrow_exception(failure_);
-    if (has_stopped_) return;  // by Stop, or what forward made of it
+    if (has_stopped_) return;  // by OperationStop, or what forward made of it
     throw;
   }
   if (failure_) std::rethrow_exception(failure_);
@@ -112,7 +114,7 @@ void Replay::add(const Tensor& saved, const Tensor& value) {
   // A backward inside forward needs what forward has saved so far, and forward must not come to that backward again.
   if (slot == last_ && (frame_.options_.stop_early || frame_.is_running_)) {
     has_stopped_ = true;
-    throw Stop{this};
+    stop_->request();
   }
 }
 

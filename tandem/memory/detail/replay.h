@@ -20,10 +20,6 @@ class Replay : public HookSource {
   void add(const Tensor& saved, const Tensor& value);
 
  private:
-  struct Stop {
-    const Replay* replay;
-  };
-
   void check(int64_t slot, const Tensor& saved);
   void check_count() const;
 
@@ -32,6 +28,7 @@ class Replay : public HookSource {
   int64_t last_ = -1;  // the last slot that is wanted
   int64_t saved_ = 0;  // slots so far
   bool has_stopped_ = false;
+  OperationStop* stop_ = nullptr;
   std::exception_ptr failure_;  // thrown once more at the end: forward might have caught it
 };
 
