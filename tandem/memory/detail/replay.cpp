@@ -112,7 +112,7 @@ void Replay::add(const Tensor& saved, const Tensor& value) {
   // A backward inside forward needs what forward has saved so far, and forward must not come to that backward again.
   if (slot == last_ && (frame_.options_.stop_early || frame_.is_running_)) {
     has_stopped_ = true;
-    throw Stop{this};
+    throw Stop{};
   }
 }
 

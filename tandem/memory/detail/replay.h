@@ -20,9 +20,7 @@ class Replay : public HookSource {
   void add(const Tensor& saved, const Tensor& value);
 
  private:
-  struct Stop {
-    const Replay* replay;
-  };
+  struct Stop {};
 
   void check(int64_t slot, const Tensor& saved);
   void check_count() const;
