@@ -14,7 +14,7 @@ namespace tandem::memory {
 
 /// How the values that backward computes again are compared with those of forward.
 enum class ValueCheck {
-  none,
+  none,    // for kernels that do not give the same bits each time
   sample,  // 16 elements of each tensor, their bits; only tensors on the CPU
   all,     // all elements, their bits; costs a pass over each tensor in forward and in backward
 };

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/linear.h>
 
 #include "tandem/base/context.h"
@@ -11,6 +12,8 @@
 
 namespace tandem::memory {
 namespace {
+
+using torch::autograd::grad;
 
 Tensor four() { return at::arange(1, 5, at::kDouble).requires_grad_(); }
 
@@ -39,6 +42,31 @@ TEST(RecomputeErrors, WritingToASavedTensorInside) {
               "recompute[layer1]: saved tensor 1 of 2 (Double [4] of ExpBackward0) is at version 1, wanted 0: it was "
               "changed in place after forward saved it; use an operation that is not in place");
   }
+}
+
+TEST(RecomputeErrors, WritingToASavedTensorOnlyWhenForwardRunsAgain) {
+  int calls = 0;
+  const auto forward = [&](const Tensor& x) {
+    const auto y = x.exp();
+    if (++calls > 1) y.detach().mul_(3);
+    return y + 1;
+  };
+  EXPECT_EQ(
+      error_of(recompute(forward, four(), {.name = "layer1", .stop_early = false})),
+      "recompute[layer1]: saved tensor 1 of 1 (Double [4]) is at version 1 in backward, wanted 0: forward changes "
+      "it in place when it runs again; it must do the same each time");
+}
+
+TEST(RecomputeErrors, WritingToASavedTensorBeforeABackwardInside) {
+  int calls = 0;
+  const auto forward = [&](const Tensor& x) {
+    const auto y = x.exp();
+    if (++calls > 1) y.detach().mul_(3);
+    return grad({y.sum()}, {x}, {}, true, /*create_graph=*/true)[0].sin();
+  };
+  EXPECT_EQ(error_of(recompute(forward, four())),
+            "recompute: a saved tensor (Double [4]) is at version 1, wanted 0: it was changed in place after forward "
+            "saved it; use an operation that is not in place");
 }
 
 TEST(RecomputeErrors, AWeightChangedBeforeBackward) {

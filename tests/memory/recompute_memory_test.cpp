@@ -63,6 +63,23 @@ TEST_F(RecomputeMemory, ThePeakIsLowerAndNothingIsLeft) {
   EXPECT_LT(2 * measured([&] { return run({}); }), plain);
 }
 
+TEST_F(RecomputeMemory, ARegionInsideARegionLowersThePeakOfBackward) {
+  const auto peak_of = [&](const std::function<Tensor(const Tensor&)>& forward) {
+    const ProbeScope probe;
+    auto y = recompute(forward, input, {.modules = {cells.begin(), cells.end()}, .restore_buffers = true});
+    EXPECT_EQ(live(probe), kValue);  // whatever is inside
+    loss(y).backward();
+    return peak(probe);
+  };
+  const auto whole = peak_of([&](const Tensor& x) { return run_cells(cells, x); });
+  const auto parts = peak_of([&](const Tensor& x) {
+    auto y = x;
+    for (const auto& cell : cells) y = recompute_cells({cell}, y);
+    return y;
+  });
+  EXPECT_LT(2 * parts, whole);
+}
+
 TEST_F(RecomputeMemory, ARegionThatNeverSeesBackwardLeavesNothing) {
   const ProbeScope probe;
   {

@@ -21,13 +21,16 @@ void to_sink(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, tor
   return sink != nullptr ? sink->run(operation, keys, stack) : OperationSink::call(operation, keys, stack);
 }
 
+/// Never destroyed: threads may run operations until the process ends.
+torch::Library* library = nullptr;
+
 void install() {
-  static const auto* library = [] {
-    auto* all = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-    all->fallback(torch::CppFunction::makeFromBoxedFunction<&to_sink>());
-    return all;
+  static const bool is_done = [] {
+    library = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+    library->fallback(torch::CppFunction::makeFromBoxedFunction<&to_sink>());
+    return true;
   }();
-  (void)library;
+  (void)is_done;
 }
 
 }  // namespace

@@ -115,6 +115,8 @@ void Replay::add(const Tensor& saved, const Tensor& value) {
   if (slot == last_ && (frame_.options_.stop_early || frame_.is_running_)) {
     has_stopped_ = true;
     stop_->request();
+    // An exception here would leave a custom function that holds its own output, and both would never be freed.
+    if (!frame_.is_running_ && !frame_.weights_.have_custom_functions()) throw OperationStop::Stopped();
   }
 }
 

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/nn/module.h>
 
+#include <string_view>
+#include <typeinfo>
 #include <unordered_set>
 
 namespace tandem::memory::detail {
@@ -13,9 +15,19 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
-/// The leaves that need a gradient and that nodes from number `first_node` on of this thread lead to.
-std::vector<Tensor> leaves_of(const Flow& outputs, uint64_t first_node) {
-  std::vector<Tensor> leaves;
+struct Graph {
+  std::vector<Tensor> leaves;  // that need a gradient
+  bool has_custom_functions = false;
+};
+
+/// CppNode is a template without a base of its own.
+bool is_custom_function(const Node& node) {
+  return std::string_view(typeid(node).name()).find("CppNode") != std::string_view::npos;
+}
+
+/// What nodes from number `first_node` on of this thread lead to.
+Graph graph_of(const Flow& outputs, uint64_t first_node) {
+  Graph graph;
   std::vector<Node*> open;
   std::unordered_set<const Node*> seen;
   const auto visit = [&](Node* node) {
@@ -28,17 +40,20 @@ std::vector<Tensor> leaves_of(const Flow& outputs, uint64_t first_node) {
     auto* node = open.back();
     open.pop_back();
     if (node->sequence_nr() < first_node) continue;  // older than the region
-    if (const auto* leaf = dynamic_cast<AccumulateGrad*>(node)) leaves.push_back(leaf->variable);
+    if (const auto* leaf = dynamic_cast<AccumulateGrad*>(node)) graph.leaves.push_back(leaf->variable);
+    graph.has_custom_functions = graph.has_custom_functions || is_custom_function(*node);
     for (const auto& edge : node->next_edges()) visit(edge.function.get());
   }
-  return leaves;
+  return graph;
 }
 
 }  // namespace
 
 void WatchedWeights::watch(const Flow& inputs, const Flow& outputs, uint64_t first_node, const Modules& modules) {
   modules_ = modules;
-  auto weights = leaves_of(outputs, first_node);
+  auto graph = graph_of(outputs, first_node);
+  has_custom_functions_ = graph.has_custom_functions;
+  auto& weights = graph.leaves;
   for (const auto& module : modules) {
     for (auto& parameter : module->parameters()) weights.push_back(parameter);
   }

@@ -17,6 +17,9 @@ class WatchedWeights {
   /// thread, and all parameters of `modules`; but no inputs.
   void watch(const Flow& inputs, const Flow& outputs, uint64_t first_node, const Modules& modules);
 
+  /// Whether the graph has nodes of torch::autograd::Function.
+  bool have_custom_functions() const { return has_custom_functions_; }
+
   /// Throws c10::Error if one has changed since.
   void check(const std::string& where) const;
 
@@ -29,6 +32,7 @@ class WatchedWeights {
   std::string name_of(const Weight& weight) const;
 
   std::vector<Weight> weights_;
+  bool has_custom_functions_ = false;
   Modules modules_;
 };
 
