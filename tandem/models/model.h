@@ -19,6 +19,9 @@ enum class Norm { batch, group, none };
 /// Throws SettingsError, naming `norm`.
 Norm norm_of(std::string_view name);
 
+/// In the order of Norm.
+std::span<const std::string_view> norm_names();
+
 struct ModelOptions {
   std::string name;      // one of model_names()
   int64_t channels = 1;  // of the images
@@ -27,12 +30,16 @@ struct ModelOptions {
   int64_t columns() const { return width > 0 ? width : size; }
   int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
+  std::string activation = "relu";              // one of memory::activation_names()
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   uint64_t seed = 1;
 };
 
 /// True for a model that returns the pixels unchanged. Throws SettingsError (unknown name).
 bool is_identity(std::string_view name);
+
+/// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
+bool has_norms(std::string_view name);
 
 /// resnet_glyph, resnet18, resnet34, resnet50, mlp, none.
 std::span<const std::string_view> model_names();

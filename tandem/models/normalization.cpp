@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <array>
+
+#include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/network/layers.h"
 
@@ -9,15 +14,14 @@ constexpr int64_t kChannelsPerGroup = 16;
 
 /// Overwrites `values`, which must be a new tensor that is used nowhere else, and that backward of its operator does
 /// not need.
-Tensor finish(Tensor values, Activation activation, const Tensor& residual) {
+Tensor finish(Tensor values, const memory::Activation* activation, const Tensor& residual) {
   if (residual.defined()) values.add_(residual);
-  if (activation == Activation::relu) values.relu_();
-  return values;
+  return activation ? activation->overwrite(values) : values;
 }
 
 class BatchNorm : public Normalization {
  public:
-  explicit BatchNorm(int64_t channels) : Normalization("BatchNorm") {
+  BatchNorm(int64_t channels, const memory::Activation& activation) : Normalization("BatchNorm", activation) {
     weight_ = register_parameter("weight", at::empty({channels}));
     bias_ = register_parameter("bias", at::empty({channels}));
     running_mean_ = register_buffer("running_mean", at::empty({channels}));
@@ -25,7 +29,7 @@ class BatchNorm : public Normalization {
     num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, at::kLong));
   }
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
     if (is_training() && input.numel() > 0) {
       TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
                         ", wanted more than one value a channel in training: raise the batch of each rank");
@@ -33,11 +37,14 @@ class BatchNorm : public Normalization {
     }
     const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon};
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
-      return detail::fused_batch_norm(input, state, is_training(), activation, residual);
+      const auto* after = following(then);
+      const bool relu = after && after->is_rectifier;
+      auto output = detail::fused_batch_norm(input, state, is_training(), relu, residual);
+      return relu ? output : finish(std::move(output), after, {});
     }
     auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), kMomentum, kEpsilon,
                                  /*cudnn_enabled=*/true);
-    return finish(std::move(output), activation, residual);
+    return finish(std::move(output), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -55,13 +62,13 @@ class BatchNorm : public Normalization {
 
 class GroupNorm : public Normalization {
  public:
-  explicit GroupNorm(int64_t channels) : Normalization("GroupNorm") {
+  GroupNorm(int64_t channels, const memory::Activation& activation) : Normalization("GroupNorm", activation) {
     weight_ = register_parameter("weight", at::empty({channels}));
     bias_ = register_parameter("bias", at::empty({channels}));
   }
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
-    return finish(at::group_norm(input, groups_of(input), weight_, bias_, kEpsilon), activation, residual);
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    return finish(at::group_norm(input, groups_of(input), weight_, bias_, kEpsilon), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -81,27 +88,50 @@ class GroupNorm : public Normalization {
 
 class NoNormalization : public Normalization {
  public:
-  NoNormalization() : Normalization("NoNormalization") {}
+  NoNormalization(int64_t, const memory::Activation& activation) : Normalization("NoNormalization", activation) {}
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
-    return finish(input, activation, residual);
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    return finish(input, following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {}
 };
 
+template <class Kind>
+std::shared_ptr<Normalization> made(int64_t channels, const memory::Activation& activation) {
+  return std::make_shared<Kind>(channels, activation);
+}
+
+struct NormEntry {
+  std::string_view name;
+  Norm norm;
+  std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation);
+};
+
+constexpr std::array kNorms = {NormEntry{"batch", Norm::batch, made<BatchNorm>},
+                               NormEntry{"group", Norm::group, made<GroupNorm>},
+                               NormEntry{"none", Norm::none, made<NoNormalization>}};
+
 }  // namespace
 
-std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels) {
-  switch (norm) {
-    case Norm::batch:
-      return std::make_shared<BatchNorm>(channels);
-    case Norm::group:
-      return std::make_shared<GroupNorm>(channels);
-    case Norm::none:
-      break;
-  }
-  return std::make_shared<NoNormalization>();
+std::span<const std::string_view> norm_names() {
+  static constexpr auto names = [] {
+    std::array<std::string_view, kNorms.size()> all;
+    std::ranges::transform(kNorms, all.begin(), &NormEntry::name);
+    return all;
+  }();
+  return names;
+}
+
+Norm norm_of(std::string_view name) {
+  const auto at = std::ranges::find(kNorms, name, &NormEntry::name);
+  if (at != kNorms.end()) return at->norm;
+  const auto names = norm_names();
+  throw SettingsError("norm is '" + std::string(name) + "', wanted " + one_of({names.begin(), names.end()}));
+}
+
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation) {
+  return std::ranges::find(kNorms, norm, &NormEntry::norm)->make(channels, activation);
 }
 
 }  // namespace tandem::models

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tandem/base/rng.h"
+#include "tandem/memory/switch_activations.h"
 #include "tandem/models/network/resnet.h"
 
 namespace tandem::models {
@@ -43,6 +44,34 @@ TEST(Forward, WithoutBatchStatisticsASplitBatchGivesTheSame) {
     EXPECT_LT(distance(whole, parts), 1e-12) << options.name;
     EXPECT_GT(distance(whole[0], whole[1]), 1e-3) << options.name;
   }
+}
+
+TEST(Forward, AnotherActivationOfAModelOrASwitchedOneGivesTheSame) {
+  const auto images = random_images({3, 1, 32, 32});
+  for (const auto name : {"mlp", "resnet_glyph"}) {
+    for (const auto norm : {Norm::batch, Norm::group, Norm::none}) {
+      const auto rectified = make({.name = name, .norm = norm});
+      const auto made = make({.name = name, .norm = norm, .activation = "gelu-fused"});
+      const auto before = rectified->forward(images);
+      EXPECT_GT(memory::switch_activations(*rectified, memory::activation_of("gelu-fused")), 0);
+      EXPECT_TRUE(rectified->forward(images).equal(made->forward(images))) << name;
+      EXPECT_GT(distance(before, made->forward(images)), 1e-3) << name;
+      EXPECT_EQ(made->named_parameters().keys(), rectified->named_parameters().keys()) << name;
+    }
+  }
+}
+
+TEST(Forward, TheFormsOfAnActivationAreOneFunction) {
+  const auto images = random_images({3, 1, 32, 32}, at::kDouble);
+  std::vector<Tensor> gradients;
+  for (const auto* activation : {"swish-naive", "swish-merged", "swish-fused"}) {
+    const auto model = make({.name = "resnet_glyph", .activation = activation});
+    model->to(at::kDouble);
+    model->forward(images).square().sum().backward();
+    gradients.push_back(model->named_parameters()["conv1.weight"].grad());
+  }
+  EXPECT_LT(distance(gradients[0], gradients[1]), 1e-9);
+  EXPECT_LT(distance(gradients[0], gradients[2]), 1e-9);
 }
 
 TEST(Forward, Float32RunsChannelsLastAndAgreesWithFloat64) {

@@ -6,7 +6,7 @@
 
 namespace tandem::models {
 
-/// images -> flat -> fc1 relu -> fc2 relu -> embedding. Uses no batch statistics, so that the loss of a batch does not
+/// images -> flat -> fc1 activation -> fc2 activation -> embedding. Uses no batch statistics, so that the loss of a batch does not
 /// depend on how it is split over ranks. Images must be [N, channels, size, width].
 class Mlp : public Backbone {
  public:
