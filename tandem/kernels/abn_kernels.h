@@ -41,6 +41,12 @@ struct AbnBackward {
   const T *z, *gradient;  // of z
   const uint8_t* sides;
   const T* centre;  // [channels]
+
+  /// The same from a later row on.
+  AbnBackward from_row(int64_t row, int64_t channels) const {
+    const int64_t at = row * channels;
+    return {kind, slope, z + at, gradient + at, sides ? sides + row * side_bytes(channels) : nullptr, centre};
+  }
 };
 
 /// sum[c] = sum of dy, product[c] = sum of dy * (y - centre). `wide`: adds in double.

@@ -22,6 +22,7 @@ using kernels::Curve;
 using torch::autograd::variable_list;
 
 constexpr int64_t kNumbersPerThread = 32768;
+constexpr double kLeakySlope = 0.01;
 
 /// A smooth function: its kernel, its formulas in differentiable operations, and ATen's own.
 struct Smooth {
@@ -151,6 +152,16 @@ constexpr std::array kActivations = {
                  return over.relu_();
                },
                /*is_rectifier=*/true},
+    Activation{"leaky-relu", [](const Tensor& x) { return at::leaky_relu(x, kLeakySlope); },
+               [](const Tensor& x) {
+                 Tensor over = x;
+                 return at::leaky_relu_(over, kLeakySlope);
+               }},
+    Activation{"elu", [](const Tensor& x) { return at::elu(x); },
+               [](const Tensor& x) {
+                 Tensor over = x;
+                 return at::elu_(over);
+               }},
     always_new<kSwish.value>("swish-naive"),
     always_new<merged<kSwish, false>>("swish-merged"),
     always_new<merged<kSwish, true>>("swish-fused"),

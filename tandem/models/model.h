@@ -13,8 +13,14 @@ namespace tandem::models {
 class Backbone;
 
 /// The normalisation after each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` treat
-/// each image on its own, so that splitting a batch over ranks does not change the result.
-enum class Norm { batch, group, none };
+/// each image on its own, so that splitting a batch over ranks does not change the result. abn_* are batch
+/// normalisation and an invertible activation in one operation in place (memory/inplace_abn.h): it stands for the
+/// activation of the whole model, and keeps about half as many bytes for backward. Weights and their names are those of
+/// `batch`.
+enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish };
+
+/// True for the in-place norms: ModelOptions::activation has no effect with them.
+bool has_own_activation(Norm norm);
 
 /// Throws SettingsError, naming `norm`.
 Norm norm_of(std::string_view name);

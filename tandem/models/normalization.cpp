@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
+#include "tandem/memory/inplace_abn.h"
 #include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/network/layers.h"
 
@@ -30,11 +31,7 @@ class BatchNorm : public Normalization {
   }
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
-    if (is_training() && input.numel() > 0) {
-      TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
-                        ", wanted more than one value a channel in training: raise the batch of each rank");
-      num_batches_tracked_.add_(1);
-    }
+    count_batch(input);
     const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon};
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       const auto* after = following(then);
@@ -56,8 +53,40 @@ class BatchNorm : public Normalization {
     num_batches_tracked_.zero_();
   }
 
- private:
+ protected:
+  void count_batch(const Tensor& input) {
+    if (!is_training() || input.numel() == 0) return;
+    TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
+                      ", wanted more than one value a channel in training: raise the batch of each rank");
+    num_batches_tracked_.add_(1);
+  }
+
   Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+/// In place where the activation follows at once. After a sum with the shortcut, which needs the normalised values
+/// without activation, and where none follows, it is BatchNorm and a plain activation.
+class InplaceAbn : public BatchNorm {
+ public:
+  InplaceAbn(int64_t channels, kernels::Invertible invertible, std::string_view plain)
+      : BatchNorm(channels, memory::activation_of(plain)), invertible_(invertible) {}
+
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    const bool at_once = then == Then::activation && !residual.defined();
+    if (!at_once) return BatchNorm::forward(input, then, residual);
+    count_batch(input);
+    return memory::inplace_abn(input, invertible_, {weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon},
+                               is_training());
+  }
+
+  void set_activation(const memory::Activation& activation) override {
+    TORCH_CHECK_VALUE(false, "activation is ", activation.name,
+                      " for an in-place norm, wanted its own, which is a part ",
+                      "of it: build the model with another norm");
+  }
+
+ private:
+  kernels::Invertible invertible_;
 };
 
 class GroupNorm : public Normalization {
@@ -102,15 +131,29 @@ std::shared_ptr<Normalization> made(int64_t channels, const memory::Activation& 
   return std::make_shared<Kind>(channels, activation);
 }
 
+/// `plain`: the same activation where it cannot be in place.
+template <kernels::Invertible invertible, const auto& plain>
+std::shared_ptr<Normalization> made_in_place(int64_t channels, const memory::Activation&) {
+  return std::make_shared<InplaceAbn>(channels, invertible, plain);
+}
+
+using kernels::Invertible;
+constexpr std::string_view kLeaky = "leaky-relu", kElu = "elu", kSwish = "swish-fused";
+
 struct NormEntry {
   std::string_view name;
   Norm norm;
   std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation);
+  bool has_own_activation = false;
 };
 
-constexpr std::array kNorms = {NormEntry{"batch", Norm::batch, made<BatchNorm>},
-                               NormEntry{"group", Norm::group, made<GroupNorm>},
-                               NormEntry{"none", Norm::none, made<NoNormalization>}};
+constexpr std::array kNorms = {
+    NormEntry{"batch", Norm::batch, made<BatchNorm>},
+    NormEntry{"group", Norm::group, made<GroupNorm>},
+    NormEntry{"none", Norm::none, made<NoNormalization>},
+    NormEntry{"abn-leaky", Norm::abn_leaky, made_in_place<Invertible::leaky_relu, kLeaky>, true},
+    NormEntry{"abn-elu", Norm::abn_elu, made_in_place<Invertible::elu, kElu>, true},
+    NormEntry{"abn-swish", Norm::abn_swish, made_in_place<Invertible::swish, kSwish>, true}};
 
 }  // namespace
 
@@ -129,6 +172,8 @@ Norm norm_of(std::string_view name) {
   const auto names = norm_names();
   throw SettingsError("norm is '" + std::string(name) + "', wanted " + one_of({names.begin(), names.end()}));
 }
+
+bool has_own_activation(Norm norm) { return std::ranges::find(kNorms, norm, &NormEntry::norm)->has_own_activation; }
 
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation) {
   return std::ranges::find(kNorms, norm, &NormEntry::norm)->make(channels, activation);

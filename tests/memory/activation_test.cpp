@@ -199,8 +199,8 @@ TEST_F(ActivationTest, AnInputChangedInPlaceIsCaught) {
 
 TEST_F(ActivationTest, AnUnknownNameIsRefused) {
   EXPECT_EQ(test::text_of<SettingsError>([] { activation_of("swish-fusd"); }),
-            "activation is 'swish-fusd', wanted relu, swish-naive, swish-merged, swish-fused, mish-naive, mish-merged, "
-            "mish-fused, gelu-naive, gelu-merged or gelu-fused: did you mean swish-fused?");
+            "activation is 'swish-fusd', wanted relu, leaky-relu, elu, swish-naive, swish-merged, swish-fused, "
+            "mish-naive, mish-merged, mish-fused, gelu-naive, gelu-merged or gelu-fused: did you mean swish-fused?");
 }
 
 /// A container that can be inside another one.

@@ -74,6 +74,37 @@ TEST(Forward, TheFormsOfAnActivationAreOneFunction) {
   EXPECT_LT(distance(gradients[0], gradients[2]), 1e-9);
 }
 
+TEST(Forward, AnInPlaceNormEqualsBatchNormAndItsActivation) {
+  const std::map<Norm, const char*> pairs = {
+      {Norm::abn_leaky, "leaky-relu"}, {Norm::abn_elu, "elu"}, {Norm::abn_swish, "swish-naive"}};
+  const auto images = random_images({3, 1, 32, 32}, at::kDouble);
+  for (const auto& [norm, activation] : pairs) {
+    const auto in_place = make({.name = "resnet_glyph", .norm = norm});
+    const auto separate = make({.name = "resnet_glyph", .activation = activation});
+    EXPECT_EQ(in_place->named_buffers().keys(), separate->named_buffers().keys());
+    for (const auto& model : {in_place, separate}) {
+      model->to(at::kDouble);
+      const at::NoGradGuard no_grad;
+      for (auto& weights : model->named_parameters()) {  // as a given model could have them
+        if (weights.key().find("bn1.weight") != std::string::npos) weights.value().slice(0, 0, 5).neg_();
+      }
+    }
+    const auto a = in_place->forward(images), b = separate->forward(images);
+    EXPECT_LT(distance(a, b), 1e-9);
+    a.square().sum().backward();
+    b.square().sum().backward();
+    const auto others = separate->named_parameters();
+    for (const auto& weights : in_place->named_parameters()) {
+      const auto& other = others[weights.key()];
+      EXPECT_LT(distance(weights.value().grad(), other.grad()), 1e-7) << weights.key();
+    }
+    in_place->eval();
+    separate->eval();
+    EXPECT_LT(distance(in_place->forward(images), separate->forward(images)), 1e-9);
+    EXPECT_THROW(memory::switch_activations(*in_place, memory::activation_of("relu")), c10::ValueError);
+  }
+}
+
 TEST(Forward, Float32RunsChannelsLastAndAgreesWithFloat64) {
   for (const int64_t channels : {1, 3}) {
     const auto model = make({.name = "resnet_glyph", .channels = channels});

@@ -65,7 +65,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"resnet50", 3, 64}, Case{"mlp", 32, 32, at::kFloat, Norm::batch, "swish-fused"},
                     Case{"mlp", 32, 32, at::kFloat, Norm::batch, "swish-naive"},
                     Case{"resnet_glyph", 5, 32, at::kFloat, Norm::group, "mish-fused"},
-                    Case{"resnet18", 3, 48, at::kFloat, Norm::batch, "swish-fused"}),
+                    Case{"resnet18", 3, 48, at::kFloat, Norm::batch, "swish-fused"},
+                    Case{"resnet_glyph", 32, 32, at::kFloat, Norm::abn_leaky},
+                    Case{"resnet_glyph", 5, 32, at::kFloat, Norm::abn_swish},
+                    Case{"resnet50", 3, 64, at::kFloat, Norm::abn_leaky}),
     [](const auto& info) { return std::string(info.param.model) + "_" + std::to_string(info.index); });
 
 }  // namespace

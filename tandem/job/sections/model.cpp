@@ -32,7 +32,8 @@ const Section& model_section() {
                 {1, 65536}},
                {.key = "model.norm",
                 .default_value = text("batch"),
-                .doc = "normalisation after each convolution; group: 16 channels of one image",
+                .doc = "normalisation after each convolution; group: 16 channels of one image; abn: batch "
+                       "normalisation and its activation in place",
                 .choices = {norms.begin(), norms.end()}},
                {.key = "model.activation",
                 .default_value = text("relu"),
@@ -45,7 +46,10 @@ const Section& model_section() {
                 "with model=none: it has no layers"},
                {{"model.norm"},
                 [](const Job& job) { return !job.model.is_identity && !models::has_norms(job.model.name); },
-                "on this model: it has no normalisation"}},
+                "on this model: it has no normalisation"},
+               {{"model.activation"},
+                [](const Job& job) { return models::has_own_activation(job.model.norm); },
+                "with this model.norm: its activation is a part of it"}},
       .identity = {"model", "embedding", "model.norm", "model.activation"}};
   return section;
 }

@@ -77,7 +77,7 @@ class Normalization : public Layer, public memory::HasActivation {
   Normalization(std::string name, const memory::Activation& activation)
       : Layer(std::move(name)), activation_(&activation) {}
 
-  ///   input     [N, C] or [N, C, H, W]; may be overwritten where no gradient needs it
+  ///   input     [N, C] or [N, C, H, W]; may be overwritten where no gradient needs it, and always by an in-place norm
   ///   residual  undefined, or of the input's shape
   virtual Tensor forward(const Tensor& input, Then then = Then::nothing, const Tensor& residual = {}) = 0;
 
