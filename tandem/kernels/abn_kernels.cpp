@@ -50,11 +50,17 @@ TANDEM_INLINE void store_sides(const typename Vectors<T>::Bits& mask, uint8_t* t
   }
 }
 
-template <class T>
-TANDEM_INLINE typename Vectors<T>::Bits load_sides(const uint8_t* from) {
-  typename Vectors<T>::Bits bits;
-  for (int64_t i = 0; i < kWidth<T>; ++i) bits[i] = (from[i / 8] >> (i % 8)) & 1;
-  return bits != 0;
+/// 1 where the bit is set, else -1. (g++ 12 takes masks that are stored or combined apart into scalars.)
+TANDEM_INLINE Vector<float> signs_of(const uint8_t* sides, float) {
+  constexpr Vectors<float>::Bits kBits = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+                                          1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+  const auto own = (Vectors<float>::Bits{} + (sides[0] | sides[1] << 8)) & kBits;
+  return own != 0 ? all(1.0F) : all(-1.0F);
+}
+TANDEM_INLINE Vector<double> signs_of(const uint8_t* sides, double) {
+  constexpr Vectors<double>::Bits kBits = {1, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7};
+  const auto own = (Vectors<double>::Bits{} + int64_t{sides[0]}) & kBits;
+  return own != 0 ? all(1.0) : all(-1.0);
 }
 
 /// y = x s(x) has its minimum kLeast at kAt. kLeast is in two parts, so that y - kLeast keeps its digits.
@@ -65,8 +71,8 @@ struct Minimum {
   static constexpr T kLow = sizeof(T) == 4 ? T(kLeast - static_cast<double>(kHigh)) : T(-3.0E-18);
 };
 
-/// x = sum of a_k q^k with q = +-sqrt(y - kLeast): the inverse around the minimum. To 1e-15 for |q| < 0.05, to 1e-2 for
-/// |q| < 0.42.
+/// x = sum of a_k q^k with q = +-sqrt(y - kLeast): the inverse around the minimum. To 1e-15 for |q| < 0.05, to 1e-8 for
+/// |q| < 0.18.
 template <class T>
 TANDEM_INLINE Vector<T> swish_near_minimum(const Vector<T>& q) {
   return polynomial<T>(
@@ -76,41 +82,60 @@ TANDEM_INLINE Vector<T> swish_near_minimum(const Vector<T>& q) {
           T(-2.06074765111241476), T(3.0302216013580994), T(-1.2784645427610738)});
 }
 
-/// A first x for one step of the iteration: interpolated for q up to 1.5, x = y (1 + e^-y) beyond, and on the left
-/// t = -x from t = L + ln t - ln(1 + e^-t), L = -ln(-y).
 template <class T>
-TANDEM_INLINE Vector<T> swish_start(const Vector<T>& y, const Vector<T>& q) {
-  const auto u = (q - T(0.96)) / T(0.56);
-  const auto middle = polynomial<T>(u, {T(-0.00109776234), T(0.00224733031), T(-0.000200515699), T(0.0597879989),
-                                        T(0.0838742461), T(1.19851742), T(0.903659648)});
-  const auto beyond = y + y * exp_of_negative(y < T(0) ? Vector<T>{} : -y);
+struct Solution {
+  Vector<T> x, s;
+};
+
+/// A step of Halley's iteration on x s - y = 0, in ratios that neither overflow nor vanish: m = x - y / s, c = 1 + x (1
+/// - s), f / f' = m / c, f'' / f' = (1 - s) (2 + x (1 - 2 s)) / c. s follows to the second order of the step.
+template <class T>
+TANDEM_INLINE Solution<T> improved(const Vector<T>& x, const Vector<T>& y) {
+  const auto e = exp_of_negative(-magnitude(x));
+  const auto inverse = T(1) / (e + T(1)), small = e * inverse;
+  const auto s = x < T(0) ? small : inverse, other = x < T(0) ? inverse : small;
+  const auto m = x - y / s, c = T(1) + x * other, curve = other * (T(2) + x * (other - s));
+  const auto step = T(2) * m * c / (T(2) * c * c - m * curve);
+  return {x - step, s - s * other * step * (T(1) - T(0.5) * (other - s) * step)};
+}
+
+/// A first x where q is less than -0.42 or more than 1.5. On the left t = -x from t = L + ln t - ln(1 + e^-t), L =
+/// -ln(-y); on the right y (1 + e^-y), roughly.
+template <class T>
+TANDEM_INLINE Vector<T> swish_start_far(const Vector<T>& y) {
   const auto l = -detail::log_of_normal(y < T(0) ? -y : all(T(0.1)));
   auto t = l + detail::log_of_normal(l < T(2) ? all(T(2)) : l);
   for (int i = 0; i < 2; ++i) t = l + detail::log_of_normal(t) - exp_of_negative(-t);
-  const auto near = swish_near_minimum<T>(q);
-  return q < T(-0.42) ? -t : q < T(0.42) ? near : q < T(1.5) ? middle : beyond;
+  const auto right = y + y / polynomial<T>(y, {T(1) / T(24), T(1) / T(6), T(0.5), T(1), T(1)});
+  return improved<T>(improved<T>(y < T(0) ? -t : right, y).x, y).x;
 }
 
-/// The side tells the sign of q. Halley's iteration on x s - y = 0, in ratios that neither overflow nor vanish: f / f'
-/// = (x - y / s) / c, f'' / f' = (1 - s) (2 + x (1 - 2 s)) / c, c = 1 + x (1 - s).
+/// `sign` is that of q, which the side tells. The first x is interpolated to 6e-6; far values, which are rare, take
+/// longer.
 template <class T>
-TANDEM_INLINE Vector<T> inverse_swish(const Vector<T>& z, const typename Vectors<T>::Bits& is_right) {
+TANDEM_INLINE Solution<T> inverse_swish(const Vector<T>& z, const Vector<T>& sign) {
   using M = Minimum<T>;
-  constexpr T kFarthest = sizeof(T) == 4 ? T(-1e-35) : T(-1e-300);
-  const auto y = (is_right == 0) & (z > kFarthest) ? all(kFarthest) : z;  // a 0 on the left has no inverse
+  // A 0 on the left has no inverse: it becomes the nearest number that has one.
+  constexpr T kNearest = sizeof(T) == 4 ? T(1e-35) : T(1e-300);
+  const auto lack = z + kNearest < T(0) ? Vector<T>{} : z + kNearest;
+  const auto y = z + (sign - T(1)) * (T(0.5) * lack);
   const auto above = (y - M::kHigh) - M::kLow;
   const auto root = detail::square_root(above < T(0) ? Vector<T>{} : above);
-  const auto q = is_right ? root : -root;
-  auto x = swish_start<T>(y, q);
-  for (int i = 0; i < (sizeof(T) == 4 ? 2 : 3); ++i) {
-    const auto e = exp_of_negative(-magnitude(x));
-    const auto s = (x < T(0) ? e : all(T(1))) / (e + T(1));
-    const auto other = (x < T(0) ? all(T(1)) : e) / (e + T(1));
-    const auto c = T(1) + x * other;
-    const auto step = (x - y / s) / c;
-    x = x - step / (T(1) - T(0.5) * step * other * (T(2) + x * (other - s)) / c);
-  }
-  return magnitude(q) < T(0.05) ? swish_near_minimum<T>(q) : x;
+  const auto q = root * sign;
+  const auto near = swish_near_minimum<T>(q);
+  const auto left = polynomial<T>((q + T(0.3)) * T(1 / 0.12),
+                                  {T(-0.00153140035), T(0.00328283609), T(-0.00371744146), T(0.00862354101),
+                                   T(-0.0235069078), T(0.0600851303), T(-0.169807398), T(0.725085593), T(-2.51188645)});
+  const auto right =
+      polynomial<T>((q - T(0.84)) * T(1 / 0.66),
+                    {T(0.000325730808), T(-0.000844307319), T(0.000660828025), T(-0.00277771534), T(0.00777618909),
+                     T(-0.00629793857), T(0.100298246), T(0.0626324477), T(1.37991799), T(0.650097626)});
+  auto start = q < T(-0.18) ? left : q < T(0.18) ? near : right;
+  const auto far = magnitude(q - T(0.54)) > T(0.96) ? all(T(1)) : Vector<T>{};
+  if (detail::any_of(far)) start = far > T(0) ? swish_start_far<T>(y) : start;
+  if constexpr (sizeof(T) == 8) start = improved<T>(start, y).x;
+  const auto [x, s] = improved<T>(start, y);
+  return {magnitude(q) < T(0.05) ? near : x, s};
 }
 
 template <class T>
@@ -130,10 +155,8 @@ TANDEM_INLINE Inverted<T> inverted(const Vector<T>& z, T slope, const uint8_t* s
     const auto y = detail::log_of_normal(u) + (sum < kLeast ? Vector<T>{} : (z - (u - T(1))) / u);
     return {z < T(0) ? y : z, z < T(0) ? sum : all(T(1))};
   } else if constexpr (kind == Invertible::swish) {
-    const auto y = inverse_swish<T>(z, load_sides<T>(sides));
-    const auto e = exp_of_negative(-magnitude(y));
-    const auto inverse = T(1) / (e + T(1)), other = e * inverse;
-    return {y, (y < T(0) ? other : inverse) + y * (inverse * other)};
+    const auto [y, s] = inverse_swish<T>(z, signs_of(sides, T{}));
+    return {y, s + y * s * (T(1) - s)};
   } else {
     return {z, all(T(1))};
   }
@@ -278,8 +301,8 @@ TANDEM_INLINE void invert_rows(const T* z, const uint8_t* sides, int64_t rows, i
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < channels; c += kWidth<T>) {
       const int64_t at = r * channels + c, left = channels - c;
-      const auto bits = load_sides<T>(sides + r * side_bytes(channels) + c / 8);
-      store_part<false, T>(inverse_swish<T>(load_part<false>(z + at, left), bits), y + at, left);
+      const auto signs = signs_of(sides + r * side_bytes(channels) + c / 8, T{});
+      store_part<false, T>(inverse_swish<T>(load_part<false>(z + at, left), signs).x, y + at, left);
     }
   }
 }

@@ -17,25 +17,47 @@ TANDEM_INLINE Vector<T> all(T value) {
 }
 
 /// Highest power first.
-template <class T>
-TANDEM_INLINE Vector<T> polynomial(const Vector<T>& x, std::initializer_list<T> coefficients) {
-  Vector<T> sum{};
-  for (const T c : coefficients) sum = sum * x + c;
+template <class T, size_t count>
+TANDEM_INLINE Vector<T> polynomial(const Vector<T>& x, const T (&coefficients)[count]) {
+  auto sum = all(coefficients[0]);
+#pragma GCC unroll 32
+  for (size_t i = 1; i < count; ++i) sum = sum * x + coefficients[i];
   return sum;
 }
 
 TANDEM_INLINE Vector<float> magnitude(const Vector<float>& x) { return x < 0.0F ? -x : x; }
 TANDEM_INLINE Vector<double> magnitude(const Vector<double>& x) { return x < 0.0 ? -x : x; }
 
+/// The root of a number of 0 or more: Newton's iteration for 1 / sqrt(x) from a first guess by bits, then one step for
+/// the root itself. (A loop of scalar roots would not become a vector one.)
 TANDEM_INLINE Vector<float> square_root(const Vector<float>& x) {
-  Vector<float> roots;
-  for (int64_t i = 0; i < kWidth<float>; ++i) roots[i] = __builtin_sqrtf(x[i]);
-  return roots;
+  Vectors<float>::Bits bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const auto guess = 0x5F3759DF - (bits >> 1);
+  Vector<float> r;
+  std::memcpy(&r, &guess, sizeof(r));
+  for (int i = 0; i < 3; ++i) r = r * (1.5F - 0.5F * x * r * r);
+  const auto root = x * r;
+  return root + 0.5F * r * (x - root * root);
 }
 TANDEM_INLINE Vector<double> square_root(const Vector<double>& x) {
-  Vector<double> roots;
-  for (int64_t i = 0; i < kWidth<double>; ++i) roots[i] = __builtin_sqrt(x[i]);
-  return roots;
+  Vectors<double>::Bits bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const auto guess = 0x5FE6EB50C7B537A9 - (bits >> 1);
+  Vector<double> r;
+  std::memcpy(&r, &guess, sizeof(r));
+  for (int i = 0; i < 4; ++i) r = r * (1.5 - 0.5 * x * r * r);
+  const auto root = x * r;
+  return root + 0.5 * r * (x - root * root);
+}
+
+/// True if any of the numbers is not 0.
+template <class Values>
+TANDEM_INLINE bool any_of(const Values& values) {
+  uint64_t words[sizeof(values) / 8], all = 0;
+  std::memcpy(words, &values, sizeof(values));
+  for (const auto word : words) all |= word;
+  return all != 0;
 }
 
 /// x = n ln 2 + r; `scale` = 2^n, assembled from bits. x must be in -87 .. 88 (float), -708 .. 709 (double).
