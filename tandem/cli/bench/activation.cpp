@@ -159,16 +159,18 @@ ActivationCase compared(const Pair& pair, const Shape& shape, int rounds) {
   return result;
 }
 
+constexpr int64_t kChannels = 64;
+
+struct Drawn {
+  Tensor x, gradient, bias;
+};
+
 /// The gradient of the weight.
-Tensor weight_gradient(const std::function<Tensor(Tensor, const AbnState&)>& operation, double weight,
-                       at::ScalarType type) {
-  constexpr int64_t kChannels = 64;
-  auto bias = at::empty({kChannels});
-  fill_uniform_(bias, 1.0, 41, 3);
-  const auto x = drawn({16, kChannels, 28, 28}, 1).to(type), gradient = drawn({16, kChannels, 28, 28}, 2).to(type);
-  const AbnState state{at::full({kChannels}, weight, type).requires_grad_(), bias.to(type).requires_grad_(),
+Tensor weight_gradient(const Operation& operation, const Drawn& drawn, double weight, at::ScalarType type) {
+  const AbnState state{at::full({kChannels}, weight, type).requires_grad_(),
+                       drawn.bias.to(type, /*non_blocking=*/false, /*copy=*/true).requires_grad_(),
                        at::zeros({kChannels}, type), at::ones({kChannels}, type)};
-  operation(x.clone(), state).backward(gradient);
+  operation(drawn.x.to(type, /*non_blocking=*/false, /*copy=*/true), state).backward(drawn.gradient.to(type));
   return state.weight.grad().to(at::kDouble);
 }
 
@@ -182,6 +184,8 @@ std::vector<AbnErrorCase> errors() {
       {"abn-leaky", Invertible::leaky_relu, [](Tensor y) { return at::leaky_relu(y, memory::kLeakySlope); }},
       {"abn-elu", Invertible::elu, [](Tensor y) { return at::elu(y); }},
       {"abn-swish", Invertible::swish, [](Tensor y) { return at::silu(y); }}};
+  const Drawn numbers{drawn({16, kChannels, 28, 28}, 1), drawn({16, kChannels, 28, 28}, 2), at::empty({kChannels})};
+  fill_uniform_(numbers.bias, 1.0, 41, 3);
   std::vector<AbnErrorCase> all;
   for (const auto& [name, kind, plain] : kinds) {
     const auto form = [kind = kind](AbnForm form) {
@@ -189,9 +193,9 @@ std::vector<AbnErrorCase> errors() {
           [=](Tensor x, const AbnState& state) { return memory::inplace_abn(std::move(x), kind, state, true, form); };
     };
     for (const double weight : {1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5}) {
-      const auto exact = weight_gradient(separate(plain), weight, at::kDouble);
+      const auto exact = weight_gradient(separate(plain), numbers, weight, at::kDouble);
       const auto error = [&](const Operation& operation) {
-        const auto difference = (weight_gradient(operation, weight, at::kFloat) - exact).abs().max();
+        const auto difference = (weight_gradient(operation, numbers, weight, at::kFloat) - exact).abs().max();
         return (difference / exact.abs().max()).item<double>();
       };
       all.push_back({name, weight, error(form(AbnForm::one)), error(form(AbnForm::two)), error(separate(plain))});
