@@ -8,6 +8,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/base/table.h"
+#include "tandem/cli/bench/activation.h"
 #include "tandem/cli/bench/classifier.h"
 #include "tandem/cli/bench/comm.h"
 #include "tandem/cli/bench/parity.h"
@@ -212,8 +213,8 @@ struct Bench {
   int (*run)(const Arguments& arguments);
 };
 
-constexpr std::array<Bench, 3> kBenches = {
-    {{"comm", run_comm}, {"classifier", run_classifier}, {"parity", run_parity}}};
+constexpr std::array<Bench, 4> kBenches = {
+    {{"comm", run_comm}, {"classifier", run_classifier}, {"activation", run_activation}, {"parity", run_parity}}};
 
 }  // namespace
 

@@ -108,6 +108,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .size = shape[1],
                                 .width = shape[2],
                                 .embedding = embedding,
+                                .norm = job.model.norm,
+                                .activation = job.model.activation,
                                 .products = job.training.precision.products,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);

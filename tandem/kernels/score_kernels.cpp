@@ -6,17 +6,15 @@
 #include <limits>
 
 #include "tandem/base/vectors.h"
+#include "tandem/kernels/detail/vector_math.h"
 
 namespace tandem::kernels {
 namespace {
 
+using detail::all;
+using detail::exp_of_negative;
 template <class T>
-constexpr int64_t kLanes = 64 / sizeof(T);
-
-template <class T>
-TANDEM_INLINE Vector<T> all(T value) {
-  return Vector<T>{} + value;
-}
+constexpr int64_t kLanes = detail::kWidth<T>;
 
 template <class T>
 TANDEM_INLINE Vector<T> larger(const Vector<T>& a, const Vector<T>& b) {
@@ -28,38 +26,6 @@ TANDEM_INLINE T sum_of(const Vector<T>& values) {
   T sum = 0;
   for (int64_t i = 0; i < kLanes<T>; ++i) sum += values[i];
   return sum;
-}
-
-/// exp(x) for x <= 0: x = n ln 2 + r. 2^n is assembled from bits; e^r is its series to the last place of T.
-/// A result below the least normal number becomes 0; a NaN stays a NaN.
-TANDEM_INLINE Vector<float> exp_of_negative(const Vector<float>& x) {
-  constexpr float kLog2 = 1.44269504F, kHigh = 0.693359375F, kLow = -2.12194440e-4F, kRound = 12582912.0F;
-  const auto clamped = x < -87.0F ? all(-87.0F) : x;
-  const auto n = (clamped * kLog2 + kRound) - kRound;
-  const auto r = (clamped - n * kHigh) - n * kLow;
-  auto series = all(1.0F / 720.0F);
-  for (const float c : {1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F, 1.0F}) series = series * r + c;
-  const auto power = (__builtin_convertvector(n, Vectors<float>::Bits) + 127) << 23;
-  Vector<float> scale;
-  std::memcpy(&scale, &power, sizeof(scale));
-  return x < -87.0F ? Vector<float>{} : series * scale;
-}
-
-TANDEM_INLINE Vector<double> exp_of_negative(const Vector<double>& x) {
-  constexpr double kLog2 = 1.4426950408889634, kHigh = 0.693145751953125, kLow = 1.42860682030941723212e-6,
-                   kRound = 6755399441055744.0;
-  const auto clamped = x < -708.0 ? all(-708.0) : x;
-  const auto n = (clamped * kLog2 + kRound) - kRound;
-  const auto r = (clamped - n * kHigh) - n * kLow;
-  auto series = all(1.0 / 6227020800.0);
-  for (const double c : {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
-                         1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0}) {
-    series = series * r + c;
-  }
-  const auto power = (__builtin_convertvector(n, Vectors<double>::Bits) + 1023) << 52;
-  Vector<double> scale;
-  std::memcpy(&scale, &power, sizeof(scale));
-  return x < -708.0 ? Vector<double>{} : series * scale;
 }
 
 template <class T, class S>

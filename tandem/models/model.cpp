@@ -15,7 +15,7 @@ namespace {
 struct Entry {
   std::string_view name;
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
-  bool is_identity = false;
+  bool is_identity = false, has_norms = !is_identity;
 };
 
 constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
@@ -35,10 +35,8 @@ constexpr std::array<Entry, 6> kModels = {{{"resnet_glyph", as_backbone<resnet_g
                                            {"resnet18", as_backbone<resnet18>},
                                            {"resnet34", as_backbone<resnet34>},
                                            {"resnet50", as_backbone<resnet50>},
-                                           {"mlp", make_mlp},
+                                           {"mlp", make_mlp, false, false},
                                            {"none", make_flat, true}}};
-
-constexpr std::array<std::string_view, 3> kNorms = {"batch", "group", "none"};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kModels.size()> names;
@@ -69,15 +67,8 @@ void check_range(const char* setting, int64_t value, int64_t low, int64_t high) 
 
 std::span<const std::string_view> model_names() { return kNames; }
 
-Norm norm_of(std::string_view name) {
-  const auto at = std::ranges::find(kNorms, name);
-  if (at == kNorms.end()) {
-    throw SettingsError("norm is '" + std::string(name) + "', wanted one of " + joined(kNorms));
-  }
-  return static_cast<Norm>(at - kNorms.begin());
-}
-
 bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
+bool has_norms(std::string_view name) { return entry_of(name).has_norms; }
 
 std::shared_ptr<Backbone> make(const ModelOptions& options) {
   const auto& model = entry_of(options.name);

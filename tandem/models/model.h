@@ -13,11 +13,20 @@ namespace tandem::models {
 class Backbone;
 
 /// The normalisation after each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` treat
-/// each image on its own, so that splitting a batch over ranks does not change the result.
-enum class Norm { batch, group, none };
+/// each image on its own, so that splitting a batch over ranks does not change the result. abn_* are batch
+/// normalisation and an invertible activation in one operation in place (memory/inplace_abn.h): it stands for the
+/// activation of the whole model, and keeps about half as many bytes for backward. Weights and their names are those of
+/// `batch`.
+enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish };
+
+/// True for the in-place norms: ModelOptions::activation has no effect with them.
+bool has_own_activation(Norm norm);
 
 /// Throws SettingsError, naming `norm`.
 Norm norm_of(std::string_view name);
+
+/// In the order of Norm.
+std::span<const std::string_view> norm_names();
 
 struct ModelOptions {
   std::string name;      // one of model_names()
@@ -27,12 +36,16 @@ struct ModelOptions {
   int64_t columns() const { return width > 0 ? width : size; }
   int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
+  std::string activation = "relu";              // one of memory::activation_names()
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   uint64_t seed = 1;
 };
 
 /// True for a model that returns the pixels unchanged. Throws SettingsError (unknown name).
 bool is_identity(std::string_view name);
+
+/// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
+bool has_norms(std::string_view name);
 
 /// resnet_glyph, resnet18, resnet34, resnet50, mlp, none.
 std::span<const std::string_view> model_names();

@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <array>
+
 #include "tandem/base/context.h"
+#include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
+#include "tandem/memory/inplace_abn.h"
 #include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/network/layers.h"
 
@@ -10,15 +16,14 @@ constexpr int64_t kChannelsPerGroup = 16;
 
 /// Overwrites `values`, which must be a new tensor that is used nowhere else, and that backward of its operator does
 /// not need.
-Tensor finish(Tensor values, Activation activation, const Tensor& residual) {
+Tensor finish(Tensor values, const memory::Activation* activation, const Tensor& residual) {
   if (residual.defined()) values.add_(residual);
-  if (activation == Activation::relu) values.relu_();
-  return values;
+  return activation ? activation->overwrite(values) : values;
 }
 
 class BatchNorm : public Normalization {
  public:
-  explicit BatchNorm(int64_t channels) : Normalization("BatchNorm") {
+  BatchNorm(int64_t channels, const memory::Activation& activation) : Normalization("BatchNorm", activation) {
     weight_ = register_parameter("weight", at::empty({channels}));
     bias_ = register_parameter("bias", at::empty({channels}));
     running_mean_ = register_buffer("running_mean", at::empty({channels}));
@@ -26,22 +31,18 @@ class BatchNorm : public Normalization {
     num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, at::kLong));
   }
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
-    if (is_training() && input.numel() > 0) {
-      TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
-                        ", wanted more than one value a channel in training: raise the batch of each rank");
-    }
-    const bool moves = is_training() && current_context().statistics != BatchStatistics::hold;
-    if (moves && input.numel() > 0) num_batches_tracked_.add_(1);
-    // With momentum 0 the statistics keep their bits, and everything else is as if they moved.
-    const double momentum = moves ? kMomentum : 0;
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    const double momentum = count_batch(input);
     const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, momentum, kEpsilon};
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
-      return detail::fused_batch_norm(input, state, is_training(), activation, residual);
+      const auto* after = following(then);
+      const bool relu = after && after->is_rectifier;
+      auto output = detail::fused_batch_norm(input, state, is_training(), relu, residual);
+      return relu ? output : finish(std::move(output), after, {});
     }
     auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), momentum, kEpsilon,
                                  /*cudnn_enabled=*/true);
-    return finish(std::move(output), activation, residual);
+    return finish(std::move(output), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -53,19 +54,56 @@ class BatchNorm : public Normalization {
     num_batches_tracked_.zero_();
   }
 
- private:
+ protected:
+  /// Returns the momentum with which the statistics move: with 0 they keep their bits, and everything else is as if
+  /// they moved.
+  double count_batch(const Tensor& input) {
+    if (!is_training()) return kMomentum;
+    if (input.numel() == 0) return 0;
+    TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
+                      ", wanted more than one value a channel in training: raise the batch of each rank");
+    if (current_context().statistics == BatchStatistics::hold) return 0;
+    num_batches_tracked_.add_(1);
+    return kMomentum;
+  }
+
   Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+/// In place where the activation follows at once. After a sum with the shortcut, which needs the normalised values
+/// without activation, and where none follows, it is BatchNorm and a plain activation.
+class InplaceAbn : public BatchNorm {
+ public:
+  InplaceAbn(int64_t channels, kernels::Invertible invertible, std::string_view plain)
+      : BatchNorm(channels, memory::activation_of(plain)), invertible_(invertible) {}
+
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    const bool at_once = then == Then::activation && !residual.defined();
+    if (!at_once) return BatchNorm::forward(input, then, residual);
+    const double momentum = count_batch(input);
+    return memory::inplace_abn(input, invertible_, {weight_, bias_, running_mean_, running_var_, momentum, kEpsilon},
+                               is_training());
+  }
+
+  void set_activation(const memory::Activation& activation) override {
+    TORCH_CHECK_VALUE(false, "activation is ", activation.name,
+                      " for an in-place norm, wanted its own, which is a part ",
+                      "of it: build the model with another norm");
+  }
+
+ private:
+  kernels::Invertible invertible_;
 };
 
 class GroupNorm : public Normalization {
  public:
-  explicit GroupNorm(int64_t channels) : Normalization("GroupNorm") {
+  GroupNorm(int64_t channels, const memory::Activation& activation) : Normalization("GroupNorm", activation) {
     weight_ = register_parameter("weight", at::empty({channels}));
     bias_ = register_parameter("bias", at::empty({channels}));
   }
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
-    return finish(at::group_norm(input, groups_of(input), weight_, bias_, kEpsilon), activation, residual);
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    return finish(at::group_norm(input, groups_of(input), weight_, bias_, kEpsilon), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -85,27 +123,66 @@ class GroupNorm : public Normalization {
 
 class NoNormalization : public Normalization {
  public:
-  NoNormalization() : Normalization("NoNormalization") {}
+  NoNormalization(int64_t, const memory::Activation& activation) : Normalization("NoNormalization", activation) {}
 
-  Tensor forward(const Tensor& input, Activation activation, const Tensor& residual) override {
-    return finish(input, activation, residual);
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    return finish(input, following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {}
 };
 
+template <class Kind>
+std::shared_ptr<Normalization> made(int64_t channels, const memory::Activation& activation) {
+  return std::make_shared<Kind>(channels, activation);
+}
+
+/// `plain`: the same activation where it cannot be in place.
+template <kernels::Invertible invertible, const auto& plain>
+std::shared_ptr<Normalization> made_in_place(int64_t channels, const memory::Activation&) {
+  return std::make_shared<InplaceAbn>(channels, invertible, plain);
+}
+
+using kernels::Invertible;
+constexpr std::string_view kLeaky = "leaky-relu", kElu = "elu", kSwish = "swish-fused";
+
+struct NormEntry {
+  std::string_view name;
+  Norm norm;
+  std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation);
+  bool has_own_activation = false;
+};
+
+constexpr std::array kNorms = {
+    NormEntry{"batch", Norm::batch, made<BatchNorm>},
+    NormEntry{"group", Norm::group, made<GroupNorm>},
+    NormEntry{"none", Norm::none, made<NoNormalization>},
+    NormEntry{"abn-leaky", Norm::abn_leaky, made_in_place<Invertible::leaky_relu, kLeaky>, true},
+    NormEntry{"abn-elu", Norm::abn_elu, made_in_place<Invertible::elu, kElu>, true},
+    NormEntry{"abn-swish", Norm::abn_swish, made_in_place<Invertible::swish, kSwish>, true}};
+
 }  // namespace
 
-std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels) {
-  switch (norm) {
-    case Norm::batch:
-      return std::make_shared<BatchNorm>(channels);
-    case Norm::group:
-      return std::make_shared<GroupNorm>(channels);
-    case Norm::none:
-      break;
-  }
-  return std::make_shared<NoNormalization>();
+std::span<const std::string_view> norm_names() {
+  static constexpr auto names = [] {
+    std::array<std::string_view, kNorms.size()> all;
+    std::ranges::transform(kNorms, all.begin(), &NormEntry::name);
+    return all;
+  }();
+  return names;
+}
+
+Norm norm_of(std::string_view name) {
+  const auto at = std::ranges::find(kNorms, name, &NormEntry::name);
+  if (at != kNorms.end()) return at->norm;
+  const auto names = norm_names();
+  throw SettingsError("norm is '" + std::string(name) + "', wanted " + one_of({names.begin(), names.end()}));
+}
+
+bool has_own_activation(Norm norm) { return std::ranges::find(kNorms, norm, &NormEntry::norm)->has_own_activation; }
+
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation) {
+  return std::ranges::find(kNorms, norm, &NormEntry::norm)->make(channels, activation);
 }
 
 }  // namespace tandem::models

@@ -59,6 +59,10 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"head.precision=bf16", "train.precision=float64"})),
             Words{"head.precision has no effect with train.precision=float64"});
   EXPECT_EQ(idle_settings(job_of({"comm.check=true"})), Words{"comm.check has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"model=mlp", "model.norm=group"})),
+            Words{"model.norm has no effect on this model: it has no normalisation"});
+  EXPECT_EQ(idle_settings(job_of({"model.norm=abn-elu", "model.activation=gelu-fused"})),
+            Words{"model.activation has no effect with this model.norm: its activation is a part of it"});
 }
 
 TEST(Job, AnotherStrategyOrCutOfTheBatchResumesTheSameCheckpoints) {

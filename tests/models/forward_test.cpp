@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tandem/base/rng.h"
+#include "tandem/memory/switch_activations.h"
 #include "tandem/models/network/resnet.h"
 
 namespace tandem::models {
@@ -42,6 +43,65 @@ TEST(Forward, WithoutBatchStatisticsASplitBatchGivesTheSame) {
     const auto parts = at::cat({model->forward(images.slice(0, 0, 2)), model->forward(images.slice(0, 2))});
     EXPECT_LT(distance(whole, parts), 1e-12) << options.name;
     EXPECT_GT(distance(whole[0], whole[1]), 1e-3) << options.name;
+  }
+}
+
+TEST(Forward, AnotherActivationOfAModelOrASwitchedOneGivesTheSame) {
+  const auto images = random_images({3, 1, 32, 32});
+  for (const auto name : {"mlp", "resnet_glyph"}) {
+    for (const auto norm : {Norm::batch, Norm::group, Norm::none}) {
+      const auto rectified = make({.name = name, .norm = norm});
+      const auto made = make({.name = name, .norm = norm, .activation = "gelu-fused"});
+      const auto before = rectified->forward(images);
+      EXPECT_GT(memory::switch_activations(*rectified, memory::activation_of("gelu-fused")), 0);
+      EXPECT_TRUE(rectified->forward(images).equal(made->forward(images))) << name;
+      EXPECT_GT(distance(before, made->forward(images)), 1e-3) << name;
+      EXPECT_EQ(made->named_parameters().keys(), rectified->named_parameters().keys()) << name;
+    }
+  }
+}
+
+TEST(Forward, TheFormsOfAnActivationAreOneFunction) {
+  const auto images = random_images({3, 1, 32, 32}, at::kDouble);
+  std::vector<Tensor> gradients;
+  for (const auto* activation : {"swish-naive", "swish-merged", "swish-fused"}) {
+    const auto model = make({.name = "resnet_glyph", .activation = activation});
+    model->to(at::kDouble);
+    model->forward(images).square().sum().backward();
+    gradients.push_back(model->named_parameters()["conv1.weight"].grad());
+  }
+  EXPECT_LT(distance(gradients[0], gradients[1]), 1e-9);
+  EXPECT_LT(distance(gradients[0], gradients[2]), 1e-9);
+}
+
+TEST(Forward, AnInPlaceNormEqualsBatchNormAndItsActivation) {
+  const std::map<Norm, const char*> pairs = {
+      {Norm::abn_leaky, "leaky-relu"}, {Norm::abn_elu, "elu"}, {Norm::abn_swish, "swish-naive"}};
+  const auto images = random_images({3, 1, 32, 32}, at::kDouble);
+  for (const auto& [norm, activation] : pairs) {
+    const auto in_place = make({.name = "resnet_glyph", .norm = norm});
+    const auto separate = make({.name = "resnet_glyph", .activation = activation});
+    EXPECT_EQ(in_place->named_buffers().keys(), separate->named_buffers().keys());
+    for (const auto& model : {in_place, separate}) {
+      model->to(at::kDouble);
+      const at::NoGradGuard no_grad;
+      for (auto& weights : model->named_parameters()) {  // as a given model could have them
+        if (weights.key().find("bn1.weight") != std::string::npos) weights.value().slice(0, 0, 5).neg_();
+      }
+    }
+    const auto a = in_place->forward(images), b = separate->forward(images);
+    EXPECT_LT(distance(a, b), 1e-9);
+    a.square().sum().backward();
+    b.square().sum().backward();
+    const auto others = separate->named_parameters();
+    for (const auto& weights : in_place->named_parameters()) {
+      const auto& other = others[weights.key()];
+      EXPECT_LT(distance(weights.value().grad(), other.grad()), 1e-7) << weights.key();
+    }
+    in_place->eval();
+    separate->eval();
+    EXPECT_LT(distance(in_place->forward(images), separate->forward(images)), 1e-9);
+    EXPECT_THROW(memory::switch_activations(*in_place, memory::activation_of("relu")), c10::ValueError);
   }
 }
 

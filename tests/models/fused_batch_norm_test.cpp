@@ -45,7 +45,7 @@ std::vector<Tensor> run(const Case& c, at::ScalarType type, bool fused, double m
   Tensor output;
   if (fused) {
     EXPECT_TRUE(detail::can_fuse(input, residual, state));
-    output = detail::fused_batch_norm(input, state, true, c.relu ? Activation::relu : Activation::none, residual);
+    output = detail::fused_batch_norm(input, state, true, c.relu, residual);
   } else {
     output =
         at::batch_norm(input, state.weight, state.bias, state.running_mean, state.running_var, true, 0.1, 1e-5, false);
@@ -112,7 +112,7 @@ TEST(FusedBatchNorm, InEvaluationUsesTheRunningStatistics) {
   const auto mean = state.running_mean.clone();
   const auto expected =
       at::batch_norm(input, state.weight, state.bias, mean, state.running_var, false, 0.1, 1e-5, false);
-  const auto output = detail::fused_batch_norm(input, state, false, Activation::relu, {});
+  const auto output = detail::fused_batch_norm(input, state, false, true, {});
   EXPECT_TRUE(at::allclose(output, expected.relu(), 1e-5, 1e-5));
   EXPECT_TRUE(state.running_mean.equal(mean));
 }
@@ -120,7 +120,7 @@ TEST(FusedBatchNorm, InEvaluationUsesTheRunningStatistics) {
 TEST(FusedBatchNorm, ANotANumberIsNotHidden) {
   auto input = channels_last(random({4, 16, 3, 3}, 1));
   input[0][5][1][1].fill_(std::nan(""));
-  const auto output = detail::fused_batch_norm(input, make_state(16, at::kFloat), true, Activation::relu, {});
+  const auto output = detail::fused_batch_norm(input, make_state(16, at::kFloat), true, true, {});
   EXPECT_TRUE(output.select(1, 5).isnan().all().item<bool>());
   EXPECT_FALSE(output.select(1, 4).isnan().any().item<bool>());
 }
@@ -137,7 +137,7 @@ TEST(FusedBatchNorm, LeavesWhatItCannotDoToOthers) {
 TEST(FusedBatchNorm, RefusesSecondDerivatives) {
   const auto state = make_state(16, at::kFloat);
   const auto input = random({8, 16}, 1).requires_grad_();
-  const auto output = detail::fused_batch_norm(input, state, true, Activation::none, {});
+  const auto output = detail::fused_batch_norm(input, state, true, false, {});
   try {
     torch::autograd::grad({output.sum()}, {input}, {}, /*retain_graph=*/true, /*create_graph=*/true);
     FAIL() << "nothing thrown";

@@ -16,6 +16,7 @@ struct Case {
   int64_t batch, size;
   at::ScalarType type = at::kFloat;
   Norm norm = Norm::batch;
+  const char* activation = "relu";
 };
 
 /// The model, then a loss.
@@ -43,7 +44,12 @@ class Rehearsal : public testing::TestWithParam<Case> {
 TEST_P(Rehearsal, PredictsThePeakOfAStepToTheByte) {
   const auto& of = GetParam();
   at::set_num_threads(1);
-  auto backbone = make({.name = of.model, .channels = 1, .size = of.size, .embedding = 16, .norm = of.norm});
+  auto backbone = make({.name = of.model,
+                        .channels = 1,
+                        .size = of.size,
+                        .embedding = 16,
+                        .norm = of.norm,
+                        .activation = of.activation});
   backbone->to(of.type);
   const auto images = at::rand({of.batch, 1, of.size, of.size}, of.type);
   const auto chain = with_loss(*backbone);
@@ -51,15 +57,19 @@ TEST_P(Rehearsal, PredictsThePeakOfAStepToTheByte) {
   for (int step = 0; step < 2; ++step) EXPECT_EQ(predicted, measured(chain, images, *backbone));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Rehearsal,
-                         testing::Values(Case{"mlp", 32, 32}, Case{"mlp", 7, 16, at::kDouble},
-                                         Case{"resnet_glyph", 32, 32}, Case{"resnet_glyph", 13, 32, at::kDouble},
-                                         Case{"resnet_glyph", 5, 32, at::kFloat, Norm::group},
-                                         Case{"resnet_glyph", 5, 32, at::kFloat, Norm::none}, Case{"resnet18", 3, 48},
-                                         Case{"resnet50", 3, 64}),
-                         [](const auto& info) {
-                           return std::string(info.param.model) + "_" + std::to_string(info.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Rehearsal,
+    testing::Values(Case{"mlp", 32, 32}, Case{"mlp", 7, 16, at::kDouble}, Case{"resnet_glyph", 32, 32},
+                    Case{"resnet_glyph", 13, 32, at::kDouble}, Case{"resnet_glyph", 5, 32, at::kFloat, Norm::group},
+                    Case{"resnet_glyph", 5, 32, at::kFloat, Norm::none}, Case{"resnet18", 3, 48},
+                    Case{"resnet50", 3, 64}, Case{"mlp", 32, 32, at::kFloat, Norm::batch, "swish-fused"},
+                    Case{"mlp", 32, 32, at::kFloat, Norm::batch, "swish-naive"},
+                    Case{"resnet_glyph", 5, 32, at::kFloat, Norm::group, "mish-fused"},
+                    Case{"resnet18", 3, 48, at::kFloat, Norm::batch, "swish-fused"},
+                    Case{"resnet_glyph", 32, 32, at::kFloat, Norm::abn_leaky},
+                    Case{"resnet_glyph", 5, 32, at::kFloat, Norm::abn_swish},
+                    Case{"resnet50", 3, 64, at::kFloat, Norm::abn_leaky}),
+    [](const auto& info) { return std::string(info.param.model) + "_" + std::to_string(info.index); });
 
 }  // namespace
 }  // namespace tandem::models

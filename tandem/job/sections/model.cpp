@@ -2,6 +2,7 @@
 
 #include "tandem/job/job.h"
 #include "tandem/job/sections/section.h"
+#include "tandem/memory/activation.h"
 #include "tandem/models/model.h"
 
 namespace tandem::job {
@@ -9,13 +10,17 @@ namespace {
 
 void read(settings::Settings& settings, Job& job) {
   const auto& name = settings.get_string("model");
-  job.model = {.name = name, .is_identity = models::is_identity(name), .embedding = settings.get_int("embedding")};
+  job.model = {.name = name,
+               .is_identity = models::is_identity(name),
+               .embedding = settings.get_int("embedding"),
+               .norm = models::norm_of(settings.get_string("model.norm")),
+               .activation = settings.get_string("model.activation")};
 }
 
 }  // namespace
 
 const Section& model_section() {
-  const auto names = models::model_names();
+  const auto names = models::model_names(), norms = models::norm_names();
   static const Section section = {
       .rows = {{.key = "model",
                 .default_value = text("resnet_glyph"),
@@ -24,9 +29,29 @@ const Section& model_section() {
                {"embedding",
                 int64_t{128},
                 "size of an embedding, the feature vector of an image and input of the head",
-                {1, 65536}}},
+                {1, 65536}},
+               {.key = "model.norm",
+                .default_value = text("batch"),
+                .doc = "normalisation after each convolution; group: 16 channels of one image; abn: batch "
+                       "normalisation and its activation in place",
+                .choices = {norms.begin(), norms.end()}},
+               {.key = "model.activation",
+                .default_value = text("relu"),
+                .doc = "activation of the backbone; naive: autograd keeps each step; merged: only the input is kept; "
+                       "fused: also one pass over memory",
+                .choices = memory::activation_names()}},
       .read = read,
-      .identity = {"model", "embedding"}};
+      .idle = {{{"model.norm", "model.activation"},
+                [](const Job& job) { return job.model.is_identity; },
+                "with model=none: it has no layers"},
+               {{"model.norm"},
+                [](const Job& job) { return !job.model.is_identity && !models::has_norms(job.model.name); },
+                "on this model: it has no normalisation"},
+               {{"model.activation"},
+                [](const Job& job) { return models::has_own_activation(job.model.norm); },
+                "with this model.norm: its activation is a part of it"}},
+      .identity = {"model", "embedding"},
+      .later_identity = {"model.norm", "model.activation"}};
   return section;
 }
 

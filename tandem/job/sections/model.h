@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/models/model.h"
+
 namespace tandem::job {
 
 /// The backbone.
@@ -9,6 +11,8 @@ struct Model {
   std::string name;
   bool is_identity = false;  // no backbone: the head sees the raw pixels
   int64_t embedding = 0;
+  models::Norm norm = models::Norm::batch;
+  std::string activation;
 };
 
 }  // namespace tandem::job

@@ -125,15 +125,14 @@ Tensor affine_of(const BatchNormState& state, const Statistics& statistics) {
   return rows;
 }
 
-Tensor transformed(const Tensor& input, const Tensor& affine, Activation activation, const Tensor& residual) {
+Tensor transformed(const Tensor& input, const Tensor& affine, bool relu, const Tensor& residual) {
   Tensor output = at::empty_like(input);
   const Layout layout(input);
   const float* scale = affine.const_data_ptr<float>();
   dispatch(input, [&]<class T>(T) {
     layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
       kernels::scale_shift(read<T>(input) + first, residual.defined() ? read<T>(residual) + first : nullptr, scale,
-                           scale + layout.channels, activation == Activation::relu, rows, layout.channels,
-                           write<T>(output) + first);
+                           scale + layout.channels, relu, rows, layout.channels, write<T>(output) + first);
     });
   });
   return output;
@@ -195,7 +194,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
                         const std::optional<Tensor>& addend, const Tensor& affine, const Tensor& inverse_deviation,
                         bool relu) {
     const Tensor residual = addend.value_or(Tensor());
-    const Tensor output = transformed(input, affine, relu ? Activation::relu : Activation::none, residual);
+    const Tensor output = transformed(input, affine, relu, residual);
     context->save_for_backward({input, affine, inverse_deviation, relu && residual.defined() ? output : Tensor()});
     context->saved_data["relu"] = relu;
     context->saved_data["residual"] = residual.defined();
@@ -242,7 +241,7 @@ bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState&
           (residual.scalar_type() == type && residual.sizes() == input.sizes() && is_channels_last(residual)));
 }
 
-Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, Activation activation,
+Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, bool relu,
                         const Tensor& residual) {
   Tensor affine, inverse_deviation = empty_channels(input);
   {
@@ -259,11 +258,10 @@ Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool t
     for (const double variance : statistics.variance) {
       *inverse++ = static_cast<float>(1.0 / std::sqrt(variance + state.epsilon));
     }
-    if (!training) return transformed(input, affine, activation, residual);
+    if (!training) return transformed(input, affine, relu, residual);
   }
   const auto addend = residual.defined() ? std::optional(residual) : std::nullopt;
-  return FusedBatchNorm::apply(input, state.weight, state.bias, addend, affine, inverse_deviation,
-                               activation == Activation::relu);
+  return FusedBatchNorm::apply(input, state.weight, state.bias, addend, affine, inverse_deviation, relu);
 }
 
 }  // namespace tandem::models::detail

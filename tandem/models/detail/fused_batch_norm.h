@@ -1,6 +1,5 @@
 #pragma once
 #include "tandem/base/tensor.h"
-#include "tandem/models/network/layers.h"
 
 namespace tandem::models::detail {
 
@@ -15,12 +14,12 @@ struct BatchNormState {
 /// last, not empty, C a multiple of 16, parameters float32; `residual` undefined or alike.
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state);
 
-/// activation(batch_norm(input) + residual) in one pass over memory after the pass for the statistics; backward takes
-/// two. The rectifier and the sum cost no pass of their own. The rectifier's mask is computed again from the input or,
-/// if there is a residual, from the output. In training the running statistics are updated. The sums do not depend on
-/// the number of threads.
-/// Differentiable once, and in training only: throws c10::NotImplementedError under create_graph.
-Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, Activation activation,
+/// batch_norm(input) + residual, rectified if `relu`, in one pass over memory after the pass for the statistics;
+/// backward takes two. The rectifier and the sum cost no pass of their own. The rectifier's mask is computed again from
+/// the input or, if there is a residual, from the output. In training the running statistics are updated. The sums do
+/// not depend on the number of threads. Differentiable once, and in training only: throws c10::NotImplementedError
+/// under create_graph.
+Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, bool relu,
                         const Tensor& residual);
 
 }  // namespace tandem::models::detail

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tandem/base/tensor.h"
+#include "tandem/memory/switch_activations.h"
 #include "tandem/models/model.h"
 
 /// Layers with torch::nn's parameter names. Unlike torch::nn's layers they leave their weights unset until initialize()
@@ -66,22 +67,32 @@ class Linear : public Layer {
   Tensor weight_, bias_;
 };
 
-enum class Activation { none, relu };
+/// What follows a normalisation.
+enum class Then { nothing, activation };
 
 /// Normalises over channels, together with the steps that follow it in a residual block: activation(norm(input) +
 /// residual).
-class Normalization : public Layer {
+class Normalization : public Layer, public memory::HasActivation {
  public:
-  using Layer::Layer;
+  Normalization(std::string name, const memory::Activation& activation)
+      : Layer(std::move(name)), activation_(&activation) {}
 
-  ///   input     [N, C] or [N, C, H, W]; may be overwritten where no gradient needs it
+  ///   input     [N, C] or [N, C, H, W]; may be overwritten where no gradient needs it, and always by an in-place norm
   ///   residual  undefined, or of the input's shape
-  virtual Tensor forward(const Tensor& input, Activation activation = Activation::none,
-                         const Tensor& residual = {}) = 0;
+  virtual Tensor forward(const Tensor& input, Then then = Then::nothing, const Tensor& residual = {}) = 0;
+
+  void set_activation(const memory::Activation& activation) override { activation_ = &activation; }
+
+ protected:
+  /// Null for none.
+  const memory::Activation* following(Then then) const { return then == Then::activation ? activation_ : nullptr; }
+
+ private:
+  const memory::Activation* activation_;
 };
 
 /// batch: torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5. group: epsilon 1e-5, 16 channels a group,
 /// one group if the input is [N, C].
-std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels);
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation);
 
 }  // namespace tandem::models

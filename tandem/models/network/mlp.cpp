@@ -13,13 +13,17 @@ Mlp::Mlp(const ModelOptions& options)
   const auto add = [&](const std::string& name, int64_t in, int64_t out) {
     return register_module(name, std::make_shared<Linear>(in, out, /*bias=*/true));
   };
+  const auto add_activation = [&](const std::string& name) {
+    return register_module(name, std::make_shared<memory::ActivationModule>(memory::activation_of(options.activation)));
+  };
+  const auto act1 = add_activation("act1"), act2 = add_activation("act2");
   const auto fc1 = add("fc1", channels * height * width, kHidden), fc2 = add("fc2", kHidden, kHidden);
-  add_block("fc1", {fc1}, [=](const Tensor& images) {
+  add_block("fc1", {fc1, act1}, [=](const Tensor& images) {
     check_images(images, channels);
     check_size(images, height, width);
-    return fc1->forward(images.flatten(1)).relu_();
+    return act1->overwrite(fc1->forward(images.flatten(1)));
   });
-  add_block("fc2", {fc2}, [=](const Tensor& hidden) { return fc2->forward(hidden).relu_(); });
+  add_block("fc2", {fc2, act2}, [=](const Tensor& hidden) { return act2->overwrite(fc2->forward(hidden)); });
   if (options.embedding > 0) {
     const auto embedding = add("embedding", kHidden, options.embedding);
     add_block("embedding", {embedding}, [=](const Tensor& hidden) { return embedding->forward(hidden); });

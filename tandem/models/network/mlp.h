@@ -6,8 +6,8 @@
 
 namespace tandem::models {
 
-/// images -> flat -> fc1 relu -> fc2 relu -> embedding. Uses no batch statistics, so that the loss of a batch does not
-/// depend on how it is split over ranks. Images must be [N, channels, size, width].
+/// images -> flat -> fc1 activation -> fc2 activation -> embedding. Uses no batch statistics, so that the loss of a
+/// batch does not depend on how it is split over ranks. Images must be [N, channels, size, width].
 class Mlp : public Backbone {
  public:
   explicit Mlp(const ModelOptions& options);

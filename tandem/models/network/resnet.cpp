@@ -55,7 +55,7 @@ ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("Residu
   const auto add = [&](const std::string& conv, const std::string& norm, Conv2d::Options shape) -> Step {
     shape.bias = options.norm == Norm::none;
     return {register_module(conv, std::make_shared<Conv2d>(shape)),
-            register_module(norm, make_normalization(options.norm, shape.out))};
+            register_module(norm, make_normalization(options.norm, shape.out, *options.activation))};
   };
   const int64_t in = options.in, width = options.width, stride = options.stride;
   out_channels_ = options.bottleneck ? width * kBottleneckExpansion : width;
@@ -71,8 +71,9 @@ ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("Residu
     auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>("Downsample"));
     const Conv2d::Options shape{
         .in = in, .out = out_channels_, .kernel = 1, .stride = stride, .bias = options.norm == Norm::none};
-    shortcut_ = {downsample->register_module("0", std::make_shared<Conv2d>(shape)),
-                 downsample->register_module("1", make_normalization(options.norm, out_channels_))};
+    shortcut_ = {
+        downsample->register_module("0", std::make_shared<Conv2d>(shape)),
+        downsample->register_module("1", make_normalization(options.norm, out_channels_, *options.activation))};
   }
 }
 
@@ -81,7 +82,7 @@ Tensor ResidualBlock::forward(const Tensor& input) {
   Tensor values = input;
   for (const auto& [conv, norm] : branch_) {
     const bool last = conv == branch_.back().conv;
-    values = norm->forward(conv->forward(values), Activation::relu, last ? shortcut : Tensor());
+    values = norm->forward(conv->forward(values), Then::activation, last ? shortcut : Tensor());
   }
   return values;
 }
@@ -90,6 +91,7 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
     : Backbone("ResNet", options.channels, dim_of(shape, options)) {
   add_stem(shape, options);
   const double gain = branch_gain(shape, options.norm);
+  const auto& activation = memory::activation_of(options.activation);
   int64_t channels = shape.stem_channels;
   for (size_t i = 0; i < shape.stages.size(); ++i) {
     const auto& stage = shape.stages[i];
@@ -99,7 +101,7 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
       const auto block = layer->register_module(
           std::to_string(k),
           std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
-                                                                 shape.bottleneck, options.norm, gain}));
+                                                                 shape.bottleneck, options.norm, &activation, gain}));
       add_block(name + "." + std::to_string(k), {block}, [=](const Tensor& input) { return block->forward(input); });
       channels = block->out_channels();
     }
@@ -109,6 +111,7 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
 }
 
 void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
+  const auto& activation = memory::activation_of(options.activation);
   const auto conv1 =
       register_module("conv1", std::make_shared<Conv2d>(Conv2d::Options{.in = options.channels,
                                                                         .out = shape.stem_channels,
@@ -116,14 +119,14 @@ void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
                                                                         .stride = 2,
                                                                         .padding = shape.stem_kernel / 2,
                                                                         .bias = options.norm == Norm::none}));
-  const auto bn1 = register_module("bn1", make_normalization(options.norm, shape.stem_channels));
+  const auto bn1 = register_module("bn1", make_normalization(options.norm, shape.stem_channels, activation));
   add_block("stem", {conv1, bn1},
             [=, channels = options.channels, height = options.size, width = options.columns(),
              has_one_size = shape.flatten, has_pool = shape.stem_pool](const Tensor& images) {
               check_images(images, channels);
               if (has_one_size) check_size(images, height, width);
               const auto features = bn1->forward(
-                  conv1->forward(wants_channels_last(images) ? channels_last(images) : images), Activation::relu);
+                  conv1->forward(wants_channels_last(images) ? channels_last(images) : images), Then::activation);
               return has_pool ? at::max_pool2d(features, 3, 2, 1) : features;
             });
 }
@@ -136,7 +139,8 @@ void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {
   const auto embedding =
       register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
                                                             /*bias=*/options.norm == Norm::none));
-  const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding));
+  const auto& activation = memory::activation_of(options.activation);
+  const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding, activation));
   add_block("head", {embedding, bn},
             [=](const Tensor& features) { return bn->forward(embedding->forward(pool(features))); });
 }

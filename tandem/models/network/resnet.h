@@ -8,14 +8,15 @@
 
 namespace tandem::models {
 
-/// One residual block: relu(branch(x) + shortcut(x)). The branch is two 3x3 convolutions (basic), or 1x1, 3x3, 1x1 with
-/// four times the width in the output (bottleneck; the stride is in the 3x3, as in torchvision).
+/// One residual block: activation(branch(x) + shortcut(x)). The branch is two 3x3 convolutions (basic), or 1x1, 3x3,
+/// 1x1 with four times the width in the output (bottleneck; the stride is in the 3x3, as in torchvision).
 class ResidualBlock : public torch::nn::Module {
  public:
   struct Options {
     int64_t in, width, stride;
     bool bottleneck;
     Norm norm;
+    const memory::Activation* activation;
     double gain;  // of the branch's last convolution; below 1 if there is no normalisation
   };
   explicit ResidualBlock(const Options& options);
@@ -48,8 +49,8 @@ struct ResNetShape {
 /// He et al. 2015, Deep residual learning for image recognition (arXiv:1512.03385), in torchvision's form with its
 /// state-dict names. An embedding replaces the last layer (`fc`): `embedding.weight` and `embedding_bn`.
 ///
-///   images -> conv1 bn1 relu [maxpool] -> layer1 .. layerK -> mean over H, W, or flat -> [embedding embedding_bn]
-///   blocks    stem                        layer1.0 ...        head
+///   images -> conv1 bn1 activation [maxpool] -> layer1 .. layerK -> mean over H, W, or flat -> [embedding
+///   embedding_bn] blocks    stem                        layer1.0 ...        head
 ///
 /// On a CPU, float32 and bfloat16 run channels last, so that oneDNN needs no reordering between layers.
 class ResNet : public Backbone {

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+
+/// Batch normalisation with an invertible activation, over rows of channels ([rows, channels], contiguous), on one
+/// thread. T is float or double. Backward sees the result z alone: y = g xh + b comes from z by the inverse activation.
+///
+///   forward   x ── y = x scale + offset ── z = f(y), written over x
+///   backward  z ── y = f^-1(z), dy = dz f'(y) ──▶ sums over rows of dy and dy (y - centre), then dx
+namespace tandem::kernels {
+
+enum class Invertible {
+  identity,
+  leaky_relu,  // y < 0: slope y
+  elu,         // y < 0: e^y - 1
+  swish,       // y s(y); two branches meet at its minimum, and a bit for each number tells which
+};
+
+/// Bytes of a row's bits: for swish.
+inline int64_t side_bytes(int64_t channels) { return (channels + 15) / 16 * 2; }
+
+template <class T>
+struct AbnForward {
+  Invertible kind;
+  T slope;                  // of leaky_relu
+  const T *scale, *offset;  // [channels]
+};
+
+/// sum[c] = sum of x[r, c] - x[0, c], square[c] = sum of the squares of these differences.
+void abn_moments(const float* x, int64_t rows, int64_t channels, double* sum, double* square);
+void abn_moments(const double* x, int64_t rows, int64_t channels, double* sum, double* square);
+
+/// z = f(x * scale + offset), over x. `sides` ([rows, side_bytes(channels)]) is written for swish only: bit c % 8 of
+/// byte c / 8 of a row is 1 where y is right of the minimum.
+void abn_forward(const AbnForward<float>& how, int64_t rows, int64_t channels, float* x, uint8_t* sides);
+void abn_forward(const AbnForward<double>& how, int64_t rows, int64_t channels, double* x, uint8_t* sides);
+
+template <class T>
+struct AbnBackward {
+  Invertible kind;
+  T slope;
+  const T *z, *gradient;  // of z
+  const uint8_t* sides;
+  const T* centre;  // [channels]
+
+  /// The same from a later row on.
+  AbnBackward from_row(int64_t row, int64_t channels) const {
+    const int64_t at = row * channels;
+    return {kind, slope, z + at, gradient + at, sides ? sides + row * side_bytes(channels) : nullptr, centre};
+  }
+};
+
+/// sum[c] = sum of dy, product[c] = sum of dy * (y - centre). `wide`: adds in double.
+void abn_gradient_sums(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                       double* product);
+void abn_gradient_sums(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                       double* product);
+
+/// out = dy * factor + (y - centre) * slope + shift, each [channels]; out may be the gradient.
+template <class T>
+struct AbnApply {
+  const T *factor, *slope, *shift;
+};
+void abn_gradient_apply(const AbnBackward<float>& in, const AbnApply<float>& how, int64_t rows, int64_t channels,
+                        float* out);
+void abn_gradient_apply(const AbnBackward<double>& in, const AbnApply<double>& how, int64_t rows, int64_t channels,
+                        double* out);
+
+/// y of z = y s(y) on the side that the bits name, for rows of one block: what backward uses. Error: that of z's own
+/// rounding divided by the slope, at most 5e-4 (float) or 3e-8 (double), at the minimum, where the slope is 0.
+void invert_swish(const float* z, const uint8_t* sides, int64_t rows, int64_t channels, float* y);
+void invert_swish(const double* z, const uint8_t* sides, int64_t rows, int64_t channels, double* y);
+
+}  // namespace tandem::kernels
