@@ -114,10 +114,6 @@ storage::Identity identity(const Job& job, const data::Dataset& dataset) {
       const auto& settings = is_idle(job, key) ? defaults : job.settings;
       result.emplace_back(key, settings::format_value(settings.get(key)));
     }
-    for (const auto key : section->later_identity) {
-      if (is_idle(job, key) || job.settings.is_default(key)) continue;
-      result.emplace_back(key, settings::format_value(job.settings.get(key)));
-    }
   }
   if (job.data.source->has_folder) {
     std::ranges::find(result, "data", &storage::Identity::value_type::first)->second = job.data.source->name;

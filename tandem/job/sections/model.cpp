@@ -50,8 +50,7 @@ const Section& model_section() {
                {{"model.activation"},
                 [](const Job& job) { return models::has_own_activation(job.model.norm); },
                 "with this model.norm: its activation is a part of it"}},
-      .identity = {"model", "embedding"},
-      .later_identity = {"model.norm", "model.activation"}};
+      .identity = {"model", "embedding", "model.norm", "model.activation"}};
   return section;
 }
 

@@ -34,9 +34,6 @@ struct Section {
   std::string (*hint)(const Job& job) = nullptr;
 
   std::vector<std::string_view> identity = {};  // keys that a checkpoint must share with the job that resumes it
-
-  /// The same of keys that older checkpoints lack: their default is not written.
-  std::vector<std::string_view> later_identity = {};
 };
 
 // In the order of the help text.
