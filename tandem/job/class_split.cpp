@@ -163,7 +163,8 @@ std::optional<int> rank_without_room(const MemoryPlan& plan, const Room& room) {
 std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
   const auto even = plan.even_counts();
   const auto classes = sum_of(even);
-  const auto most = most_classes(plan, plans_error(plan, even.size()));
+  auto most = most_classes(plan, plans_error(plan, even.size()));
+  if (sum_of(most) < classes && plan.is_rough()) most = even;
   if (sum_of(most) < classes) {
     refuse(plan, planned_room(plan, even.size()), classes, worst_need(plan, even, plan.peaks(even)), "about ");
   }

@@ -5,6 +5,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/planned_chain.h"
 #include "tandem/models/backbone.h"
 
 namespace tandem::job {
@@ -20,12 +21,13 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
 /// A replicated backbone, and a classifier that is split over the ranks.
 class Classification : public train::Task {
  public:
-  Classification(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts, comm::ProcessGroup& group)
+  Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& group)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image)),
-        head_(head_options(job, shape, counts), group),
+        head_(head_options(job, shape, plan.counts), group),
         annealing_(job.head.annealing),
+        recompute_(plan.recompute),
         rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {
     memory::tag(head_.parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
   }
@@ -47,7 +49,7 @@ class Classification : public train::Task {
         [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
           return head_.loss(x, labels, sizes);
         }));
-    return chain;
+    return recompute_.empty() ? chain : planned_chain(chain, recompute_);
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
@@ -91,6 +93,7 @@ class Classification : public train::Task {
   std::shared_ptr<models::Backbone> backbone_;
   classifier::ClassShardedHead head_;
   std::optional<classifier::Annealing> annealing_;
+  memory::RecomputePlan recompute_;
   train::RowParameter rows_;  // the head's weight is the last of parameters()
 };
 
@@ -122,9 +125,9 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
   return backbone;
 }
 
-std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                        comm::ProcessGroup& group) {
-  return std::make_unique<Classification>(job, shape, counts, group);
+  return std::make_unique<Classification>(job, shape, plan, group);
 }
 
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {

@@ -44,6 +44,9 @@ class MemoryPlan {
   /// False if this machine has no room for a block of the backbone at its batch.
   bool is_exact() const { return larger_.is_exact && smaller_.is_exact; }
 
+  /// True if the job needs far less than this object says: recomputation is left out.
+  bool is_rough() const { return job_.memory.recomputes(); }
+
   /// Bytes by category at the peak of the rank.
   CategoryBytes rank(int rank, int64_t own_classes) const;
 

@@ -28,7 +28,7 @@ bool fits_easily(const Job& job, const DataShape& shape, comm::ProcessGroup& gro
 /// Another form of the head than the job's, without a limit: it is there to be compared.
 Job other_form(const Job& job, HeadForm form) {
   auto other = with_form(job, form);
-  other.memory.limits.clear();
+  other.memory = {.event_steps = job.memory.event_steps};
   return other;
 }
 
@@ -38,7 +38,7 @@ FormMemory measure(const Job& job, const RankPlan* known, const data::Dataset& d
   const auto loader = training_loader(job, dataset, group);
   const auto plan = known != nullptr ? *known : plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
   memory::reset_peak(group.rank());
-  const auto task = make_task(job, shape, plan.counts, group);
+  const auto task = make_task(job, shape, plan.task, group);
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.steps = kSteps;
   options.evaluate_every = options.checkpoint_every = 0;

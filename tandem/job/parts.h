@@ -4,6 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/data/loader.h"
 #include "tandem/job/job.h"
+#include "tandem/memory/recompute_plan.h"
 #include "tandem/parallel/mesh.h"
 #include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
@@ -25,9 +26,17 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 /// SettingsError if the model is none and an image has another number of values than the embedding.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape);
 
-/// A task with a replicated backbone and a classifier that is split over the ranks. `counts`: classes of each rank.
-/// Not collective.
-std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+/// How a task is divided, over ranks and over time.
+struct TaskPlan {
+  TaskPlan(std::vector<int64_t> of_ranks = {}, memory::RecomputePlan of_blocks = {})
+      : counts(std::move(of_ranks)), recompute(std::move(of_blocks)) {}
+
+  std::vector<int64_t> counts;      // classes of each rank
+  memory::RecomputePlan recompute;  // of the task's chain; empty: nothing is recomputed
+};
+
+/// A task with a replicated backbone and a classifier that is split over the ranks. Not collective.
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                        comm::ProcessGroup& group);
 
 /// The same with the classes split evenly.

@@ -14,6 +14,7 @@
 #include "tandem/comm/joint_work.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -49,13 +50,13 @@ int64_t rehearse_test(train::Task& task, const data::Batch& batch, int ranks) {
   return probe.account().peak_bytes();
 }
 
-RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
-                            const DataAmount& amount, comm::ProcessGroup& group) {
+RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const TaskPlan& plan, const DataAmount& amount,
+                            comm::ProcessGroup& group) {
   comm::JointWork work(group);
   RankMemory own;
   std::string fault;
   try {
-    own = rehearse_rank(job, shape, group.rank(), counts, amount);
+    own = rehearse_rank(job, shape, group.rank(), plan, amount);
   } catch (const SettingsError& error) {
     fault = message_of(error);
   }
@@ -63,11 +64,20 @@ RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const std::v
   throw SettingsError(comm::first_text(fault, group));
 }
 
+void check_budget(const Job& job, int rank, const memory::Composition& step) {
+  const auto highest = step.highest[static_cast<size_t>(Category::activations)];
+  if (!job.memory.budget || highest <= *job.memory.budget) return;
+  throw SettingsError("memory.budget is " + format_count(*job.memory.budget) + " bytes, wanted at least " +
+                          format_count(highest) + ", which rank " + std::to_string(rank) +
+                          " needs with recompute=" + std::string(job.memory.recompute->name),
+                      "raise it, or lower train.batch");
+}
+
 /// Rank 0 looks for a split, and the others rehearse each that it tries.
 class Search {
  public:
   Search(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group)
-      : job_(job), shape_(shape), amount_(amount), group_(group) {}
+      : job_(job), shape_(shape), amount_(amount), group_(group), recompute_(choose_recomputation(job, shape, group)) {}
 
   RankPlan lead() {
     std::string fault;
@@ -125,7 +135,7 @@ class Search {
   }
 
   std::vector<RankPeak> attempt(const std::vector<int64_t>& counts) {
-    own_ = rehearse_jointly(job_, shape_, counts, amount_, group_);
+    own_ = rehearse_jointly(job_, shape_, {counts, recompute_}, amount_, group_);
     const auto own = own_.peak();
     const auto bytes = comm::gather_numbers(own.bytes, group_);
     const auto in_test = comm::gather_numbers(own.in_test ? 1 : 0, group_);
@@ -140,13 +150,14 @@ class Search {
   RankPlan end(const std::vector<int64_t>& counts, const std::string& own_fault) {
     const auto fault = comm::broadcast_text(own_fault, 0, group_);
     if (!fault.empty()) throw SettingsError(fault);
-    return {counts, own_};
+    return {{counts, recompute_}, own_};
   }
 
   const Job& job_;
   const DataShape& shape_;
   const DataAmount& amount_;
   comm::ProcessGroup& group_;
+  const memory::RecomputePlan recompute_;
   RankMemory own_;
 };
 
@@ -159,15 +170,15 @@ RankPeak RankMemory::peak() const {
   return {in_step, block.empty() ? "optimizer" : block};
 }
 
-RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const std::vector<int64_t>& wanted_counts,
+RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const TaskPlan& plan,
                          const DataAmount& amount) {
   const memory::ProbeScope aside;
-  const auto counts = with_a_class(wanted_counts);
+  const auto counts = with_a_class(plan.counts);
   const DataShape shape{sum_of(counts), wanted.image};
   const auto batch = synthetic_batch(shape, rank, counts, job.training.batch);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
-  const auto task = make_task(job, shape, counts, *group);
+  const auto task = make_task(job, shape, {counts, plan.recompute}, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);
   if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
@@ -176,6 +187,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
   RankMemory memory{allow_one_image(job, [&] { return step->rehearse(batch, held); })};
+  check_budget(job, rank, memory.step);
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
@@ -185,8 +197,21 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   return memory;
 }
 
+std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+  const memory::ProbeScope aside;
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
+  const auto task = make_task(job, shape, counts, *group);
+  auto mesh = make_mesh(job, *group);
+  const auto step = make_step(job, shape, *task, mesh);
+  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, counts, job.training.batch));
+  return stages_of(blocks.chain, only(blocks.records, Category::activations));
+}
+
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)
-    : job_(job), shape_(shape), plan_(plan), is_exact_(!job.head.options.sampling) {}
+    : job_(job), shape_(shape), plan_(plan), is_exact_(!job.head.options.sampling) {
+  const auto even = plan.even_counts();
+  if (is_small(0, even[0])) recompute_ = choose_recomputation(job, shape, even);
+}
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
   constexpr double kMostProducts = 5e9;  // of the head in forward, about a second
@@ -203,8 +228,8 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {
     const int64_t batches = job_.data.prefetch + 1;
-    const auto memory =
-        rehearse_rank(job_, shape_, rank, counts, {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
+    const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_},
+                                      {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
     return known = {memory.step.account, memory.peak(), memory.test};
   }
   is_exact_ = false;
@@ -229,8 +254,8 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
 
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
   if (!job.memory.is_limited()) {
-    const auto counts = comm::split_sizes(shape.classes, group.size());
-    return {counts, rehearse_jointly(job, shape, counts, amount, group)};
+    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()), choose_recomputation(job, shape, group)};
+    return {plan, rehearse_jointly(job, shape, plan, amount, group)};
   }
   Search search(job, shape, amount, group);
   return group.rank() == 0 ? search.lead() : search.follow();

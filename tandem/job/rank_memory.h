@@ -8,6 +8,7 @@
 #include "tandem/job/class_split.h"
 #include "tandem/job/job.h"
 #include "tandem/job/memory_plan.h"
+#include "tandem/job/parts.h"
 #include "tandem/memory/rehearsal.h"
 
 namespace tandem::job {
@@ -31,11 +32,14 @@ struct RankMemory {
 /// of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides. A test's batch runs as a
 /// whole.
 ///
-/// `counts`: classes of each rank; their sum replaces the classes of `shape`. Memory: the rank's parameters and
-/// optimizer state, and one block's activations. Throws SettingsError if the model cannot train on as few images as
-/// train.batch gives it. Not collective.
-RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const std::vector<int64_t>& counts,
+/// `plan`: the sum of its counts replaces the classes of `shape`. Memory: the rank's parameters and optimizer state,
+/// and one block's activations. Throws SettingsError if the model cannot train on as few images as train.batch gives
+/// it, or if memory.budget does not hold. Not collective.
+RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const TaskPlan& plan,
                          const DataAmount& amount);
+
+/// The blocks of rank 0's step, for a plan of what to recompute.
+std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts);
 
 struct PlannedRank {
   memory::Account step;  // of training
@@ -52,6 +56,8 @@ class PlannedRanks {
   PeaksOf peaks();
   std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
 
+  const memory::RecomputePlan& recompute() const { return recompute_; }
+
   /// False if a rank was too large, or if its bytes differ from step to step: those of sampled classes.
   bool is_exact() const { return is_exact_; }
 
@@ -62,17 +68,19 @@ class PlannedRanks {
   const Job& job_;
   const DataShape& shape_;
   const MemoryPlan& plan_;
+  memory::RecomputePlan recompute_;
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and whether it is rank 0
   bool is_exact_;
 };
 
-/// How the classes are split, and the memory of the calling rank.
+/// How the task is divided, and the memory of the calling rank.
 struct RankPlan {
-  std::vector<int64_t> counts;
+  TaskPlan task;
   RankMemory own;
 };
 
-/// As fit_counts() if there is a limit, or else evenly. Throws as fit_counts(), on all ranks. Collective.
+/// The classes as fit_counts() if there is a limit, or else evenly; what is recomputed as choose_recomputation().
+/// Throws as these, on all ranks. Collective.
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group);
 
 }  // namespace tandem::job

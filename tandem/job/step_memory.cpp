@@ -47,7 +47,7 @@ StepMemory measure_step(const Job& job, const DataShape& shape, comm::ProcessGro
   const auto plan = plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
   const auto held = memory::account(group.rank());
   memory::EventLog log(group.rank());
-  const auto task = make_task(job, shape, plan.counts, group);
+  const auto task = make_task(job, shape, plan.task, group);
   const auto step = make_step(job, shape, *task, mesh);
   train::Trainer trainer(*step, *loader, nullptr, options_of(job, loader->batches_per_epoch()), nullptr, group);
   Clock clock;

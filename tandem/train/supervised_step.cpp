@@ -125,19 +125,22 @@ std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& b
 
 memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
   if (may_skip_) held.add(Category::buffers, bytes_of(tensors_of(task_.buffers())));
-  auto given_away = sync_->owned_gradients();
-  const auto part = detail::cut(batch, options_.accumulate, data_).front();
-  if (part.place.count > 1) {
+  if (detail::cut(batch, options_.accumulate, data_).front().place.count > 1) {
     // From the second micro-batch on all gradients are there, and backward adds to them.
-    const auto all = trained_tensors(parameters_);
-    held.add(Category::gradients, bytes_of(all) - bytes_of(given_away));
-    given_away = all;
+    held.add(Category::gradients, bytes_of(trained_tensors(parameters_)) - bytes_of(sync_->owned_gradients()));
   }
   std::vector<memory::Change> update;
   if (options_.clip > 0) update.push_back({clip_memory(parameters_), Category::activations, 0});
+  return memory::compose(rehearse_blocks(batch).records, held, update);
+}
+
+Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch) {
+  const auto part = detail::cut(batch, options_.accumulate, data_).front();
+  const auto given_away = part.place.count > 1 ? trained_tensors(parameters_) : sync_->owned_gradients();
   const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
-  const auto chain = task_.chain(part.batch, part.sizes);
-  return memory::compose(memory::rehearse(chain, {part.batch.images}, {given_away}), held, update);
+  Blocks blocks{task_.chain(part.batch, part.sizes), {}};
+  blocks.records = memory::rehearse(blocks.chain, {part.batch.images}, {given_away});
+  return blocks;
 }
 
 Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before) {

@@ -72,7 +72,7 @@ class TrainingRun {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
     memory::reset_device_peak(job_.parallel.device);
-    const auto task = job::make_task(job_, shape_, plan_.counts, group_);
+    const auto task = job::make_task(job_, shape_, plan_.task, group_);
     auto options = job::trainer_options(job_, training_->batches_per_epoch());
     options.identity = identity(job_, *data_.train);
     options.shared_identity = shared_identity(job_, options.identity);
@@ -171,7 +171,7 @@ class TrainingRun {
     log::info(data_.summary);
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (" +
-              std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(plan_.counts) +
+              std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(plan_.task.counts) +
               (job_.head.options.naive ? " · all scores on rank 0" : ""));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);

@@ -1,5 +1,7 @@
 #include "tandem/job/sections/memory.h"
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/job/job.h"
@@ -9,7 +11,16 @@
 namespace tandem::job {
 namespace {
 
+std::vector<std::string_view> method_names() {
+  std::vector<std::string_view> names;
+  for (const auto& method : memory::plan_methods()) names.push_back(method.name);
+  return names;
+}
+
 void read(settings::Settings& settings, Job& job) {
+  const auto& method = settings.get_string("recompute");
+  job.memory.recompute = &*std::ranges::find(memory::plan_methods(), method, &memory::PlanMethod::name);
+  job.memory.budget = parse_bytes(settings.get_string("memory.budget"));  // nullopt: none
   job.memory.event_steps = settings.get_int("memory.events");
   const auto ranks = static_cast<size_t>(job.parallel.ranks);
   auto& limits = job.memory.limits;
@@ -17,7 +28,22 @@ void read(settings::Settings& settings, Job& job) {
   if (limits.size() == 1) limits.assign(ranks, limits[0]);
 }
 
+void check_budget(const Job& job) {
+  const auto& memory = job.memory;
+  const auto method = "recompute is " + std::string(memory.recompute->name);
+  if (memory.recompute->has_budget && !memory.budget) {
+    throw SettingsError(method + " without memory.budget, wanted the bytes that activations may take",
+                        "add memory.budget=600M, or the like");
+  }
+  if (!memory.budget) return;
+  if (*memory.budget == 0) throw SettingsError("memory.budget is 0, wanted 1 byte or more");
+  if (!memory.recomputes()) {
+    throw SettingsError(method + " with memory.budget, wanted a way to keep it", "add recompute=optimal");
+  }
+}
+
 void check(const Job& job) {
+  check_budget(job);
   if (!job.memory.is_limited()) return;
   if (!job.parallel.device.is_cpu()) {
     throw SettingsError("memory.limit is given with device=cuda, whose allocator does not keep it",
@@ -38,12 +64,25 @@ const Section& memory_section() {
                 .doc = "bytes that each rank may use, such as 8G,16G, or one size for all ranks; the classes of the "
                        "head are split to fit",
                 .other = settings::kSizes},
+               {.key = "recompute",
+                .default_value = text("none"),
+                .doc = "activations that backward computes again in place of keeping them; sqrt, log: so many segments "
+                       "of the blocks; optimal: the fastest plan within memory.budget",
+                .choices = method_names()},
+               {.key = "memory.budget",
+                .default_value = text("none"),
+                .doc = "bytes that the activations of a rank may take at any moment of a training step",
+                .choices = {"none"},
+                .other = settings::kSizes},
                {"memory.events",
                 int64_t{0},
                 "first training steps of the run of which each rank writes every allocation to a file; 0: none",
                 {0, 1e6}}},
       .read = read,
-      .check = check};
+      .check = check,
+      .idle = {{{"recompute", "memory.budget"},
+                [](const Job& job) { return job.model.is_identity; },
+                "with model=none: there are no blocks to compute again"}}};
   return section;
 }
 
