@@ -11,6 +11,7 @@
 #include "tandem/cli/bench/activation.h"
 #include "tandem/cli/bench/classifier.h"
 #include "tandem/cli/bench/comm.h"
+#include "tandem/cli/bench/memory.h"
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
@@ -213,8 +214,11 @@ struct Bench {
   int (*run)(const Arguments& arguments);
 };
 
-constexpr std::array<Bench, 4> kBenches = {
-    {{"comm", run_comm}, {"classifier", run_classifier}, {"activation", run_activation}, {"parity", run_parity}}};
+constexpr std::array<Bench, 5> kBenches = {{{"comm", run_comm},
+                                            {"classifier", run_classifier},
+                                            {"activation", run_activation},
+                                            {"memory", run_memory_bench},
+                                            {"parity", run_parity}}};
 
 }  // namespace
 

@@ -43,7 +43,8 @@ const std::vector<Command>& table() {
         {"--grace", "SECONDS", "time from SIGTERM to SIGKILL after a rank has failed (default 5)"}},
        true},
       {"bench",
-       "measure a part of tandem: comm, classifier or parity (of every plan with one device)",
+       "measure a part of tandem: comm, classifier, activation, memory (of one step), parity (of plans with one "
+       "device)",
        "NAME [key=value...]",
        run_bench,
        {kJson}},

@@ -91,7 +91,9 @@ std::string text_of(const nlohmann::json& result) {
   auto text = "memory   one training step: " + result["name"].get<std::string>() + "\n" + memory::memory_table(peaks);
   text += "predicted " + bytes_of(result, "predicted_peak_bytes") + " · activations at most " +
           bytes_of(result, "activations_peak_bytes") + ", " + bytes_of(result, "saved_bytes") +
-          " saved by forward · step " + seconds_of(result) + "\n\n";
+          " saved by forward · step " + seconds_of(result) + "\n";
+  if (const std::string plan = result["recompute"]["plan"]; !plan.empty()) text += "recompute " + plan + "\n";
+  text += "\n";
   return text + text_of(table_of_blocks(result));
 }
 

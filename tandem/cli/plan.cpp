@@ -12,6 +12,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
+#include "tandem/cli/run/step_memory.h"
 #include "tandem/job/class_split.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/rank_memory.h"
@@ -29,6 +30,7 @@ struct Planned {
   std::vector<int64_t> counts, most;  // most: empty without a limit
   std::vector<job::PlannedRank> ranks;
   bool is_exact = true;
+  job::Recomputation recomputation;
   std::vector<job::MemoryPlan::Form> forms;
   std::string fault;  // why the job does not fit; empty: it fits
 };
@@ -51,6 +53,7 @@ Planned plan_of(const job::Job& job) {
   }
   planned.ranks = rehearsed.ranks(planned.counts);
   planned.is_exact = rehearsed.is_exact();
+  planned.recomputation = rehearsed.recomputation();
   return planned;
 }
 
@@ -70,9 +73,13 @@ nlohmann::json rank_json(const job::PlannedRank& rank) {
 
 nlohmann::json result_of(const job::Job& job, const Planned& planned) {
   const auto row = job.model.embedding * static_cast<int64_t>(c10::elementSize(job.training.precision.type));
-  nlohmann::json result = {{"classes", planned.shape.classes}, {"weight_bytes", planned.shape.classes * row},
-                           {"fits", planned.fault.empty()},    {"largest_classes", nullptr},
-                           {"is_exact", planned.is_exact},     {"ranks", nlohmann::json::array()},
+  nlohmann::json result = {{"classes", planned.shape.classes},
+                           {"weight_bytes", planned.shape.classes * row},
+                           {"fits", planned.fault.empty()},
+                           {"largest_classes", nullptr},
+                           {"is_exact", planned.is_exact},
+                           {"ranks", nlohmann::json::array()},
+                           {"recompute", recompute_json(planned.recomputation)},
                            {"forms", nlohmann::json::object()}};
   for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
     auto one = rank_json(planned.ranks[rank]);
@@ -104,6 +111,7 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   }
   text += "\n" + memory::memory_table(peaks);
   if (test > step) text += "a test needs more: " + format_bytes(test) + " on a rank at its peak, by eval.batch\n";
+  if (!planned.recomputation.plan.empty()) text += "recompute " + to_text(planned.recomputation.plan) + "\n";
   if (!planned.is_exact) text += "approximate: larger than this machine can rehearse, or sampled\n";
   text += "\n";
   Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});

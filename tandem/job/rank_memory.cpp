@@ -14,7 +14,6 @@
 #include "tandem/comm/joint_work.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
-#include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -135,7 +134,7 @@ class Search {
   }
 
   std::vector<RankPeak> attempt(const std::vector<int64_t>& counts) {
-    own_ = rehearse_jointly(job_, shape_, {counts, recompute_}, amount_, group_);
+    own_ = rehearse_jointly(job_, shape_, {counts, recompute_.plan}, amount_, group_);
     const auto own = own_.peak();
     const auto bytes = comm::gather_numbers(own.bytes, group_);
     const auto in_test = comm::gather_numbers(own.in_test ? 1 : 0, group_);
@@ -150,14 +149,14 @@ class Search {
   RankPlan end(const std::vector<int64_t>& counts, const std::string& own_fault) {
     const auto fault = comm::broadcast_text(own_fault, 0, group_);
     if (!fault.empty()) throw SettingsError(fault);
-    return {{counts, recompute_}, own_};
+    return {{counts, recompute_.plan}, own_, recompute_.slowdown};
   }
 
   const Job& job_;
   const DataShape& shape_;
   const DataAmount& amount_;
   comm::ProcessGroup& group_;
-  const memory::RecomputePlan recompute_;
+  const Recomputation recompute_;
   RankMemory own_;
 };
 
@@ -228,7 +227,7 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {
     const int64_t batches = job_.data.prefetch + 1;
-    const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_},
+    const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
                                       {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
     return known = {memory.step.account, memory.peak(), memory.test};
   }
@@ -254,8 +253,9 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
 
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
   if (!job.memory.is_limited()) {
-    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()), choose_recomputation(job, shape, group)};
-    return {plan, rehearse_jointly(job, shape, plan, amount, group)};
+    const auto recomputation = choose_recomputation(job, shape, group);
+    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()), recomputation.plan};
+    return {plan, rehearse_jointly(job, shape, plan, amount, group), recomputation.slowdown};
   }
   Search search(job, shape, amount, group);
   return group.rank() == 0 ? search.lead() : search.follow();

@@ -9,6 +9,7 @@
 #include "tandem/job/job.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/recomputation.h"
 #include "tandem/memory/rehearsal.h"
 
 namespace tandem::job {
@@ -56,7 +57,7 @@ class PlannedRanks {
   PeaksOf peaks();
   std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
 
-  const memory::RecomputePlan& recompute() const { return recompute_; }
+  const Recomputation& recomputation() const { return recompute_; }
 
   /// False if a rank was too large, or if its bytes differ from step to step: those of sampled classes.
   bool is_exact() const { return is_exact_; }
@@ -68,7 +69,7 @@ class PlannedRanks {
   const Job& job_;
   const DataShape& shape_;
   const MemoryPlan& plan_;
-  memory::RecomputePlan recompute_;
+  Recomputation recompute_;
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and whether it is rank 0
   bool is_exact_;
 };
@@ -77,6 +78,7 @@ class PlannedRanks {
 struct RankPlan {
   TaskPlan task;
   RankMemory own;
+  double slowdown = 1;  // predicted, by what is recomputed
 };
 
 /// The classes as fit_counts() if there is a limit, or else evenly; what is recomputed as choose_recomputation().

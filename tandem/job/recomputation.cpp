@@ -12,7 +12,7 @@ namespace {
 
 using memory::RecomputePlan;
 
-/// Chooses for one job; `budget` is of activations, as highest() tells.
+/// Chooses for one job.
 class Choice {
  public:
   Choice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts)
@@ -38,9 +38,12 @@ class Choice {
                         "raise it, or lower train.batch");
   }
 
-  RecomputePlan plan() const {
+  Recomputation best() const {
     const auto& memory = job_.memory;
-    return memory.recompute->has_budget ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
+    auto plan = memory.recompute->has_budget ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
+    const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
+    const double slowdown = seconds(plan) / seconds(plan_none(stages_));
+    return {std::move(plan), slowdown};
   }
 
  private:
@@ -59,19 +62,20 @@ class Choice {
 
 }  // namespace
 
-RecomputePlan choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   if (!job.memory.recomputes()) return {};
-  return Choice(job, shape, counts).plan();
+  return Choice(job, shape, counts).best();
 }
 
-RecomputePlan choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
   if (!job.memory.recomputes()) return {};
-  std::string plan, fault;
+  Recomputation own;
+  std::string fault;
   {
     comm::JointWork work(group);
     try {
-      if (group.rank() == 0)
-        plan = to_text(choose_recomputation(job, shape, comm::split_sizes(shape.classes, group.size())));
+      const auto even = comm::split_sizes(shape.classes, group.size());
+      if (group.rank() == 0) own = choose_recomputation(job, shape, even);
     } catch (const SettingsError& error) {
       fault = message_of(error);
     }
@@ -79,7 +83,9 @@ RecomputePlan choose_recomputation(const Job& job, const DataShape& shape, comm:
   }
   fault = comm::broadcast_text(fault, 0, group);
   if (!fault.empty()) throw SettingsError(fault);
-  return memory::parse_plan(comm::broadcast_text(plan, 0, group));
+  own.plan = memory::parse_plan(comm::broadcast_text(to_text(own.plan), 0, group));
+  own.slowdown = comm::reduce_number(own.slowdown, comm::Reduce::max, group);
+  return own;
 }
 
 }  // namespace tandem::job

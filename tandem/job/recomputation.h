@@ -4,15 +4,20 @@
 
 namespace tandem::job {
 
+struct Recomputation {
+  memory::RecomputePlan plan;  // empty: nothing is recomputed
+  double slowdown = 1;         // predicted, of forward and backward; by the work in them, not by a clock
+};
+
 /// What a step of the job recomputes, by the settings recompute and memory.budget: the same on each machine and in each
 /// run. The blocks of rank 0, which has most images, are rehearsed (memory/rehearsal.h), and the plan that is chosen is
-/// rehearsed once more to see that the budget holds. Empty if nothing is recomputed. `counts`: classes of each rank.
+/// rehearsed once more to see that the budget holds. `counts`: classes of each rank.
 ///
 /// Memory: a rank's parameters and optimizer state, and one block's activations. Not collective. Throws SettingsError,
 /// which names the least budget and the block that sets it, if the budget is too small.
-memory::RecomputePlan choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts);
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts);
 
 /// The same, chosen by rank 0 for all. Collective.
-memory::RecomputePlan choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
 
 }  // namespace tandem::job

@@ -52,8 +52,11 @@ StepMemory measure_step(const Job& job, const DataShape& shape, comm::ProcessGro
   train::Trainer trainer(*step, *loader, nullptr, options_of(job, loader->batches_per_epoch()), nullptr, group);
   Clock clock;
   const auto outcome = trainer.run(clock);
-  return {memory::timeline_of(log.end(), kSteps - 1, held), plan.own.step, outcome.memory.at_peak,
-          clock.last_seconds()};
+  return {memory::timeline_of(log.end(), kSteps - 1, held),
+          plan.own.step,
+          outcome.memory.at_peak,
+          clock.last_seconds(),
+          {plan.task.recompute, plan.slowdown}};
 }
 
 }  // namespace tandem::job

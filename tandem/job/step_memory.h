@@ -1,5 +1,5 @@
 #pragma once
-#include "tandem/job/job.h"
+#include "tandem/job/recomputation.h"
 #include "tandem/memory/rehearsal.h"
 #include "tandem/memory/timeline.h"
 
@@ -11,6 +11,7 @@ struct StepMemory {
   memory::Composition predicted;  // before the step
   CategoryBytes at_peak{};        // measured, by category
   double seconds = 0;
+  Recomputation recomputation;
 };
 
 /// Trains two steps of the job on random images of `shape` and measures the second, which has the optimizer's state.

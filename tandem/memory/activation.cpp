@@ -145,6 +145,8 @@ constexpr Activation always_new(std::string_view name) {
   return {name, apply, apply};
 }
 
+Tensor aten_silu(const Tensor& x) { return at::silu(x); }
+
 constexpr std::array kActivations = {
     Activation{"relu", [](const Tensor& x) { return at::relu(x); },
                [](const Tensor& x) {
@@ -162,6 +164,7 @@ constexpr std::array kActivations = {
                  Tensor over = x;
                  return at::elu_(over);
                }},
+    always_new<aten_silu>("silu"),
     always_new<kSwish.value>("swish-naive"),
     always_new<merged<kSwish, false>>("swish-merged"),
     always_new<merged<kSwish, true>>("swish-fused"),

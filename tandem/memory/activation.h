@@ -9,7 +9,7 @@ namespace tandem::memory {
 /// An element-wise activation y = f(x) of a model, in one of its forms. All forms of a function compute the same.
 ///
 ///             keeps for backward                backward
-///   relu, leaky-relu (slope 0.01), elu
+///   relu, leaky-relu (slope 0.01), elu, silu (swish)
 ///             x or y                            ATen's
 ///   *-naive   x and every intermediate value    autograd's, operation by operation
 ///   *-merged  x                                 f'(x) from x, composed of ATen's operations
@@ -33,7 +33,7 @@ struct Activation {
   bool is_rectifier = false;  // max(x, 0), which some kernels do on their way
 };
 
-/// relu, leaky-relu, elu, swish-naive, swish-merged, swish-fused, mish-naive, ..., gelu-fused.
+/// relu, leaky-relu, elu, silu, swish-naive, swish-merged, swish-fused, mish-naive, ..., gelu-fused.
 const std::vector<std::string_view>& activation_names();
 
 /// Throws SettingsError, naming `activation`.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -63,6 +64,48 @@ TEST(MemoryCommand, TheBooksClose) {
   std::set<std::string> phases;
   for (const auto& band : timeline["phases"]) phases.insert(band["name"]);
   EXPECT_EQ(phases, std::set<std::string>(kPhaseNames.begin(), kPhaseNames.end()));
+}
+
+TEST(MemoryCommand, ABudgetHolds) {
+  const auto all = measured({"model=resnet_glyph"});
+  EXPECT_EQ(all["recompute"]["plan"], "");
+  EXPECT_EQ(all["recompute"]["predicted_slowdown"], 1.0);
+  const auto budget = all["activations_peak_bytes"].get<int64_t>() * 2 / 3;
+  for (const char* ranks : {"ranks=1", "ranks=2"}) {
+    const auto some =
+        measured({"model=resnet_glyph", "recompute=optimal", "memory.budget=" + std::to_string(budget), ranks});
+    EXPECT_LE(some["activations_peak_bytes"].get<int64_t>(), budget) << ranks;
+    EXPECT_GE(some["predicted_peak_bytes"], some["peak_bytes"]);
+    EXPECT_LE(some["predicted_peak_bytes"].get<int64_t>(), some["peak_bytes"].get<int64_t>() + 1024);
+  }
+  const auto little = run_here({"plan", "--json", "-", "model=resnet_glyph", "data=synthetic", "head.classes=50",
+                                "train.batch=13", "recompute=log"});
+  EXPECT_EQ(little.status, 0) << little.err;
+  const auto planned = nlohmann::json::parse(little.out)["recompute"];
+  EXPECT_NE(planned["plan"].get<std::string>().find('('), std::string::npos);
+  EXPECT_GT(planned["predicted_slowdown"].get<double>(), 1);
+  const auto refused = run_tandem({"memory", "model=resnet_glyph", "recompute=optimal", "memory.budget=1K"});
+  EXPECT_EQ(refused.status, 78);
+  EXPECT_NE(refused.err.find("error: memory.budget is 1,024 bytes, wanted at least "), std::string::npos)
+      << refused.err;
+}
+
+TEST(MemoryCommand, TheBenchTellsEachWayToSaveActivations) {
+  const auto ended =
+      run_tandem({"bench", "memory", "model=resnet_glyph", "size=16", "batch=8", "classes=20", "--json", "-"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  std::map<std::string, nlohmann::json> cases;
+  const auto result = nlohmann::json::parse(ended.out);
+  ASSERT_EQ(result["cases"].size(), 9u);
+  for (const auto& one : result["cases"]) {
+    EXPECT_EQ(one["peak_bytes"], one["predicted_peak_bytes"]) << one["name"];
+    cases[one["name"]] = one;
+  }
+  const auto saved = [&](const char* name) { return cases.at(name)["saved_bytes"].get<int64_t>(); };
+  EXPECT_LT(saved("swish, fused"), saved("swish, naive"));
+  EXPECT_EQ(saved("swish, fused"), saved("swish, ATen's silu"));
+  EXPECT_LT(saved("in-place norm and swish"), saved("swish, fused"));
+  EXPECT_LT(saved("fused, recompute sqrt"), saved("swish, fused"));
 }
 
 TEST(MemoryCommand, DrawsAStepAndTwo) {

@@ -27,7 +27,7 @@ TEST(Parity, EveryStrategyTrainsAsOneDevice) {
     EXPECT_LE(one.difference.weight, kClose * result.largest.weight);
     seen.insert(one.parallel);
   }
-  EXPECT_EQ(result.cases.size(), parallel::strategies().size() * 3 * 2);
+  EXPECT_EQ(result.cases.size(), parallel::strategies().size() * 3 * 2 * 2);
   for (const auto& strategy : parallel::strategies()) EXPECT_TRUE(seen.contains(std::string(strategy.name)));
   EXPECT_GT(result.moved, 1e-3) << "the weights have hardly been trained";
 }
@@ -42,10 +42,11 @@ TEST(Parity, WritesItsPageAndItsResult) {
     return std::string{std::istreambuf_iterator<char>(file), {}};
   };
   for (const auto& strategy : parallel::strategies()) {
-    EXPECT_NE(text(page).find("| " + std::string(strategy.name) + " | 2 | 3 | "), std::string::npos) << text(page);
+    EXPECT_NE(text(page).find("| " + std::string(strategy.name) + " | 2 | 3 | log | "), std::string::npos)
+        << text(page);
   }
   const auto result = nlohmann::json::parse(text(json));
-  EXPECT_EQ(result["cases"].size(), 4 * parallel::strategies().size());
+  EXPECT_EQ(result["cases"].size(), 8 * parallel::strategies().size());
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
   EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,

@@ -66,7 +66,7 @@ TEST(Device, IsRehearsedAndEmbeds) {
   job.parallel.device = job.head.options.device = c10::Device(at::kPrivateUse1, 0);
   const Patterns patterns;
   const auto shape = shape_of(job, patterns);
-  const auto memory = rehearse_rank(job, shape, 0, {shape.classes}, {5, 100});
+  const auto memory = rehearse_rank(job, shape, 0, {{shape.classes}}, {5, 100});
   EXPECT_GT(memory.peak().bytes, 0);
   const auto group = comm::make_single_group();
   data::Batch batch{.images = at::ones({3, 1, 8, 8})};

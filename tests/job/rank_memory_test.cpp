@@ -131,7 +131,7 @@ TEST(RankMemory, KnowsSampledRowsThatDecayLate) {
   for (const std::string fused : {"false", "true"}) {
     const auto job = job_of({"model=mlp", "train.batch=23", "head.classes=301", "head.sample=0.5", "head.lazy=exact",
                              "head.fused_update=" + fused});
-    EXPECT_GT(rehearse_rank(job, shape_of(job, patterns), 0, {301}, {4, 100}).peak().bytes, 0);
+    EXPECT_GT(rehearse_rank(job, shape_of(job, patterns), 0, {{301}}, {4, 100}).peak().bytes, 0);
   }
 }
 

@@ -199,7 +199,7 @@ TEST_F(ActivationTest, AnInputChangedInPlaceIsCaught) {
 
 TEST_F(ActivationTest, AnUnknownNameIsRefused) {
   EXPECT_EQ(test::text_of<SettingsError>([] { activation_of("swish-fusd"); }),
-            "activation is 'swish-fusd', wanted relu, leaky-relu, elu, swish-naive, swish-merged, swish-fused, "
+            "activation is 'swish-fusd', wanted relu, leaky-relu, elu, silu, swish-naive, swish-merged, swish-fused, "
             "mish-naive, mish-merged, mish-fused, gelu-naive, gelu-merged or gelu-fused: did you mean swish-fused?");
 }
 

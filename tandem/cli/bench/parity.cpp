@@ -7,8 +7,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/recomputation.h"
+#include "tandem/memory/meter.h"
 #include "tandem/models/backbone.h"
 
 namespace tandem::cli {
@@ -23,7 +26,7 @@ job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
       "train.precision=float64", "train.weight_decay=0", "train.nesterov=false",
       "train.momentum=" + std::to_string(kMomentum), "train.batch=" + std::to_string(bench.batch),
       "train.steps=" + std::to_string(bench.steps), "parallel=" + plan.parallel, "ranks=" + std::to_string(plan.ranks),
-      "train.accumulate=" + std::to_string(plan.accumulate)});
+      "train.accumulate=" + std::to_string(plan.accumulate), "recompute=" + plan.recompute});
   auto job = job::read_job(std::move(settings));
   check_training(job);
   return job;
@@ -51,7 +54,9 @@ double largest_of(const Named& tensors) {
 
 /// The training loop as a textbook has it.
 OneDevice train_plainly(const ParityBench& bench) {
-  auto job = job_of(bench, {.parallel = std::string(parallel::strategies().front().name), .ranks = 1, .accumulate = 1});
+  auto job = job_of(
+      bench,
+      {.parallel = std::string(parallel::strategies().front().name), .ranks = 1, .accumulate = 1, .recompute = "none"});
   const auto data = open_data(job);
   const auto shape = shape_of(job, *data.train);
   const auto group = comm::make_single_group();
@@ -121,7 +126,8 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   const auto data = open_data(job);
   const auto shape = shape_of(job, *data.train);
   const auto loader = training_loader(job, *data.train, group);
-  const auto task = make_task(job, shape, group);
+  const auto recompute = choose_recomputation(job, shape, group).plan;
+  const auto task = make_task(job, shape, {comm::split_sizes(shape.classes, group.size()), recompute}, group);
   auto mesh = make_mesh(job, group);
   const auto step = make_step(job, shape, *task, mesh);
   loader->start(0);
@@ -142,6 +148,7 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
 }  // namespace
 
 ParityResult bench_parity(const ParityBench& bench) {
+  memory::install_meter();  // recomputation is planned by bytes
   const auto expected = train_plainly(bench);
   ParityResult result;
   result.largest = {*std::ranges::max_element(expected.losses), largest_of(expected.gradients),
@@ -150,13 +157,15 @@ ParityResult bench_parity(const ParityBench& bench) {
   for (const auto& strategy : parallel::strategies()) {
     for (int ranks = 1; ranks <= bench.most_ranks; ++ranks) {
       for (const int64_t parts : bench.accumulate) {
-        ParityCase plan{std::string(strategy.name), ranks, parts};
-        comm::run_ranks(ranks,
-                        [&](comm::ProcessGroup& group) {
-                          const auto measured = compare(bench, plan, expected, group);
-                          if (group.rank() == 0) result.cases.push_back(measured);
-                        },
-                        {.threads = 1});
+        for (const auto& recompute : bench.recompute) {
+          ParityCase plan{std::string(strategy.name), ranks, parts, recompute};
+          comm::run_ranks(ranks,
+                          [&](comm::ProcessGroup& group) {
+                            const auto measured = compare(bench, plan, expected, group);
+                            if (group.rank() == 0) result.cases.push_back(measured);
+                          },
+                          {.threads = 1});
+        }
       }
     }
   }

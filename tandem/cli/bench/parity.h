@@ -11,6 +11,7 @@ struct ParityBench {
   int most_ranks = 5;
   int64_t batch = 23, steps = 10;  // the ranks have unequal parts of the batch
   std::vector<int64_t> accumulate = {1, 3};
+  std::vector<std::string> recompute = {"none", "log"};
 };
 
 struct ParityNumbers {
@@ -23,6 +24,7 @@ struct ParityCase {
   std::string parallel;  // the strategy's name
   int ranks = 0;
   int64_t accumulate = 0;
+  std::string recompute;
   ParityNumbers difference;  // from one device, the greatest absolute ones
 };
 

@@ -48,6 +48,7 @@ std::vector<std::string> cells_of(const ParityCase& one) {
   return {one.parallel,
           std::to_string(one.ranks),
           std::to_string(one.accumulate),
+          one.recompute,
           power_text(one.difference.loss),
           power_text(one.difference.gradient),
           power_text(one.difference.weight)};
@@ -78,7 +79,8 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       "Only the order of sums differs, so they are a few units of\nfloat64's last place. On one device:\n" +
       scale_text(result) +
       ".\n\n"
-      "| `parallel` | Ranks | `train.accumulate` | Losses | Gradients | Weights |\n|---|---|---|---|---|---|\n";
+      "| `parallel` | Ranks | `train.accumulate` | `recompute` | Losses | Gradients | Weights "
+      "|\n|---|---|---|---|---|---|---|\n";
   for (const auto& one : result.cases) {
     const auto cells = cells_of(one);
     page += "|";
@@ -98,6 +100,7 @@ nlohmann::json json_of(const ParityResult& result) {
     list.push_back({{"parallel", one.parallel},
                     {"ranks", one.ranks},
                     {"accumulate", one.accumulate},
+                    {"recompute", one.recompute},
                     {"difference", json_of(one.difference)}});
   }
   return {{"cases", list}, {"largest", json_of(result.largest)}, {"moved", result.moved}};
@@ -114,7 +117,7 @@ int run_parity(const Arguments& arguments) {
     throw SettingsError("page is '" + page.string() + "', wanted a file in a folder that exists");
   }
   const auto result = bench_parity(bench);
-  Table table({"parallel", "ranks", "micro-batches", "losses", "gradients", "weights"});
+  Table table({"parallel", "ranks", "micro-batches", "recompute", "losses", "gradients", "weights"});
   for (const auto& one : result.cases) table.add_row(cells_of(one));
   write_result(arguments, "greatest differences from one device: " + scale_text(result) + "\n" + table.str(),
                json_of(result));

@@ -83,6 +83,10 @@ std::vector<report::Band> bands_from(const nlohmann::json& bands) {
 
 }  // namespace
 
+nlohmann::json recompute_json(const job::Recomputation& recomputation) {
+  return {{"plan", to_text(recomputation.plan)}, {"predicted_slowdown", recomputation.slowdown}};
+}
+
 nlohmann::json step_memory_json(const job::StepMemory& memory) {
   constexpr auto kActivations = static_cast<size_t>(Category::activations);
   auto json = memory_json(memory.at_peak);
@@ -91,6 +95,7 @@ nlohmann::json step_memory_json(const job::StepMemory& memory) {
   json["predicted_activations_peak_bytes"] = memory.predicted.highest[kActivations];
   json["saved_bytes"] = memory.timeline.account.live[kActivations];
   json["seconds"] = memory.seconds;
+  json["recompute"] = recompute_json(memory.recomputation);
   json["blocks"] = blocks_json(memory.timeline.account);
   json["timeline"] = timeline_json(memory.timeline);
   return json;

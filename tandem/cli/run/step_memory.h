@@ -9,9 +9,12 @@
 namespace tandem::cli {
 
 /// One rank: {"categories", "peak_bytes", "predicted_peak_bytes", "activations_peak_bytes",
-/// "predicted_activations_peak_bytes", "saved_bytes", "seconds", "blocks", "timeline"}. The timeline is thinned to at
-/// most about a thousand moments, but keeps the extremes.
+/// "predicted_activations_peak_bytes", "saved_bytes", "seconds", "recompute", "blocks", "timeline"}. The timeline is
+/// thinned to at most about a thousand moments, but keeps the extremes.
 nlohmann::json step_memory_json(const job::StepMemory& memory);
+
+/// {"plan", "predicted_slowdown"}; the plan is "" if nothing is recomputed.
+nlohmann::json recompute_json(const job::Recomputation& recomputation);
 
 /// The curve in a result of `tandem memory`. Throws nlohmann's errors if there is none.
 report::MemoryCurve curve_of(const nlohmann::json& result, const std::string& name);

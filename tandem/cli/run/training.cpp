@@ -172,7 +172,8 @@ class TrainingRun {
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (" +
               std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(plan_.task.counts) +
-              (job_.head.options.naive ? " · all scores on rank 0" : ""));
+              (job_.head.options.naive ? " · all scores on rank 0" : "") +
+              (plan_.task.recompute.empty() ? "" : " · recompute " + to_text(plan_.task.recompute)));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
   }

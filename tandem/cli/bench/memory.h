@@ -1,0 +1,9 @@
+#pragma once
+#include "tandem/cli/command.h"
+
+namespace tandem::cli {
+
+/// `tandem bench memory`: one training step of a model with each way to save activation memory, one after the other.
+int run_memory_bench(const Arguments& arguments);
+
+}  // namespace tandem::cli
