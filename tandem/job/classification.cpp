@@ -113,6 +113,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .embedding = embedding,
                                 .norm = job.model.norm,
                                 .activation = job.model.activation,
+                                .dropout = job.model.dropout,
                                 .products = job.training.precision.products,
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);

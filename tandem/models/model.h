@@ -37,6 +37,7 @@ struct ModelOptions {
   int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
   std::string activation = "relu";              // one of memory::activation_names()
+  double dropout = 0;                           // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   uint64_t seed = 1;
 };

@@ -90,6 +90,39 @@ TEST(MemoryCommand, ABudgetHolds) {
       << refused.err;
 }
 
+/// The bits of all weights after five steps with batch statistics and dropout.
+std::string weights_after(const Words& words) {
+  const test::TemporaryFolder folder;
+  Words all = {"train",
+               "data=synthetic",
+               "model=resnet_glyph",
+               "model.dropout=0.3",
+               "threads=1",
+               "head.classes=50",
+               "data.size=32",
+               "embedding=32",
+               "train.steps=5",
+               "train.batch=13",
+               "report.compare=false",
+               "--json",
+               "-",
+               "out=" + (folder.path() / "run").string()};
+  all.insert(all.end(), words.begin(), words.end());
+  const auto ended = run_tandem(all);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  return nlohmann::json::parse(ended.out)["weights_hash"];
+}
+
+TEST(MemoryCommand, TrainingHasTheSameBitsWhateverIsRecomputed) {
+  for (const char* ranks : {"ranks=1", "ranks=3"}) {
+    const auto plain = weights_after({ranks});
+    EXPECT_EQ(weights_after({ranks, "recompute=sqrt"}), plain) << ranks;
+    EXPECT_EQ(weights_after({ranks, "recompute=log"}), plain) << ranks;
+    EXPECT_EQ(weights_after({ranks, "recompute=optimal", "memory.budget=4M"}), plain) << ranks;
+    EXPECT_NE(weights_after({ranks, "model.dropout=0"}), plain) << ranks;
+  }
+}
+
 TEST(MemoryCommand, TheBenchTellsEachWayToSaveActivations) {
   const auto ended =
       run_tandem({"bench", "memory", "model=resnet_glyph", "size=16", "batch=8", "classes=20", "--json", "-"});

@@ -14,7 +14,8 @@ void read(settings::Settings& settings, Job& job) {
                .is_identity = models::is_identity(name),
                .embedding = settings.get_int("embedding"),
                .norm = models::norm_of(settings.get_string("model.norm")),
-               .activation = settings.get_string("model.activation")};
+               .activation = settings.get_string("model.activation"),
+               .dropout = settings.get_float("model.dropout")};
 }
 
 }  // namespace
@@ -39,9 +40,13 @@ const Section& model_section() {
                 .default_value = text("relu"),
                 .doc = "activation of the backbone; naive: autograd keeps each step; merged: only the input is kept; "
                        "fused: also one pass over memory",
-                .choices = memory::activation_names()}},
+                .choices = memory::activation_names()},
+               {"model.dropout",
+                0.0,
+                "part of the features set to 0 in training, before the embedding; mlp: after each activation",
+                {0, 1, false, true}}},
       .read = read,
-      .idle = {{{"model.norm", "model.activation"},
+      .idle = {{{"model.norm", "model.activation", "model.dropout"},
                 [](const Job& job) { return job.model.is_identity; },
                 "with model=none: it has no layers"},
                {{"model.norm"},
@@ -50,7 +55,7 @@ const Section& model_section() {
                {{"model.activation"},
                 [](const Job& job) { return models::has_own_activation(job.model.norm); },
                 "with this model.norm: its activation is a part of it"}},
-      .identity = {"model", "embedding", "model.norm", "model.activation"}};
+      .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout"}};
   return section;
 }
 

@@ -13,6 +13,7 @@ struct Model {
   int64_t embedding = 0;
   models::Norm norm = models::Norm::batch;
   std::string activation;
+  double dropout = 0;
 };
 
 }  // namespace tandem::job

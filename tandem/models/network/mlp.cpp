@@ -1,5 +1,7 @@
 #include "tandem/models/network/mlp.h"
 
+#include "tandem/models/network/dropout.h"
+
 namespace tandem::models {
 namespace {
 
@@ -18,12 +20,17 @@ Mlp::Mlp(const ModelOptions& options)
   };
   const auto act1 = add_activation("act1"), act2 = add_activation("act2");
   const auto fc1 = add("fc1", channels * height * width, kHidden), fc2 = add("fc2", kHidden, kHidden);
-  add_block("fc1", {fc1, act1}, [=](const Tensor& images) {
+  const auto drop = [&](const std::string& name) {
+    return register_module(name, std::make_shared<Dropout>(options.dropout, name));
+  };
+  const auto drop1 = drop("drop1"), drop2 = drop("drop2");
+  add_block("fc1", {fc1, act1, drop1}, [=](const Tensor& images) {
     check_images(images, channels);
     check_size(images, height, width);
-    return act1->overwrite(fc1->forward(images.flatten(1)));
+    return drop1->forward(act1->overwrite(fc1->forward(images.flatten(1))));
   });
-  add_block("fc2", {fc2, act2}, [=](const Tensor& hidden) { return act2->overwrite(fc2->forward(hidden)); });
+  add_block("fc2", {fc2, act2, drop2},
+            [=](const Tensor& hidden) { return drop2->forward(act2->overwrite(fc2->forward(hidden))); });
   if (options.embedding > 0) {
     const auto embedding = add("embedding", kHidden, options.embedding);
     add_block("embedding", {embedding}, [=](const Tensor& hidden) { return embedding->forward(hidden); });

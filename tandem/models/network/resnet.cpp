@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tandem/models/network/dropout.h"
+
 namespace tandem::models {
 namespace {
 
@@ -135,14 +137,17 @@ void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {
   const auto pool = [flattens = shape.flatten](const Tensor& features) {
     return flattens ? features.flatten(1) : features.mean({2, 3});
   };
-  if (options.embedding == 0) return add_block("head", {}, pool);
+  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options.dropout, "dropout"));
+  if (options.embedding == 0) {
+    return add_block("head", {dropout}, [=](const Tensor& features) { return dropout->forward(pool(features)); });
+  }
   const auto embedding =
       register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
                                                             /*bias=*/options.norm == Norm::none));
   const auto& activation = memory::activation_of(options.activation);
   const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding, activation));
-  add_block("head", {embedding, bn},
-            [=](const Tensor& features) { return bn->forward(embedding->forward(pool(features))); });
+  add_block("head", {dropout, embedding, bn},
+            [=](const Tensor& features) { return bn->forward(embedding->forward(dropout->forward(pool(features)))); });
 }
 
 std::shared_ptr<ResNet> resnet18(const ModelOptions& options) {

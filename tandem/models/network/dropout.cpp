@@ -1,0 +1,41 @@
+#include "tandem/models/network/dropout.h"
+
+#include <ATen/ATen.h>
+
+#include "tandem/base/context.h"
+#include "tandem/base/rng.h"
+
+namespace tandem::models {
+namespace {
+
+/// 0 or 1 / (1 - rate) for each value of so many samples.
+Tensor mask_of(int64_t samples, int64_t values, double rate, uint64_t stream) {
+  const auto context = current_context();
+  const auto mask = at::empty({samples, values}, at::kFloat);
+  const auto scale = static_cast<float>(1 / (1 - rate));
+  constexpr double kRange = 4294967296.0;  // of a 32-bit number
+  const auto threshold = static_cast<uint64_t>(rate * kRange);
+  auto* out = mask.mutable_data_ptr<float>();
+  for (int64_t n = 0; n < samples; ++n) {
+    const auto number = static_cast<uint64_t>(context.first_sample + n);
+    CounterRng random(context.seed, stream + static_cast<uint64_t>(context.step), number);
+    for (int64_t i = 0; i < values; ++i) *out++ = random.next() < threshold ? 0.0F : scale;
+  }
+  return mask;
+}
+
+}  // namespace
+
+Dropout::Dropout(double rate, const std::string& name)
+    : torch::nn::Module("Dropout"), rate_(rate), stream_(stream_of(name)) {
+  TORCH_CHECK_VALUE(rate >= 0 && rate < 1, "dropout is ", rate, ", wanted 0 or more and below 1");
+}
+
+Tensor Dropout::forward(const Tensor& input) const {
+  if (rate_ == 0 || !is_training() || input.numel() == 0) return input;
+  const int64_t samples = input.size(0);
+  const auto mask = mask_of(samples, input.numel() / samples, rate_, stream_);
+  return input * mask.to(input.options()).view(input.sizes());
+}
+
+}  // namespace tandem::models
