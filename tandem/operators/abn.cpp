@@ -160,6 +160,7 @@ struct TracedAbn : torch::autograd::Function<TracedAbn> {
 Tensor abn_autograd(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
                     const Tensor& running_var, std::string_view activation, bool training, double momentum,
                     double epsilon) {
+  detail::refuse_tangents("abn", {x, weight, bias});
   TORCH_CHECK_VALUE(!running_mean.requires_grad() && !running_var.requires_grad(),
                     "abn: running_mean or running_var requires a gradient, wanted buffers");
   if (!torch::autograd::compute_requires_grad(x, weight, bias)) {

@@ -80,6 +80,7 @@ struct TracedLoss : torch::autograd::Function<TracedLoss> {
 
 Tensor loss_autograd(const Tensor& features, const Tensor& weight, const Tensor& targets, double scale, double factor,
                      double angle, double cosine) {
+  detail::refuse_tangents("margin_softmax", {features, weight});
   if (!torch::autograd::compute_requires_grad(features, weight)) {
     return loss_below_autograd(features, weight, targets, scale, factor, angle, cosine);
   }

@@ -48,6 +48,7 @@ struct TracedSwish : torch::autograd::Function<TracedSwish> {
 };
 
 Tensor swish_autograd(const Tensor& x) {
+  detail::refuse_tangents("swish", {x});
   if (!torch::autograd::compute_requires_grad(x)) return swish_below_autograd(x);
   return detail::runs_eagerly({x}) ? memory::activation_of("swish-fused").apply(x) : TracedSwish::apply(x);
 }

@@ -74,6 +74,11 @@ TEST_F(Operators, NameWhatIsWrongInOneLine) {
       {"loss scale", "ValueError: softmax loss: scale is -1, wanted a positive number"},
       {"loss twice",
        "NotImplementedError: softmax loss: its gradient has none of its own, wanted backward without create_graph"},
+      {"swish forward", "NotImplementedError: swish: has no derivative in forward mode"},
+      {"abn forward", "NotImplementedError: abn: has no derivative in forward mode"},
+      {"loss forward", "NotImplementedError: margin_softmax: has no derivative in forward mode"},
+      {"swish transform",
+       "RuntimeError: cannot use C++ torch::autograd::Function with functorch transforms (vmap, grad, vjp, etc)"},
       {"swish type", "NotImplementedError: \"silu_cpu\" not implemented for 'Long'"},
   };
   for (const auto& [name, text] : wanted) EXPECT_EQ(error(name), text) << answer().text;
@@ -96,6 +101,10 @@ TEST_F(Operators, KeepOneTensorFromForwardToBackward) {
     EXPECT_EQ(is_that_tensor.numel(), 1) << name;
     EXPECT_TRUE(is_that_tensor.item<bool>()) << name;
   }
+}
+
+TEST_F(Operators, SwishWritesItsGradientOverTheIncomingOne) {
+  EXPECT_EQ(answer().tensors.at("saved in swish's backward").item<double>(), 1);  // of x's bytes
 }
 
 }  // namespace

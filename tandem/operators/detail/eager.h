@@ -10,4 +10,7 @@ namespace tandem::operators::detail {
 /// forward and backward do must be operators that the dispatcher sees.
 bool runs_eagerly(std::initializer_list<Tensor> tensors);
 
+/// Throws c10::NotImplementedError if some tensor has a tangent: no operator here has a derivative in forward mode.
+void refuse_tangents(const char* name, std::initializer_list<Tensor> tensors);
+
 }  // namespace tandem::operators::detail
