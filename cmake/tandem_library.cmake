@@ -1,14 +1,18 @@
-# tandem_library(NAME [LIGHT|TORCH_FREE] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...]
+# tandem_library(NAME [LIGHT|TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...]
 #                [LINKS target...])
 #
 # The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
 # that its headers and sources include. LINKS: third-party targets, which are linked privately. TOGETHER: sources to
 # compile as one, because they share headers that take longer to compile than they do. LIGHT, TORCH_FREE: see
-# tandem_compile.
+# tandem_compile. SHARED: a library that a program loads while it runs.
 function(tandem_library name)
-  cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;TORCH_FREE;SHARED" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
   set(target tandem_${name})
-  add_library(${target})
+  if(arg_SHARED)
+    add_library(${target} SHARED)
+  else()
+    add_library(${target})
+  endif()
   add_library(tandem::${name} ALIAS ${target})
   target_sources(${target}
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS}
@@ -43,6 +47,9 @@ function(tandem_compile target)
   # which g++ 12 reports where there are none.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
     $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict>)
+  # A shared library may hold any folder. One setting for all targets, because they share precompiled headers; calls
+  # within a source may still be inlined.
+  target_compile_options(${target} PRIVATE -fPIC -fno-semantic-interposition)
   tandem_optimise(${target})
   if(TANDEM_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)

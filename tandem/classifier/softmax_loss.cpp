@@ -86,6 +86,8 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "softmax loss: its gradient has none of its own, wanted ",
+                                "backward without create_graph");
     const CategoryScope scope(Category::activations);
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in<KeptBlocks>(context);

@@ -44,9 +44,9 @@ struct LossOptions {
 /// features, keep_bytes, 4 bytes a class (normalised weight), a copy of the features, and some numbers a row; no
 /// normalised copy of the weight. Label smoothing sends a fourth number a row. With a sample the softmax is over its
 /// classes alone, label smoothing is refused, and the weight's gradient is a sparse tensor [C_local, D] of the sampled
-/// rows. Throws c10::ValueError (shapes, types, scoring), c10::IndexError (an id outside of all ranks). Source: Shoeybi
-/// et al. 2019, Megatron-LM, section 3 (arXiv:1909.08053); Wijmans et al. 2024, Cut Your Losses (arXiv:2411.09009); the
-/// margins: scoring.h.
+/// rows. Throws c10::ValueError (shapes, types, scoring), c10::IndexError (an id outside of all ranks),
+/// c10::NotImplementedError for second derivatives. Source: Shoeybi et al. 2019, Megatron-LM, section 3
+/// (arXiv:1909.08053); Wijmans et al. 2024, Cut Your Losses (arXiv:2411.09009); the margins: scoring.h.
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
                             const LossOptions& options = {});

@@ -195,4 +195,6 @@ const Activation& activation_of(std::string_view name) {
                       did_you_mean(nearest(name, names)));
 }
 
+Tensor swish_gradient(Tensor gradient, const Tensor& x) { return fused_gradient(kSwish, std::move(gradient), x); }
+
 }  // namespace tandem::memory

@@ -39,4 +39,7 @@ const std::vector<std::string_view>& activation_names();
 /// Throws SettingsError, naming `activation`.
 const Activation& activation_of(std::string_view name);
 
+/// gradient * f'(x) of swish-fused, in one pass without autograd, written over `gradient` where that is free.
+Tensor swish_gradient(Tensor gradient, const Tensor& x);
+
 }  // namespace tandem::memory

@@ -1,16 +1,10 @@
 #include "tandem/memory/inplace_abn.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <array>
-#include <cmath>
-#include <vector>
-
-#include "tandem/base/context.h"
-#include "tandem/memory/detail/sole_owner.h"
+#include "tandem/memory/abn_passes.h"
 
 namespace tandem::memory {
 namespace {
@@ -19,190 +13,9 @@ using kernels::Invertible;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-constexpr int64_t kNumbersPerChunk = 32768;  // small enough for a chunk of rows to stay in a core's cache
-
-/// The tensor as [rows, channels], cut into chunks that do not depend on the number of threads.
-struct Layout {
-  explicit Layout(const Tensor& values)
-      : channels(values.size(1)),
-        rows(values.numel() / channels),
-        chunk(std::max<int64_t>(16, kNumbersPerChunk / channels)),
-        chunks((rows + chunk - 1) / chunk) {}
-
-  /// Calls run(chunk's index, its first row, its number of rows), on all threads.
-  template <class Run>
-  void for_each_chunk(const Run& run) const {
-    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) run(i, i * chunk, std::min(chunk, rows - i * chunk));
-    });
-  }
-
-  int64_t channels, rows, chunk, chunks;
-};
-
-template <class Run>
-void dispatch(const Tensor& values, const Run& run) {
-  if (values.scalar_type() == at::kFloat) return run(float{});
-  run(double{});
-}
-
-/// Of each channel.
-struct Statistics {
-  std::vector<double> mean, variance;  // the variance of the population
-};
-
-/// The chunks' sums, in their order (Chan, Golub, LeVeque 1983, equation 2.1).
-template <class T>
-Statistics statistics_of(const Tensor& x) {
-  const Layout layout(x);
-  const int64_t channels = layout.channels;
-  std::vector<double> sums(static_cast<size_t>(2 * layout.chunks * channels));
-  const T* values = x.const_data_ptr<T>();
-  layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    double* sum = sums.data() + 2 * i * channels;
-    kernels::abn_moments(values + first * channels, rows, channels, sum, sum + channels);
-  });
-  Statistics result{std::vector<double>(channels), std::vector<double>(channels)};
-  double count = 0;
-  for (int64_t i = 0; i < layout.chunks; ++i) {
-    const auto rows = static_cast<double>(std::min(layout.chunk, layout.rows - i * layout.chunk));
-    const T* origin = values + i * layout.chunk * channels;  // which the kernel has subtracted
-    for (int64_t c = 0; c < channels; ++c) {
-      const double sum = sums[2 * i * channels + c], square = sums[(2 * i + 1) * channels + c];
-      const double difference = origin[c] + sum / rows - result.mean[c];
-      result.variance[c] +=
-          std::max(0.0, square - sum * sum / rows) + difference * difference * count * rows / (count + rows);
-      result.mean[c] += difference * rows / (count + rows);
-    }
-    count += rows;
-  }
-  for (auto& variance : result.variance) variance /= count;
-  return result;
-}
-
-template <class T>
-Statistics running_statistics(const AbnState& state) {
-  const auto as_vector = [](const Tensor& values) {
-    const T* from = values.const_data_ptr<T>();
-    return std::vector<double>(from, from + values.numel());
-  };
-  return {as_vector(state.running_mean), as_vector(state.running_var)};
-}
-
-template <class T>
-void move_running(const AbnState& state, const Statistics& statistics, int64_t rows) {
-  T *mean = state.running_mean.mutable_data_ptr<T>(), *variance = state.running_var.mutable_data_ptr<T>();
-  const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
-  for (size_t c = 0; c < statistics.mean.size(); ++c) {
-    mean[c] += static_cast<T>(state.momentum * (statistics.mean[c] - mean[c]));
-    variance[c] += static_cast<T>(state.momentum * (statistics.variance[c] * unbiased - variance[c]));
-  }
-}
-
-double bounded(double weight) { return std::copysign(std::max(std::abs(weight), kLeastWeight), weight); }
-
-/// Rows of a float64 [3, C] tensor: g, bias, 1 / sqrt(variance + epsilon).
-template <class T>
-Tensor numbers_of(const AbnState& state, const Statistics& statistics) {
-  const auto channels = static_cast<int64_t>(statistics.mean.size());
-  Tensor rows = at::empty({3, channels}, at::kDouble);
-  double* to = rows.mutable_data_ptr<double>();
-  const T *weight = state.weight.const_data_ptr<T>(), *bias = state.bias.const_data_ptr<T>();
-  for (int64_t c = 0; c < channels; ++c) {
-    to[c] = bounded(weight[c]);
-    to[channels + c] = bias[c];
-    to[2 * channels + c] = 1 / std::sqrt(statistics.variance[c] + state.epsilon);
-  }
-  return rows;
-}
-
-template <class T>
-void normalize(const Tensor& x, Invertible activation, const Statistics& statistics, const Tensor& numbers,
-               const Tensor& sides) {
-  const Layout layout(x);
-  const int64_t channels = layout.channels;
-  const double* of = numbers.const_data_ptr<double>();
-  std::vector<T> scale(channels), offset(channels);
-  for (int64_t c = 0; c < channels; ++c) {
-    const double factor = of[c] * of[2 * channels + c];
-    scale[c] = static_cast<T>(factor);
-    offset[c] = static_cast<T>(of[channels + c] - statistics.mean[c] * factor);
-  }
-  T* values = x.mutable_data_ptr<T>();
-  uint8_t* bits = sides.defined() ? sides.mutable_data_ptr<uint8_t>() : nullptr;
-  layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
-    kernels::abn_forward({activation, static_cast<T>(kLeakySlope), scale.data(), offset.data()}, rows, channels,
-                         values + first * channels, bits ? bits + first * kernels::side_bytes(channels) : nullptr);
-  });
-}
-
-/// What backward reads.
-struct Kept {
-  Invertible activation;
-  AbnForm form;
-  bool training;
-  Tensor numbers, sides;  // numbers_of(); of swish
-};
-
-struct Gradients {
-  Tensor input, weight, bias;
-};
-
-/// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C].
-template <class T>
-std::vector<double> sums_of(const kernels::AbnBackward<T>& in, const Layout& layout, bool wide) {
-  const int64_t channels = layout.channels;
-  std::vector<double> parts(static_cast<size_t>(2 * layout.chunks * channels)), sums(2 * channels);
-  layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    double* to = parts.data() + 2 * i * channels;
-    kernels::abn_gradient_sums(in.from_row(first, channels), wide, rows, channels, to, to + channels);
-  });
-  for (size_t i = 0; i < parts.size(); ++i) sums[i % (2 * channels)] += parts[i];
-  return sums;
-}
-
-/// dx = g r (dy - mean(dy) - xh mean(dy xh)), r = 1 / deviation, xh = (y - bias) / g; by the running statistics
-/// dx = g r dy. Form two has y for y - bias, and puts the rest into the shift.
-template <class T>
-Gradients gradients_of(const Kept& kept, Tensor gradient, const Tensor& z, const AbnForm form) {
-  const Layout layout(z);
-  const int64_t channels = layout.channels;
-  const double *g = kept.numbers.const_data_ptr<double>(), *bias = g + channels, *inverse = bias + channels;
-  std::vector<T> centre(channels), factor(channels), slope(channels), shift(channels);
-  const bool centred = form == AbnForm::one;
-  if (centred) std::copy(bias, bias + channels, centre.begin());
-
-  Gradients made{detail::result_over(gradient, z), at::empty({channels}, z.options()),
-                 at::empty({channels}, z.options())};
-  const kernels::AbnBackward<T> in{kept.activation,
-                                   static_cast<T>(kLeakySlope),
-                                   z.const_data_ptr<T>(),
-                                   gradient.const_data_ptr<T>(),
-                                   kept.sides.defined() ? kept.sides.const_data_ptr<uint8_t>() : nullptr,
-                                   centre.data()};
-  const auto sums = sums_of(in, layout, !centred);
-  const auto rows = static_cast<double>(layout.rows);
-  for (int64_t c = 0; c < channels; ++c) {
-    const double sum = sums[c], product = sums[channels + c];
-    const double by_weight = (centred ? product : product - bias[c] * sum) / g[c];
-    made.weight.mutable_data_ptr<T>()[c] = static_cast<T>(by_weight);
-    made.bias.mutable_data_ptr<T>()[c] = static_cast<T>(sum);
-    factor[c] = static_cast<T>(g[c] * inverse[c]);
-    if (!kept.training) continue;
-    slope[c] = static_cast<T>(-inverse[c] * by_weight / rows);
-    shift[c] = static_cast<T>(-inverse[c] * (g[c] * sum - (centred ? 0 : bias[c] * by_weight)) / rows);
-  }
-  T* to = made.input.mutable_data_ptr<T>();
-  layout.for_each_chunk([&](int64_t, int64_t first, int64_t count) {
-    kernels::abn_gradient_apply(in.from_row(first, channels), {factor.data(), slope.data(), shift.data()}, count,
-                                channels, to + first * channels);
-  });
-  return made;
-}
-
 class AbnBackward final : public torch::autograd::Node {
  public:
-  explicit AbnBackward(Kept kept) : kept_(std::move(kept)) {}
+  explicit AbnBackward(AbnKept kept) : kept_(std::move(kept)) {}
 
   /// After z has this node as its history.
   void keep(const Tensor& z) { z_ = SavedVariable(z, /*is_output=*/true); }
@@ -213,8 +26,7 @@ class AbnBackward final : public torch::autograd::Node {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "in-place batch normalisation: its gradient has none of ",
                                 "its own: for second derivatives use norm batch");
     const Tensor z = z_.unpack(shared_from_this());
-    Gradients made;
-    dispatch(z, [&]<class T>(T) { made = gradients_of<T>(kept_, std::move(gradient), z, kept_.form); });
+    const auto made = abn_backward(kept_, std::move(gradient), z);
     return {made.input, made.weight, made.bias};
   }
 
@@ -226,18 +38,9 @@ class AbnBackward final : public torch::autograd::Node {
   std::string name() const override { return "InplaceAbn"; }
 
  private:
-  Kept kept_;
+  AbnKept kept_;
   SavedVariable z_;
 };
-
-bool has_kernel(const Tensor& x, const AbnState& state) {
-  const auto type = x.scalar_type();
-  const std::array all = {state.weight, state.bias, state.running_mean, state.running_var};
-  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble) && (x.dim() == 2 || x.dim() == 4) &&
-         x.numel() > 0 && std::ranges::all_of(all, [&](const Tensor& values) {
-           return values.scalar_type() == type && values.is_contiguous();
-         });
-}
 
 Tensor composed(const Tensor& x, Invertible activation, const AbnState& state, bool training) {
   const auto& weight = state.weight;
@@ -273,25 +76,12 @@ Tensor overwritable(Tensor x) {
 }  // namespace
 
 Tensor inplace_abn(Tensor x, Invertible activation, const AbnState& state, bool training, AbnForm form) {
-  if (!has_kernel(x, state)) return composed(x, activation, state, training);
+  if (!abn_has_kernel(x, state)) return composed(x, activation, state, training);
   x = overwritable(std::move(x));
   const bool recorded = torch::autograd::compute_requires_grad(x, state.weight, state.bias);
   torch::autograd::check_inplace(x, recorded);
-  const Layout layout(x);
-  Kept kept{activation, form, training, {}, {}};
-  if (activation == Invertible::swish) {
-    kept.sides = at::empty({layout.rows, kernels::side_bytes(layout.channels)}, at::kByte);
-  }
   auto edges = torch::autograd::collect_next_edges(x, state.weight, state.bias);
-  dispatch(x, [&]<class T>(T) {
-    const at::NoGradGuard no_grad;
-    const auto statistics = training ? statistics_of<T>(x) : running_statistics<T>(state);
-    if (training && current_context().statistics != BatchStatistics::hold) {
-      move_running<T>(state, statistics, layout.rows);
-    }
-    kept.numbers = numbers_of<T>(state, statistics);
-    normalize<T>(x, activation, statistics, kept.numbers, kept.sides);
-  });
+  auto kept = abn_forward(x, activation, state, training, form);
   torch::autograd::increment_version(x);
   if (!recorded) return x;
   const auto node = std::make_shared<AbnBackward>(std::move(kept));
