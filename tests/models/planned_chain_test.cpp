@@ -31,18 +31,16 @@ struct Job {
     backbone->to(of.type);
     chain = backbone->chain();
     chain.blocks.push_back(memory::make_block("loss", {}, [](const Tensor& y) { return y.pow(2).mean(); }));
-    records = memory::only(memory::rehearse(chain, {images}), Category::activations);
-    stages = memory::stages_of(chain, records);
+    stages = memory::stages_of(chain, memory::only(memory::rehearse(chain, {images}), Category::activations));
   }
 
   std::shared_ptr<Backbone> backbone;
   Tensor images;
   Chain chain;
-  std::vector<memory::BlockRecord> records;
   std::vector<memory::Stage> stages;
 };
 
-/// A random plan of the blocks first..last; the last is kept unless `deep`.
+/// A random plan of the blocks first..last; the last is kept.
 RecomputePlan random_plan(int first, int last, std::mt19937& random) {
   RecomputePlan plan;
   while (first <= last) {
@@ -59,13 +57,12 @@ RecomputePlan random_plan(int first, int last, std::mt19937& random) {
 }
 
 struct Measured {
-  int64_t peak = 0, activations = 0;
+  int64_t peak = 0;
   std::vector<Tensor> gradients;
 };
 
 Measured measured(const Chain& chain, const Job& job) {
   const memory::ProbeScope probe;
-  memory::EventLog log(probe.number());
   const CategoryScope category(Category::activations);
   memory::run(chain, job.images).backward();
   Measured result{.peak = probe.account().peak_bytes()};
