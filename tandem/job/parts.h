@@ -32,7 +32,7 @@ struct TaskPlan {
       : counts(std::move(of_ranks)), recompute(std::move(of_blocks)) {}
 
   std::vector<int64_t> counts;      // classes of each rank
-  memory::RecomputePlan recompute;  // of the task's chain; empty: nothing is recomputed
+  memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
 /// A task with a replicated backbone and a classifier that is split over the ranks. Not collective.

@@ -196,13 +196,14 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   return memory;
 }
 
-std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                           bool in_parts) {
   const memory::ProbeScope aside;
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
   const auto task = make_task(job, shape, counts, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);
-  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, counts, job.training.batch));
+  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, counts, job.training.batch), in_parts);
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
 }
 

@@ -39,8 +39,9 @@ struct RankMemory {
 RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const TaskPlan& plan,
                          const DataAmount& amount);
 
-/// The blocks of rank 0's step, for a plan of what to recompute.
-std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts);
+/// The blocks of rank 0's step, or their parts, for a plan of what to recompute.
+std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                           bool in_parts);
 
 struct PlannedRank {
   memory::Account step;  // of training

@@ -16,8 +16,21 @@ using memory::RecomputePlan;
 class Choice {
  public:
   Choice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts)
-      : job_(job), shape_(shape), counts_(counts), stages_(rehearse_stages(job, shape, counts)) {}
+      : job_(job),
+        shape_(shape),
+        counts_(counts),
+        stages_(rehearse_stages(job, shape, counts, job.memory.recompute->has_budget)) {}
 
+  Recomputation best() const {
+    const auto& memory = job_.memory;
+    const bool cuts_blocks = memory.recompute->has_budget;
+    auto plan = cuts_blocks ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
+    const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
+    const double slowdown = seconds(plan) / seconds(plan_none(stages_));
+    return {cuts_blocks ? std::move(plan) : in_parts(plan, stages_), slowdown};
+  }
+
+ private:
   RecomputePlan within(int64_t budget) const {
     constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
     int64_t allowed = budget;
@@ -38,15 +51,6 @@ class Choice {
                         "raise it, or lower train.batch");
   }
 
-  Recomputation best() const {
-    const auto& memory = job_.memory;
-    auto plan = memory.recompute->has_budget ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
-    const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
-    const double slowdown = seconds(plan) / seconds(plan_none(stages_));
-    return {std::move(plan), slowdown};
-  }
-
- private:
   int64_t highest_of(const RecomputePlan& plan) const {
     auto unlimited = job_;
     unlimited.memory.budget.reset();

@@ -13,6 +13,21 @@ Block make_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module
           [forward = std::move(forward)](const Flow& flow) { return Flow{forward(flow.at(0))}; }};
 }
 
+Block make_block(std::string name, std::vector<Block> parts) {
+  Block block{.name = std::move(name), .modules = {}, .forward = {}};
+  for (auto& part : parts) {
+    part.name = block.name;
+    for (const auto& module : part.modules) block.modules.push_back(module);
+  }
+  block.forward = [parts](const Flow& input) {
+    auto flow = parts.at(0).forward(input);
+    for (size_t i = 1; i < parts.size(); ++i) flow = parts[i].forward(flow);
+    return flow;
+  };
+  block.parts = std::move(parts);
+  return block;
+}
+
 std::vector<Tensor> parameters_of(const Block& block) {
   std::vector<Tensor> all;
   for (const auto& module : block.modules) {
@@ -60,6 +75,15 @@ Chain chain_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
                                       [child](const Tensor& x) mutable { return child.forward<Tensor>(x); }));
   }
   return chain;
+}
+
+Chain in_parts(const Chain& chain) {
+  Chain cut;
+  for (const auto& block : chain.blocks) {
+    if (block.parts.empty()) cut.blocks.push_back(block);
+    for (const auto& part : block.parts) cut.blocks.push_back(part);
+  }
+  return cut;
 }
 
 Chain chain_of(const std::string& name, const std::shared_ptr<torch::nn::Module>& module,

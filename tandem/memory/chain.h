@@ -23,11 +23,15 @@ struct Block {
   std::string name;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;  // whose parameters and buffers it uses; may be shared
   std::function<Flow(const Flow&)> forward;
+  std::vector<Block> parts = {};  // that do the same one after the other, under the same name; empty: it cannot be cut
 };
 
 /// A block that takes and gives one tensor.
 Block make_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
                  std::function<Tensor(const Tensor&)> forward);
+
+/// A block that runs its parts, of which there is at least one.
+Block make_block(std::string name, std::vector<Block> parts);
 
 /// All of its modules. A tensor that two modules share comes twice.
 std::vector<Tensor> parameters_of(const Block& block);
@@ -54,6 +58,9 @@ Tensor run(const Chain& chain, Tensor input);
 
 /// One block for each child of the container, called "0", "1", ... Each child must take and return one tensor.
 Chain chain_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential);
+
+/// The same chain, with each block that has parts cut into them.
+Chain in_parts(const Chain& chain);
 
 /// A chain of one block, for a module of any kind.
 Chain chain_of(const std::string& name, const std::shared_ptr<torch::nn::Module>& module,

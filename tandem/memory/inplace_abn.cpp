@@ -15,7 +15,11 @@ using torch::autograd::variable_list;
 
 class AbnBackward final : public torch::autograd::Node {
  public:
-  explicit AbnBackward(AbnKept kept) : kept_(std::move(kept)) {}
+  /// All tensors are saved as operations save theirs, so that hooks can drop them.
+  explicit AbnBackward(AbnKept kept)
+      : numbers_(std::exchange(kept.numbers, {}), /*is_output=*/false),
+        sides_(std::exchange(kept.sides, {}), /*is_output=*/false),
+        kept_(std::move(kept)) {}
 
   /// After z has this node as its history.
   void keep(const Tensor& z) { z_ = SavedVariable(z, /*is_output=*/true); }
@@ -26,20 +30,23 @@ class AbnBackward final : public torch::autograd::Node {
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "in-place batch normalisation: its gradient has none of ",
                                 "its own: for second derivatives use norm batch");
     const Tensor z = z_.unpack(shared_from_this());
-    const auto made = abn_backward(kept_, std::move(gradient), z);
+    auto kept = kept_;
+    kept.numbers = numbers_.unpack();
+    kept.sides = sides_.unpack();
+    const auto made = abn_backward(kept, std::move(gradient), z);
     return {made.input, made.weight, made.bias};
   }
 
   void release_variables() override {
     z_.reset_data();
-    kept_.numbers.reset();
-    kept_.sides.reset();
+    numbers_.reset_data();
+    sides_.reset_data();
   }
   std::string name() const override { return "InplaceAbn"; }
 
  private:
-  AbnKept kept_;
-  SavedVariable z_;
+  SavedVariable numbers_, sides_, z_;
+  AbnKept kept_;  // without tensors
 };
 
 Tensor composed(const Tensor& x, Invertible activation, const AbnState& state, bool training) {

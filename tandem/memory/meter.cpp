@@ -191,6 +191,7 @@ Account PeakWatch::account() const { return impl_->book.read(impl_->peak); }
 
 EventLog::EventLog(int rank, int64_t end_step) : rank_(rank) { books().of(rank).record(&events_, end_step); }
 EventLog::~EventLog() { books().of(rank_).record(nullptr, 0); }
+size_t EventLog::size() const { return books().of(rank_).recorded(events_); }
 const std::vector<Event>& EventLog::end() {
   books().of(rank_).record(nullptr, 0);
   return events_;

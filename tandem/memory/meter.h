@@ -103,6 +103,9 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
+  /// The number of events so far.
+  size_t size() const;
+
   /// Keeps no more events; the events so far, in their order.
   const std::vector<Event>& end();
 

@@ -60,10 +60,11 @@ int64_t least_nanoseconds(const std::vector<Stage>& stages, int64_t budget) {
   int64_t once = 0, again = 0;
   std::vector<Item> items;
   for (size_t i = 0; i <= last; ++i) {
-    int64_t both = std::numeric_limits<int64_t>::max(), forward = nanoseconds(stages[i].forward);
+    const int64_t passing = nanoseconds(stages[i].forward);
+    int64_t both = std::numeric_limits<int64_t>::max(), forward = passing;
     for (const auto& way : stages[i].keeps) {
-      both = std::min(both, nanoseconds(way.forward) + nanoseconds(way.backward));
-      forward = std::min(forward, nanoseconds(way.forward));
+      both = std::min(both, std::min(passing, nanoseconds(way.forward)) + nanoseconds(way.backward));
+      forward = std::min(forward, nanoseconds(detail::forward_seconds(way, true)));
     }
     once += both;
     if (i == last) break;

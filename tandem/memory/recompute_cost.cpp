@@ -16,7 +16,7 @@ class Execution {
       : stages_(stages), holders_(stages.size()), most_(stages.size()) {}
 
   void run(const RecomputePlan& plan) {
-    forward(plan);
+    forward(plan, /*is_replay=*/false);
     release(plan.back().last);
     backward(plan);
   }
@@ -53,10 +53,11 @@ class Execution {
   }
 
   /// The input of the nodes is held when they begin, for this run; the output is when they have run.
-  void forward(const RecomputePlan& nodes) {
+  void forward(const RecomputePlan& nodes, bool is_replay) {
     for (const auto& node : nodes) {
       if (node.inner.empty()) {
-        keep(node.first, stages_[node.first].keeps[node.keep]);
+        const bool ends_replay = is_replay && node.last == nodes.back().last;
+        keep(node.first, stages_[node.first].keeps[node.keep], ends_replay);
         continue;
       }
       hold(node.first - 1);
@@ -71,13 +72,13 @@ class Execution {
     end_step(PlanStep::What::pass, i, peak, stages_[i].forward);
   }
 
-  void keep(int i, const Keep& way) {
+  void keep(int i, const Keep& way, bool ends_replay) {
     hold(i);
     kept_ += way.bytes;
     const int64_t peak = live() + way.forward_extra;
     if (way.output) hold(i);
     if (!way.input) release(i - 1);
-    end_step(PlanStep::What::keep, i, peak, way.forward);
+    end_step(PlanStep::What::keep, i, peak, detail::forward_seconds(way, ends_replay));
   }
 
   void backward(const RecomputePlan& nodes) {
@@ -87,7 +88,7 @@ class Execution {
         continue;
       }
       hold(node->first - 1);
-      forward(node->inner);
+      forward(node->inner, /*is_replay=*/true);
       release(node->last);
       backward(node->inner);
       release(node->first - 1);

@@ -126,6 +126,21 @@ std::string to_text(const RecomputePlan& plan) {
   return text;
 }
 
+RecomputePlan in_parts(const RecomputePlan& plan, const std::vector<Stage>& stages) {
+  std::vector<int> begins = {0};
+  for (const auto& stage : stages) begins.push_back(begins.back() + stage.parts);
+  RecomputePlan cut;
+  for (const auto& node : plan) {
+    const int first = begins.at(node.first), last = begins.at(node.last + 1) - 1;
+    if (!node.inner.empty()) {
+      cut.push_back({.first = first, .last = last, .inner = in_parts(node.inner, stages)});
+      continue;
+    }
+    for (int part = first; part <= last; ++part) cut.push_back({.first = part, .last = part, .keep = node.keep});
+  }
+  return cut;
+}
+
 RecomputePlan parse_plan(std::string_view text) { return Parser(text).all(); }
 
 RecomputePlan plan_none(const std::vector<Stage>& stages) { return keep_from(0, static_cast<int>(stages.size()) - 1); }

@@ -19,6 +19,7 @@ struct Keep {
   int64_t forward_extra = 0;         // at the peak of forward, above input, output and `bytes`
   int64_t backward_extra = 0;        // at the peak of backward, above what lives when it begins
   double forward = 0, backward = 0;  // seconds
+  double spared = 0;                 // of forward, where a recomputation ends with it: 0 if the output stays
 };
 
 /// A storage that a block receives and passes on, such as the shortcut around a residual block.
@@ -39,6 +40,7 @@ struct Stage {
   double forward = 0;                  // seconds of a forward that keeps nothing
   int64_t gradients = 0;               // bytes that its backward leaves: gradients of parameters
   std::vector<Keep> keeps = {Keep()};  // at least one; the first is plain
+  int parts = 1;                       // of the block, if it can be cut
 };
 
 /// The stages of a chain whose blocks were rehearsed (rehearsal.h), with the plain way to keep. The bytes are upper
@@ -71,6 +73,9 @@ using RecomputePlan = std::vector<PlanNode>;
 /// "0-2 (3-4 (5-8)) 9:1": blocks 0 to 2 are kept, 3 to 8 recomputed, 5 to 8 twice, and 9 is kept in the way 1.
 std::string to_text(const RecomputePlan& plan);
 
+/// The same plan for the chain whose blocks are cut into their parts (in_parts(), chain.h).
+RecomputePlan in_parts(const RecomputePlan& plan, const std::vector<Stage>& stages);
+
 /// Throws c10::ValueError if the text has another form.
 RecomputePlan parse_plan(std::string_view text);
 
@@ -92,7 +97,7 @@ RecomputePlan plan_optimal(const std::vector<Stage>& stages, int64_t budget);
 /// A way to plan by its name: none, sqrt, log, optimal.
 struct PlanMethod {
   std::string_view name;
-  bool has_budget = false;  // needs one
+  bool has_budget = false;  // needs one, and cuts blocks into their parts
   RecomputePlan (*plan)(const std::vector<Stage>& stages, int64_t budget) = nullptr;
 };
 const std::vector<PlanMethod>& plan_methods();

@@ -53,7 +53,7 @@ LeastBudget least_budget(const std::vector<Stage>& stages) {
   auto timeless = stages;  // without times, each frontier is its least bytes
   for (auto& stage : timeless) {
     stage.forward = 0;
-    for (auto& keep : stage.keeps) keep.forward = keep.backward = 0;
+    for (auto& keep : stage.keeps) keep.forward = keep.backward = keep.spared = 0;
   }
   const RecomputePlanner planner(std::move(timeless));
   const int64_t bytes = planner.tradeoffs().at(0).bytes;

@@ -106,6 +106,7 @@ class StageOfRecord {
       keep.output = keep.output || is_output;
       keep.bytes += is_output ? 0 : bytes;
     }
+    if (!keep.output) keep.spared = record_.nominal_after_saved;
     for (const auto number : inputs) keep.input = keep.input || (number != 0 && !freed_in_forward(number));
     keep.forward_extra = std::max<int64_t>(0, forward.peak - keep.bytes - output);
     Numbers flows = inputs;
@@ -120,11 +121,13 @@ class StageOfRecord {
         record_.forward, [&](const Event& event) { return event.number == number && event.what == Event::What::free; });
   }
 
-  /// Allocated in backward and live at its end, besides gradients of the flows.
+  /// Live at the end of backward, besides the flows and their gradients: what the graph holds to its end, too.
   int64_t gradients() const {
-    auto events = record_.backward;
-    events.insert(events.end(), record_.end.begin(), record_.end.end());
+    auto events = record_.forward;
+    events.insert(events.end(), record_.backward.begin(), record_.backward.end());
     Numbers flows;
+    add_to(flows, record_.inputs);
+    add_to(flows, record_.outputs);
     add_to(flows, record_.output_gradients);
     add_to(flows, record_.input_gradients);
     int64_t sum = 0;
@@ -147,6 +150,7 @@ std::vector<Stage> stages_of(const Chain& chain, const std::vector<BlockRecord>&
   for (size_t i = 0; i < records.size(); ++i) {
     const StageOfRecord record(records[i], static_cast<int>(i));
     stages.push_back(record.stage(chain.blocks[i].name, flow));
+    stages.back().parts = std::max<int>(1, static_cast<int>(chain.blocks[i].parts.size()));
     flow = record.origins(flow);
     if (i + 1 == records.size()) stages.back().gradients += record.root();
   }

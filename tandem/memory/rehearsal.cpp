@@ -4,14 +4,17 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/nn/module.h>
 
 #include <array>
 #include <chrono>
 #include <map>
+#include <span>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/detail/saved_tensor_hooks.h"
 #include "tandem/memory/detail/work_counter.h"
 
 namespace tandem::memory {
@@ -172,7 +175,8 @@ std::vector<Event> recorded(const ProbeScope& probe, const Work& work) {
 /// One block of a chain, on inputs that lie in memory as `of_inputs` tells.
 class BlockRehearsal {
  public:
-  explicit BlockRehearsal(const Block& block) : block_(block), number_(block_number(block.name)), untouched_(block) {}
+  BlockRehearsal(const Block& block, BlockRecord& record)
+      : block_(block), number_(block_number(block.name)), untouched_(block), record_(record) {}
 
   /// `of_gradients`: of its outputs; null for the last block, whose only output backward starts from. Returns the
   /// gradients of its inputs.
@@ -206,8 +210,6 @@ class BlockRehearsal {
     });
     return gradients;
   }
-
-  BlockRecord take() { return std::move(record_); }
 
  private:
   static int64_t live_in(const ProbeScope& probe) { return probe.account().live_bytes(); }
@@ -254,23 +256,60 @@ class BlockRehearsal {
   const Block& block_;
   int number_;
   Untouched untouched_;
-  BlockRecord record_;
+  BlockRecord& record_;
 };
 
-/// What each block takes, and what the last one gives. Adds the work of each block to `operations`.
-std::vector<Layouts> flows_of(const Chain& chain, const Flow& input, std::vector<double>& operations) {
+double allocated_in(std::span<const Event> events) {
+  double bytes = 0;
+  for (const auto& event : events) {
+    if (event.what == Event::What::allocate) bytes += static_cast<double>(event.bytes);
+  }
+  return bytes;
+}
+
+/// Counts the work of a block's forward, all and up to the last tensor that an operation saves for backward.
+class Work : detail::HookSource {
+ public:
+  explicit Work(const ProbeScope& probe) : log_(probe.number()), operations_(&counter_), hooks_(*this) {}
+
+  /// Adds the work to a record; nothing may run after it.
+  void end(BlockRecord& record) {
+    const std::span<const Event> events = log_.end();
+    record.nominal_seconds = detail::nominal_seconds(counter_.operations(), allocated_in(events));
+    record.nominal_after_saved = detail::nominal_seconds(counter_.operations() - operations_at_save_,
+                                                         allocated_in(events.subspan(events_at_save_)));
+  }
+
+ private:
+  std::unique_ptr<torch::autograd::SavedVariableHooks> make_hooks() override {
+    operations_at_save_ = counter_.operations();
+    events_at_save_ = log_.size();
+    return nullptr;
+  }
+
+  EventLog log_;
+  detail::WorkCounter counter_;
+  const detail::OperationScope operations_;
+  const detail::HookScope hooks_;
+  double operations_at_save_ = 0;
+  size_t events_at_save_ = 0;
+};
+
+/// What each block takes, and what the last one gives. Tells the work of each block in its record.
+std::vector<Layouts> flows_of(const Chain& chain, const Flow& input, std::vector<BlockRecord>& records) {
   const ProbeScope probe;
   const CategoryScope category(Category::activations);
   std::vector<Layouts> flows = {layouts_of(input)};
   auto flow = input;
-  for (const auto& block : chain.blocks) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    const auto& block = chain.blocks[i];
     const Untouched untouched(block);
-    detail::WorkCounter work;
     auto outputs = [&] {
-      const detail::OperationScope scope(&work);
-      return block.forward(flow);
+      Work work(probe);
+      auto all = block.forward(flow);
+      work.end(records[i]);
+      return all;
     }();
-    operations.push_back(work.operations());
     flows.push_back(layouts_of(outputs));
     for (auto& output : outputs) {
       const bool requires_grad = output.requires_grad();
@@ -280,14 +319,6 @@ std::vector<Layouts> flows_of(const Chain& chain, const Flow& input, std::vector
     flow = std::move(outputs);
   }
   return flows;
-}
-
-double allocated_in(const std::vector<Event>& events) {
-  double bytes = 0;
-  for (const auto& event : events) {
-    if (event.what == Event::What::allocate) bytes += static_cast<double>(event.bytes);
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -315,16 +346,13 @@ std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const R
   const at::AutoGradMode with_gradients(true);
   const ProbeScope aside;  // for copies of buffers
   const GivenAway given(options.given_away);
-  std::vector<double> operations;
-  const auto flows = flows_of(chain, input, operations);
   std::vector<BlockRecord> records(chain.blocks.size());
+  const auto flows = flows_of(chain, input, records);
   auto gradients = flows.back();
   bool is_loss = gradients.size() == 1 && gradients[0].sizes.empty();  // only the last output can be one
   for (size_t i = records.size(); i-- > 0;) {
-    BlockRehearsal block(chain.blocks[i]);
+    BlockRehearsal block(chain.blocks[i], records[i]);
     gradients = block.run(flows[i], is_loss ? nullptr : &gradients);
-    records[i] = block.take();
-    records[i].nominal_seconds = detail::nominal_seconds(operations[i], allocated_in(records[i].forward));
     is_loss = false;
   }
   return records;

@@ -18,8 +18,9 @@ struct BlockRecord {
   double forward_seconds = 0, backward_seconds = 0;
 
   /// Seconds of forward on a nominal core, by the shapes of its products and the bytes that it allocates: the same on
-  /// each machine and in each run.
-  double nominal_seconds = 0;
+  /// each machine and in each run. `nominal_after_saved`: of these, after an operation saved the last tensor for
+  /// backward.
+  double nominal_seconds = 0, nominal_after_saved = 0;
 };
 
 /// The same without the storages of other categories, by the last category of each.

@@ -30,6 +30,8 @@ class Backbone : public torch::nn::Module {
   /// must call check_images().
   void add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
                  std::function<Tensor(const Tensor&)> forward);
+  /// The same for a block that can be cut.
+  void add_block(std::string name, std::vector<memory::Block> parts);
 
   static void check_images(const Tensor& images, int64_t channels);
 

@@ -88,6 +88,10 @@ void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn
   chain_.blocks.push_back(memory::make_block(std::move(name), std::move(modules), std::move(forward)));
 }
 
+void Backbone::add_block(std::string name, std::vector<memory::Block> parts) {
+  chain_.blocks.push_back(memory::make_block(std::move(name), std::move(parts)));
+}
+
 void Backbone::check_images(const Tensor& images, int64_t channels) {
   TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == channels && images.size(2) > 0 && images.size(3) > 0,
                     "images: shape is ", images.sizes(), ", wanted [N, ", channels,

@@ -85,6 +85,8 @@ class InplaceAbn : public BatchNorm {
                                is_training());
   }
 
+  bool keeps_input() const override { return false; }
+
   void set_activation(const memory::Activation& activation) override {
     TORCH_CHECK_VALUE(false, "activation is ", activation.name,
                       " for an in-place norm, wanted its own, which is a part ",
@@ -128,6 +130,8 @@ class NoNormalization : public Normalization {
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
     return finish(input, following(then), residual);
   }
+
+  bool keeps_input() const override { return false; }
 
   void initialize(uint64_t, const std::string&) override {}
 };

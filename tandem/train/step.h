@@ -43,13 +43,13 @@ class Step {
     return memory::compose({}, held);
   }
 
-  /// The blocks of the step, and what each allocates for the first micro-batch of a batch of the size of `batch`. By
-  /// default there are none.
+  /// The blocks of the step, or their parts, and what each allocates for the first micro-batch of a batch of the size
+  /// of `batch`. By default there are none.
   struct Blocks {
     memory::Chain chain;
     std::vector<memory::BlockRecord> records;
   };
-  virtual Blocks rehearse_blocks(const data::Batch& batch) { return {}; }
+  virtual Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) { return {}; }
 
   /// Brings the tensors of state() up to date: applies updates that are late.
   virtual void settle() {}

@@ -134,11 +134,12 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
   return memory::compose(rehearse_blocks(batch).records, held, update);
 }
 
-Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch) {
+Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const auto part = detail::cut(batch, options_.accumulate, data_).front();
   const auto given_away = part.place.count > 1 ? trained_tensors(parameters_) : sync_->owned_gradients();
   const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
   Blocks blocks{task_.chain(part.batch, part.sizes), {}};
+  if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
   blocks.records = memory::rehearse(blocks.chain, {part.batch.images}, {given_away});
   return blocks;
 }

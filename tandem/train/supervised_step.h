@@ -42,7 +42,7 @@ class SupervisedStep : public Step {
   void allow_skips(int64_t in_a_row) override;
   Reading run(const data::Batch& batch, int64_t step, double learning_rate) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
-  Blocks rehearse_blocks(const data::Batch& batch) override;
+  Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override { optimizer_.settle(); }
   void unify() override;
   std::vector<Parameter> state() const override;

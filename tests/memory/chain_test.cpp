@@ -44,6 +44,27 @@ TEST_F(ChainTest, OfAModuleOfAnyKindHasOne) {
   EXPECT_TRUE(run(chain, x).equal(linear->forward(x)));
 }
 
+TEST_F(ChainTest, ABlockRunsItsPartsAndCanBeCutIntoThem) {
+  torch::nn::Linear first(4, 3), second(3, 2);
+  const auto part = [](torch::nn::Linear layer) {
+    return Block{.name = {}, .modules = {layer.ptr()}, .forward = [layer](const Flow& flow) mutable {
+                   return Flow{layer(flow[0])};
+                 }};
+  };
+  Chain chain{
+      {make_block("both", {part(first), part(second)}), make_block("last", {}, [](const Tensor& x) { return x * 2; })}};
+  const auto cut = in_parts(chain);
+  ASSERT_EQ(cut.blocks.size(), 3u);
+  EXPECT_EQ(cut.blocks[0].name, "both");
+  EXPECT_EQ(cut.blocks[1].name, "both");
+  EXPECT_EQ(cut.blocks[2].name, "last");
+  EXPECT_EQ(parameters_of(chain.blocks[0]).size(), 4u);
+  EXPECT_EQ(parameters_of(cut.blocks[1]).size(), 2u);
+  const auto x = at::randn({5, 4});
+  EXPECT_TRUE(run(chain, x).equal(second(first(x)) * 2));
+  EXPECT_TRUE(run(cut, x).equal(run(chain, x)));
+}
+
 TEST_F(ChainTest, ACutInsideABranchPassesTheShortcutOn) {
   const auto half = [](const Flow& flow) { return Flow{flow[0] * 2, flow[0]}; };
   const Chain open{{{"branch", {}, half}}};

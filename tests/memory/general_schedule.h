@@ -101,6 +101,19 @@ class GeneralSchedule {
       after.kept[i] = static_cast<int8_t>(keep + 1);
       const auto& way = stages_[i].keeps[keep];
       if (live(after) + gradient + way.forward_extra <= budget_) relax(after, time + nanoseconds(way.forward));
+      if (i + 1 < size()) save(state, i, keep, time);
+    }
+  }
+
+  /// A forward that ends as soon as all is saved, and makes an output only if that is saved.
+  void save(const State& state, int i, size_t keep, int64_t time) {
+    const int64_t gradient = state.next < size() - 1 ? flow_gradient(state.next) : 0;
+    const auto& way = stages_[i].keeps[keep];
+    auto after = state;
+    after.kept[i] = static_cast<int8_t>(keep + 1);
+    after.flow[i] = state.flow[i] || way.output;
+    if (live(after) + gradient + way.forward_extra <= budget_) {
+      relax(after, time + nanoseconds(way.forward - way.spared));
     }
   }
 

@@ -289,6 +289,7 @@ TEST_F(Meter, EventsAreKeptInOrder) {
   auto tensor = at::empty({10}, at::kFloat);
   tag(tensor, Category::gradients);
   tag(tensor, Category::gradients);
+  EXPECT_EQ(log.size(), 2u);
   tensor.reset();
   const auto events = log.end();
   at::empty({10}, at::kFloat);

@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -11,6 +12,7 @@ struct RandomStages {
   int ways = 1;            // to keep a block: up to so many
   bool shortcuts = false;  // blocks pass on a part of what they receive
   bool flags = false;      // some ways do without the input or the output
+  bool spares = false;     // some have saved all before the end of forward
 };
 
 /// A chain with small whole costs, so that many plans tie. Forward and backward take whole nanoseconds.
@@ -29,6 +31,8 @@ inline std::vector<memory::Stage> random_stages(const RandomStages& options, std
       keep.output = !options.flags || up_to(2) > 0;
       keep.forward = stage.forward + up_to(2) * 1e-9;
       keep.backward = up_to(9) * 1e-9;
+      keep.spared =
+          options.spares && !keep.output ? up_to(static_cast<int>(std::lround(stage.forward * 1e9))) * 1e-9 : 0;
     }
     if (!options.shortcuts || i == 0) continue;
     auto passed = stages[i - 1].shortcuts;

@@ -102,6 +102,9 @@ TEST(RecomputeOptimum, EqualsTheBestOfAllPlansWithShortcutsAndWaysToKeep) {
   compare(300, {.count = 4, .shortcuts = true, .flags = true}, 14);
   compare(50, {.count = 4, .ways = 2, .shortcuts = true, .flags = true}, 15);
   compare(50, {.count = 5, .shortcuts = true, .flags = true}, 16);
+  compare(500, {.count = 3, .ways = 2, .flags = true, .spares = true}, 17);
+  compare(300, {.count = 4, .shortcuts = true, .flags = true, .spares = true}, 18);
+  compare(50, {.count = 5, .shortcuts = true, .spares = true}, 19);
 }
 
 /// How far plans are from schedules of any kind.
@@ -162,6 +165,7 @@ TEST(RecomputeOptimum, IsNeverBetterThanAGeneralSchedule) {
   gaps("peaks of forward", {}, 22);
   gaps("shortcuts", {.shortcuts = true}, 23);
   gaps("ways to keep", {.ways = 2, .shortcuts = true, .flags = true}, 24);
+  gaps("replays that end early", {.flags = true, .spares = true}, 25);
 }
 
 }  // namespace

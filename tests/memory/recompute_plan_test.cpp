@@ -38,6 +38,24 @@ TEST(RecomputePlan, HasAText) {
   EXPECT_EQ(to_text({}), "");
 }
 
+TEST(RecomputePlan, OfBlocksIsAlsoOneOfTheirParts) {
+  auto stages = small(3);
+  stages[1].parts = 4;
+  EXPECT_EQ(to_text(in_parts(parse_plan("0-2"), stages)), "0-5");
+  EXPECT_EQ(to_text(in_parts(parse_plan("0 1:1 2"), stages)), "0 1-4:1 5");
+  EXPECT_EQ(to_text(in_parts(parse_plan("(0 (1)) 2"), stages)), "(0 (1-4)) 5");
+}
+
+TEST(RecomputePlan, AReplayEndsWhenAllIsSaved) {
+  auto stages = small(3);
+  for (auto& stage : stages) stage.keeps[0].output = false, stage.keeps[0].spared = 1e-9;
+  const auto seconds = [&](const char* plan) { return cost_of(parse_plan(plan), stages).nanoseconds; };
+  EXPECT_EQ(seconds("0-2"), 3 * (3 + 4));
+  EXPECT_EQ(seconds("(0) 1-2"), 2 + 3 * (3 + 4) - 1);
+  EXPECT_EQ(seconds("(0-1) 2"), 2 * 2 + 3 * (3 + 4) - 1);
+  EXPECT_EQ(seconds("((0) 1) 2"), 2 * 2 + 2 + 3 * (3 + 4) - 2);
+}
+
 TEST(RecomputePlan, RefusesOtherTexts) {
   const std::string example = ", as in \"0-2 (3 (4-5)) 6:1\"";
   EXPECT_EQ(failure([] { parse_plan(""); }), "plan[0] is '', wanted a number" + example);

@@ -89,6 +89,8 @@ TEST(RecomputePlanner, RefusesChainsThatCannotBe) {
   };
   EXPECT_EQ(text({}), "chain: it has no blocks, wanted at least one");
   EXPECT_EQ(text({{.name = "a", .output = -1}}), "chain[0]: block a has a negative cost, wanted none below 0");
+  EXPECT_EQ(text({{.name = "a", .keeps = {{.forward = 2, .spared = 1}}}}),
+            "chain[0]: block a spares a part of forward, wanted none where its output stays");
   EXPECT_EQ(text({{.name = "a", .keeps = {}}}), "chain[0]: block a has no way to keep, wanted one");
   EXPECT_EQ(text({{.name = "a", .output = 3}, {.name = "b", .shortcuts = {{0, 4}}}}),
             "chain[1]: block b passes on 4 B of block 0, wanted what the block before passes on");

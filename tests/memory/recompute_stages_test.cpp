@@ -60,7 +60,9 @@ TEST_F(RecomputeStages, ComeFromARehearsal) {
     EXPECT_EQ(stages[i].shortcuts[0].bytes, bytes);
   }
   EXPECT_TRUE(stages[3].shortcuts.empty());
-  EXPECT_EQ(keeps(0), std::pair(true, false));   // a convolution keeps its input
+  EXPECT_EQ(keeps(0), std::pair(true, false));              // a convolution keeps its input
+  EXPECT_EQ(stages[2].keeps[0].spared, stages[2].forward);  // and has nothing else to do before it is done
+  EXPECT_EQ(stages[1].keeps[0].spared, 0);
   EXPECT_EQ(keeps(1), std::pair(false, true));   // relu keeps its output
   EXPECT_EQ(keeps(3), std::pair(false, false));  // a sum keeps nothing
   EXPECT_EQ(stages[0].gradients, parameters);

@@ -21,15 +21,16 @@ struct Case {
   const char* model;
   int64_t batch, size;
   at::ScalarType type = at::kFloat;
+  Norm norm = Norm::batch;
 };
 
 /// A model and a loss.
 struct Job {
-  explicit Job(const Case& of)
-      : backbone(make({.name = of.model, .channels = 1, .size = of.size, .embedding = 16})),
+  explicit Job(const Case& of, bool cut)
+      : backbone(make({.name = of.model, .channels = 1, .size = of.size, .embedding = 16, .norm = of.norm})),
         images(at::rand({of.batch, 1, of.size, of.size}, of.type)) {
     backbone->to(of.type);
-    chain = backbone->chain();
+    chain = cut ? in_parts(backbone->chain()) : backbone->chain();
     chain.blocks.push_back(memory::make_block("loss", {}, [](const Tensor& y) { return y.pow(2).mean(); }));
     stages = memory::stages_of(chain, memory::only(memory::rehearse(chain, {images}), Category::activations));
   }
@@ -78,9 +79,7 @@ class PlannedChain : public testing::TestWithParam<Case> {
   static void SetUpTestSuite() { memory::install_meter(); }
 };
 
-TEST_P(PlannedChain, GivesTheSameBitsWithinThePredictedBytes) {
-  at::set_num_threads(1);
-  const Job job(GetParam());
+void expect_same_bits_within_the_predicted_bytes(const Job& job) {
   std::mt19937 random(5);
   const int blocks = static_cast<int>(job.chain.blocks.size());
   const auto plain = measured(job.chain, job);
@@ -99,10 +98,41 @@ TEST_P(PlannedChain, GivesTheSameBitsWithinThePredictedBytes) {
   }
 }
 
+TEST_P(PlannedChain, GivesTheSameBitsWithinThePredictedBytes) {
+  at::set_num_threads(1);
+  expect_same_bits_within_the_predicted_bytes(Job(GetParam(), /*cut=*/false));
+}
+
+TEST_P(PlannedChain, OfPartsGivesTheSameBitsWithinThePredictedBytes) {
+  at::set_num_threads(1);
+  expect_same_bits_within_the_predicted_bytes(Job(GetParam(), /*cut=*/true));
+}
+
+TEST_P(PlannedChain, OfPartsTakesTheBytesOfBlocks) {
+  at::set_num_threads(1);
+  const Job whole(GetParam(), /*cut=*/false), cut(GetParam(), /*cut=*/true);
+  const auto expected = measured(whole.chain, whole), found = measured(cut.chain, cut);
+  EXPECT_EQ(found.peak, expected.peak);
+  EXPECT_EQ(cut.chain.blocks.size() > whole.chain.blocks.size(), std::string(GetParam().model) != "mlp");
+}
+
+TEST_P(PlannedChain, OfWholeBlocksIsOneOfParts) {
+  const Job whole(GetParam(), /*cut=*/false), cut(GetParam(), /*cut=*/true);
+  const auto plan = plan_sqrt(whole.stages);
+  const auto predicted = [&](const Chain& chain, const RecomputePlan& of) {
+    return memory::compose(memory::rehearse(planned_chain(chain, of), {whole.images}), {}).account.peak_bytes();
+  };
+  EXPECT_EQ(predicted(cut.chain, in_parts(plan, whole.stages)), predicted(whole.chain, plan));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PlannedChain,
                          testing::Values(Case{"mlp", 32, 16, at::kDouble}, Case{"resnet_glyph", 13, 32},
-                                         Case{"resnet18", 3, 48}, Case{"resnet50", 2, 64}),
-                         [](const auto& info) { return std::string(info.param.model); });
+                                         Case{"resnet18", 3, 48}, Case{"resnet50", 2, 64},
+                                         Case{"resnet50", 2, 64, at::kFloat, Norm::abn_swish}, Case{"resnet50", 8, 96},
+                                         Case{"resnet18", 2, 48, at::kFloat, Norm::none}),
+                         [](const auto& info) {
+                           return std::string(info.param.model) + "_" + std::to_string(info.index);
+                         });
 
 }  // namespace
 }  // namespace tandem::models

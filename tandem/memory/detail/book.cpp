@@ -169,6 +169,11 @@ void Book::record(std::vector<Event>* events, int64_t end_step) {
   end_step_ = end_step;
 }
 
+size_t Book::recorded(const std::vector<Event>& events) const {
+  const std::lock_guard lock(mutex_);
+  return events.size();
+}
+
 void Book::note(Event::What what, const Entry& entry) {
   if (events_ == nullptr) return;
   const auto context = current_context();

@@ -87,6 +87,8 @@ class Book {
 
   /// Keeps the next events in `events`, up to the first of step `end_step` or later; null: keeps none.
   void record(std::vector<Event>* events, int64_t end_step);
+  /// The number of those, while other threads may add to them.
+  size_t recorded(const std::vector<Event>& events) const;
 
  private:
   void begin_peak_anew();

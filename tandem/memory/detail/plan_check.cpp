@@ -39,10 +39,14 @@ void check_stages(const std::vector<Stage>& stages) {
   TORCH_CHECK_VALUE(!stages.empty(), "chain: it has no blocks, wanted at least one");
   for (size_t i = 0; i < stages.size(); ++i) {
     const auto& stage = stages[i];
+    const bool spares_outputs =
+        std::ranges::any_of(stage.keeps, [](const Keep& keep) { return keep.output && keep.spared > 0; });
+    TORCH_CHECK_VALUE(!spares_outputs, "chain[", i, "]: block ", stage.name,
+                      " spares a part of forward, wanted none where its output stays");
     bool positive = stage.output >= 0 && stage.forward_extra >= 0 && stage.gradients >= 0 && stage.forward >= 0;
     for (const auto& keep : stage.keeps) {
       positive = positive && keep.bytes >= 0 && keep.forward_extra >= 0 && keep.backward_extra >= 0 &&
-                 keep.forward >= 0 && keep.backward >= 0;
+                 keep.forward >= keep.spared && keep.spared >= 0 && keep.backward >= 0;
     }
     TORCH_CHECK_VALUE(positive, "chain[", i, "]: block ", stage.name, " has a negative cost, wanted none below 0");
     TORCH_CHECK_VALUE(!stage.keeps.empty(), "chain[", i, "]: block ", stage.name, " has no way to keep, wanted one");

@@ -24,7 +24,7 @@ PlanSearch::PlanSearch(std::vector<Stage> stages, int64_t from, int64_t to)
   for (const auto& stage : stages_) {
     int64_t least = kNever;
     for (const auto& keep : stage.keeps)
-      least = std::min(least, nanoseconds(keep.forward) + nanoseconds(keep.backward));
+      least = std::min(least, nanoseconds(forward_seconds(keep, true)) + nanoseconds(keep.backward));
     least_before_.push_back(least_before_.back() + least);
   }
   whole_ = solve(all());
@@ -53,7 +53,7 @@ PlanSearch::Beginning PlanSearch::keeping(const Part& part, int keep) const {
   return {.end = s,
           .keep = keep,
           .peak = std::max(forward, backward),
-          .nanoseconds = nanoseconds(way.forward) + nanoseconds(way.backward),
+          .nanoseconds = nanoseconds(forward_seconds(way, part.replay && s == part.last)) + nanoseconds(way.backward),
           .rest = {s + 1, part.last, part.replay, way.output ? s : bytes_.same_held(held, s)},
           .inner = {},
           .above_rest = stays,

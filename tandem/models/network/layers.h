@@ -81,6 +81,9 @@ class Normalization : public Layer, public memory::HasActivation {
   ///   residual  undefined, or of the input's shape
   virtual Tensor forward(const Tensor& input, Then then = Then::nothing, const Tensor& residual = {}) = 0;
 
+  /// False if forward() may overwrite an input that has a gradient: nobody else may hold it.
+  virtual bool keeps_input() const { return true; }
+
   void set_activation(const memory::Activation& activation) override { activation_ = &activation; }
 
  protected:

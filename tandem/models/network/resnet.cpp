@@ -7,6 +7,9 @@
 namespace tandem::models {
 namespace {
 
+using memory::Block;
+using memory::Flow;
+
 constexpr int64_t kBottleneckExpansion = 4;
 
 int64_t out_channels_of(const ResNetShape& shape) {
@@ -51,6 +54,28 @@ double branch_gain(const ResNetShape& shape, Norm norm) {
   return 1.0 / std::sqrt(static_cast<double>(blocks));
 }
 
+using Norms = std::vector<std::shared_ptr<Normalization>>;
+
+/// One part for the convolution and one for the norms, or one for both if the first norm overwrites its input.
+void add_parts(const std::shared_ptr<Conv2d>& conv, const Norms& norms, std::function<Flow(const Flow&)> convolve,
+               std::function<Flow(const Flow&)> normalize, std::vector<Block>& parts) {
+  Block first{.name = {}, .modules = {conv}, .forward = std::move(convolve)},
+      second{.name = {}, .modules = {}, .forward = std::move(normalize)};
+  for (const auto& norm : norms) {
+    if (norm) second.modules.push_back(norm);
+  }
+  if (norms.at(0)->keeps_input()) {
+    parts.push_back(std::move(first));
+    parts.push_back(std::move(second));
+    return;
+  }
+  first.modules.insert(first.modules.end(), second.modules.begin(), second.modules.end());
+  first.forward = [convolve = std::move(first.forward), normalize = std::move(second.forward)](const Flow& x) {
+    return normalize(convolve(x));
+  };
+  parts.push_back(std::move(first));
+}
+
 }  // namespace
 
 ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("ResidualBlock") {
@@ -79,14 +104,34 @@ ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("Residu
   }
 }
 
-Tensor ResidualBlock::forward(const Tensor& input) {
-  const Tensor shortcut = shortcut_.conv ? shortcut_.norm->forward(shortcut_.conv->forward(input)) : input;
-  Tensor values = input;
-  for (const auto& [conv, norm] : branch_) {
-    const bool last = conv == branch_.back().conv;
-    values = norm->forward(conv->forward(values), Then::activation, last ? shortcut : Tensor());
+std::vector<Block> ResidualBlock::parts() const {
+  std::vector<Block> parts;
+  if (shortcut_.conv) {
+    parts.push_back({.name = {}, .modules = {shortcut_.conv}, .forward = [conv = shortcut_.conv](const Flow& x) {
+                       return Flow{x[0], conv->forward(x[0])};
+                     }});
   }
-  return values;
+  for (const auto& [conv, norm] : branch_) {
+    const auto convolve = [conv](const Flow& x) { return Flow{conv->forward(x[0]), x.back()}; };
+    if (conv == branch_.back().conv) {
+      add_parts(conv, {norm, shortcut_.norm}, convolve, last_norm(), parts);
+    } else {
+      add_parts(
+          conv, {norm}, convolve,
+          [norm](const Flow& x) {
+            return Flow{norm->forward(x[0], Then::activation), x[1]};
+          },
+          parts);
+    }
+  }
+  return parts;
+}
+
+/// The norm of the shortcut keeps its input, which is therefore what crosses the cuts, not its output.
+std::function<Flow(const Flow&)> ResidualBlock::last_norm() const {
+  return [norm = branch_.back().norm, shortcut = shortcut_.norm](const Flow& x) {
+    return Flow{norm->forward(x[0], Then::activation, shortcut ? shortcut->forward(x[1]) : x[1])};
+  };
 }
 
 ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
@@ -104,7 +149,7 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
           std::to_string(k),
           std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
                                                                  shape.bottleneck, options.norm, &activation, gain}));
-      add_block(name + "." + std::to_string(k), {block}, [=](const Tensor& input) { return block->forward(input); });
+      add_block(name + "." + std::to_string(k), block->parts());
       channels = block->out_channels();
     }
   }
@@ -122,15 +167,22 @@ void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
                                                                         .padding = shape.stem_kernel / 2,
                                                                         .bias = options.norm == Norm::none}));
   const auto bn1 = register_module("bn1", make_normalization(options.norm, shape.stem_channels, activation));
-  add_block("stem", {conv1, bn1},
-            [=, channels = options.channels, height = options.size, width = options.columns(),
-             has_one_size = shape.flatten, has_pool = shape.stem_pool](const Tensor& images) {
-              check_images(images, channels);
-              if (has_one_size) check_size(images, height, width);
-              const auto features = bn1->forward(
-                  conv1->forward(wants_channels_last(images) ? channels_last(images) : images), Then::activation);
-              return has_pool ? at::max_pool2d(features, 3, 2, 1) : features;
-            });
+  std::vector<Block> parts;
+  add_parts(
+      conv1, {bn1},
+      [=, channels = options.channels, height = options.size, width = options.columns(),
+       has_one_size = shape.flatten](const Flow& x) {
+        const auto& images = x[0];
+        check_images(images, channels);
+        if (has_one_size) check_size(images, height, width);
+        return Flow{conv1->forward(wants_channels_last(images) ? channels_last(images) : images)};
+      },
+      [=](const Flow& x) { return Flow{bn1->forward(x[0], Then::activation)}; }, parts);
+  if (shape.stem_pool) {
+    parts.push_back(
+        {.name = {}, .modules = {}, .forward = [](const Flow& x) { return Flow{at::max_pool2d(x[0], 3, 2, 1)}; }});
+  }
+  add_block("stem", std::move(parts));
 }
 
 void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {

@@ -10,6 +10,9 @@ namespace tandem::models {
 
 /// One residual block: activation(branch(x) + shortcut(x)). The branch is two 3x3 convolutions (basic), or 1x1, 3x3,
 /// 1x1 with four times the width in the output (bottleneck; the stride is in the 3x3, as in torchvision).
+///
+///   x ─▶ [conv] ─────────────────────────────────────────────▶ [norm]
+///   └──▶ conv ─▶ norm, activation ─▶ ... conv ─▶ norm ─▶ + ◀─────┘     then activation
 class ResidualBlock : public torch::nn::Module {
  public:
   struct Options {
@@ -21,7 +24,9 @@ class ResidualBlock : public torch::nn::Module {
   };
   explicit ResidualBlock(const Options& options);
 
-  Tensor forward(const Tensor& input);
+  /// It as the parts of a chain's block (memory/chain.h): convolutions, and norms with what follows them. A norm that
+  /// overwrites its input is in the part of its convolution. The value of a flow is first, the shortcut second.
+  std::vector<memory::Block> parts() const;
   int64_t out_channels() const { return out_channels_; }
 
  private:
@@ -29,6 +34,8 @@ class ResidualBlock : public torch::nn::Module {
     std::shared_ptr<Conv2d> conv;
     std::shared_ptr<Normalization> norm;
   };
+  std::function<memory::Flow(const memory::Flow&)> last_norm() const;
+
   std::vector<Step> branch_;
   Step shortcut_;  // empty if the shape does not change
   int64_t out_channels_;
