@@ -14,6 +14,7 @@
 #include "tandem/comm/joint_work.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
+#include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -70,6 +71,27 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
                           format_count(highest) + ", which rank " + std::to_string(rank) +
                           " needs with recompute=" + std::string(job.memory.recompute->name),
                       "raise it, or lower train.batch");
+}
+
+/// Of rank 0's step, by the plan.
+std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
+  const memory::ProbeScope aside;
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
+  const auto task = make_task(job, shape, plan, *group);
+  auto mesh = make_mesh(job, *group);
+  const auto step = make_step(job, shape, *task, mesh);
+  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, plan.counts, job.training.batch), in_parts);
+  return stages_of(blocks.chain, only(blocks.records, Category::activations));
+}
+
+/// Keeps every second block from `first` on in the way `keep`, the others plainly.
+memory::RecomputePlan every_second(size_t blocks, size_t first, int keep) {
+  memory::RecomputePlan plan;
+  for (size_t i = 0; i < blocks; ++i) {
+    const int block = static_cast<int>(i);
+    plan.push_back({.first = block, .last = block, .keep = i % 2 == first ? keep : 0});
+  }
+  return plan;
 }
 
 /// Rank 0 looks for a split, and the others rehearse each that it tries.
@@ -198,13 +220,19 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
 
 std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
                                            bool in_parts) {
-  const memory::ProbeScope aside;
-  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
-  const auto task = make_task(job, shape, counts, *group);
-  auto mesh = make_mesh(job, *group);
-  const auto step = make_step(job, shape, *task, mesh);
-  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, counts, job.training.batch), in_parts);
-  return stages_of(blocks.chain, only(blocks.records, Category::activations));
+  auto stages = stages_with(job, shape, {counts}, in_parts);
+  if (!job.memory.recompute->is_lossy) return stages;
+  for (size_t row = 0; row < memory::keep_ways().size(); ++row) {
+    const auto& way = memory::keep_ways()[row];
+    if (way.frees_device && job.parallel.device.is_cpu()) break;
+    // Neighbours that are kept in one way would be one block.
+    auto kept = stages_with(job, shape, {counts, every_second(stages.size(), 0, static_cast<int>(row) + 1)}, in_parts);
+    const auto others =
+        stages_with(job, shape, {counts, every_second(stages.size(), 1, static_cast<int>(row) + 1)}, in_parts);
+    for (size_t i = 1; i < kept.size(); i += 2) kept[i] = others[i];
+    add_keep(stages, way, kept);
+  }
+  return stages;
 }
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)

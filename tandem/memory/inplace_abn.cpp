@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "tandem/memory/abn_passes.h"
+#include "tandem/memory/detail/saved_tensor_hooks.h"
 
 namespace tandem::memory {
 namespace {
@@ -21,8 +22,11 @@ class AbnBackward final : public torch::autograd::Node {
         sides_(std::exchange(kept.sides, {}), /*is_output=*/false),
         kept_(std::move(kept)) {}
 
-  /// After z has this node as its history.
-  void keep(const Tensor& z) { z_ = SavedVariable(z, /*is_output=*/true); }
+  /// After z has this node as its history. Backward inverts z, which makes a small error large.
+  void keep(const Tensor& z) {
+    const detail::ExactScope exact;
+    z_ = SavedVariable(z, /*is_output=*/true);
+  }
 
   variable_list apply(variable_list&& gradients) override {
     Tensor gradient = std::move(gradients[0]);

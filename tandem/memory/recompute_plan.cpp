@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/memory/keep_ways.h"
+
 namespace tandem::memory {
 namespace {
 
@@ -40,6 +42,12 @@ RecomputePlan halves(int first, int last) {
   return plan;
 }
 
+std::string text_of_way(int keep) {
+  const auto& ways = keep_ways();
+  const auto row = static_cast<size_t>(keep) - 1;
+  return row < ways.size() ? std::string(ways[row].name) : std::to_string(keep);
+}
+
 void append(const RecomputePlan& plan, std::string& text) {
   for (size_t i = 0; i < plan.size(); ++i) {
     if (!text.empty() && text.back() != '(') text += ' ';
@@ -53,12 +61,12 @@ void append(const RecomputePlan& plan, std::string& text) {
     while (end + 1 < plan.size() && plan[end + 1].inner.empty() && plan[end + 1].keep == plan[i].keep) ++end;
     text += std::to_string(plan[i].first);
     if (end > i) text += "-" + std::to_string(plan[end].last);
-    if (plan[i].keep > 0) text += ":" + std::to_string(plan[i].keep);
+    if (plan[i].keep > 0) text += ":" + text_of_way(plan[i].keep);
     i = end;
   }
 }
 
-/// plan = part {" " part};  part = "(" plan ")" | number ["-" number] [":" number]
+/// plan = part {" " part};  part = "(" plan ")" | number ["-" number] [":" (name | number)]
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -88,9 +96,19 @@ class Parser {
     }
     const int first = number();
     const int last = take('-') ? number() : first;
-    const int keep = take(':') ? number() : 0;
+    const int keep = take(':') ? way() : 0;
     for (int i = first; i <= last; ++i) plan.push_back({.first = i, .last = i, .keep = keep});
     if (last < first) fail("ascending blocks");
+  }
+
+  int way() {
+    const auto& ways = keep_ways();
+    for (size_t row = 0; row < ways.size(); ++row) {
+      if (!text_.substr(at_).starts_with(ways[row].name)) continue;
+      at_ += ways[row].name.size();
+      return static_cast<int>(row) + 1;
+    }
+    return number();
   }
 
   int number() {
@@ -111,7 +129,7 @@ class Parser {
 
   [[noreturn]] void fail(const char* wanted) const {
     TORCH_CHECK_VALUE(false, "plan[", at_, "] is '", text_.substr(at_, 12), "', wanted ", wanted,
-                      ", as in \"0-2 (3 (4-5)) 6:1\"");
+                      ", as in \"0-2 (3 (4-5)) 6:bf16\"");
   }
 
   std::string_view text_;

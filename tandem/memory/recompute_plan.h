@@ -10,10 +10,11 @@ namespace tandem::memory {
 
 struct BlockRecord;
 struct Chain;
+struct KeepWay;
 
 /// One way to keep what the backward of a block needs, from its forward to its backward.
 struct Keep {
-  std::string name;                  // of the way: "offload", "bf16"; empty: plainly
+  std::string name;                  // of the way, a row of keep_ways() (keep_ways.h); empty: plainly
   int64_t bytes = 0;                 // that stay, besides the block's input and output
   bool input = true, output = true;  // whether these stay too
   int64_t forward_extra = 0;         // at the peak of forward, above input, output and `bytes`
@@ -50,6 +51,10 @@ struct Stage {
 /// takes twice those of forward.
 std::vector<Stage> stages_of(const Chain& chain, const std::vector<BlockRecord>& records);
 
+/// Adds a way to keep to each stage. `kept`: the stages of the same chain whose blocks are all kept in the way
+/// (kept_chain(), keep_ways.h). Packing and unpacking cost the bytes that they move.
+void add_keep(std::vector<Stage>& stages, const KeepWay& way, const std::vector<Stage>& kept);
+
 /// What a plan does with the blocks `first` to `last`.
 ///
 /// Without `inner`, it keeps one block: its forward runs once, and what its backward needs stays, in the way
@@ -70,7 +75,8 @@ struct PlanNode {
 /// Covers all blocks of a chain, in order.
 using RecomputePlan = std::vector<PlanNode>;
 
-/// "0-2 (3-4 (5-8)) 9:1": blocks 0 to 2 are kept, 3 to 8 recomputed, 5 to 8 twice, and 9 is kept in the way 1.
+/// "0-2 (3-4 (5-8)) 9:bf16": blocks 0 to 2 are kept, 3 to 8 recomputed, 5 to 8 twice, and 9 is kept in the way 1,
+/// whose name is that of the first row of keep_ways(). A way beyond the table is a number.
 std::string to_text(const RecomputePlan& plan);
 
 /// The same plan for the chain whose blocks are cut into their parts (in_parts(), chain.h).
@@ -94,11 +100,12 @@ RecomputePlan plan_log(const std::vector<Stage>& stages);
 /// names the least budget and the block that sets it. See RecomputePlanner.
 RecomputePlan plan_optimal(const std::vector<Stage>& stages, int64_t budget);
 
-/// A way to plan by its name: none, sqrt, log, optimal.
+/// A way to plan by its name: none, sqrt, log, optimal; lossy: as optimal, of stages that have lossy ways to keep too.
 struct PlanMethod {
   std::string_view name;
   bool has_budget = false;  // needs one, and cuts blocks into their parts
   RecomputePlan (*plan)(const std::vector<Stage>& stages, int64_t budget) = nullptr;
+  bool is_lossy = false;
 };
 const std::vector<PlanMethod>& plan_methods();
 

@@ -67,7 +67,8 @@ const std::vector<PlanMethod>& plan_methods() {
       {"none", false, [](Stages stages, int64_t) { return plan_none(stages); }},
       {"sqrt", false, [](Stages stages, int64_t) { return plan_sqrt(stages); }},
       {"log", false, [](Stages stages, int64_t) { return plan_log(stages); }},
-      {"optimal", true, [](Stages stages, int64_t budget) { return plan_optimal(stages, budget); }}};
+      {"optimal", true, [](Stages stages, int64_t budget) { return plan_optimal(stages, budget); }},
+      {"lossy", true, [](Stages stages, int64_t budget) { return plan_optimal(stages, budget); }, true}};
   return methods;
 }
 

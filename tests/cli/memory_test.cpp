@@ -123,6 +123,26 @@ TEST(MemoryCommand, TrainingHasTheSameBitsWhateverIsRecomputed) {
   }
 }
 
+TEST(MemoryCommand, OnlyLossyPlansChangeTheBits) {
+  const auto plain = weights_after({"ranks=1"}), lossy = weights_after({"recompute=lossy", "memory.budget=3400K"});
+  EXPECT_NE(lossy, plain);
+  EXPECT_EQ(weights_after({"recompute=lossy", "memory.budget=3400K"}), lossy) << "nothing is drawn";
+  EXPECT_EQ(weights_after({"recompute=lossy", "memory.budget=1G"}), plain) << "all is kept plainly";
+}
+
+TEST(MemoryCommand, ALossyPlanNamesItsBlocksAndKeepsABudgetBelowTheLeastOfOthers) {
+  const Words words = {"model=resnet_glyph", "head.classes=50", "embedding=32"};
+  const auto with = [&](const std::string& method) {
+    auto all = words;
+    all.insert(all.end(), {"recompute=" + method, "memory.budget=3300K"});
+    return all;
+  };
+  const auto lossy = measured(with("lossy"));
+  EXPECT_LE(lossy["activations_peak_bytes"].get<int64_t>(), 3300 * 1024);
+  EXPECT_EQ(lossy["activations_peak_bytes"], lossy["predicted_activations_peak_bytes"]);
+  EXPECT_NE(lossy["recompute"]["plan"].get<std::string>().find(":int8"), std::string::npos) << lossy["recompute"];
+}
+
 TEST(MemoryCommand, TheBenchTellsEachWayToSaveActivations) {
   const auto ended =
       run_tandem({"bench", "memory", "model=resnet_glyph", "size=16", "batch=8", "classes=20", "--json", "-"});

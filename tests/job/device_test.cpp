@@ -1,9 +1,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
 #include "tandem/job/rank_memory.h"
+#include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 #include "tests/job/device_job.h"
 #include "tests/support/files.h"
@@ -74,6 +76,37 @@ TEST(Device, IsRehearsedAndEmbeds) {
   job.parallel.device = job.head.options.device = at::kCPU;
   EXPECT_TRUE(there.is_cpu());
   EXPECT_TRUE(there.allclose(make_task(job, shape, *group)->embed(batch), 1e-4, 1e-6));
+}
+
+/// What backward needs waits in host memory, whose bytes the meter counts.
+TEST(Device, ActivationsAreKeptInHostMemory) {
+  test::install_test_device();
+  memory::install_meter();
+  constexpr int64_t kBytes = 64 * 64 * 4;
+  const auto x = at::randn({64, 64}).to(at::kPrivateUse1).requires_grad_();
+  const auto layers = [](const Tensor& v) { return (v.sigmoid() * v).exp(); };
+  const auto gradient = [&](const Tensor& y) { return torch::autograd::grad({y.sum()}, {x})[0].cpu(); };
+  const auto exact = gradient(layers(x));
+  const memory::ProbeScope probe;
+  auto y = memory::keep_as(memory::keep_way("offload"), layers, x);
+  EXPECT_EQ(probe.account().live_bytes(), 3 * kBytes);  // x, its sigmoid, which two operations save, and y
+  EXPECT_TRUE(gradient(y).equal(exact));
+  for (const auto* name : {"bf16", "int8"}) {
+    const auto& way = memory::keep_way(name);
+    const auto here = x.detach().cpu().requires_grad_();
+    const auto of_host = torch::autograd::grad({memory::keep_as(way, layers, here).sum()}, {here})[0];
+    EXPECT_TRUE(gradient(memory::keep_as(way, layers, x)).equal(of_host)) << name;
+  }
+}
+
+TEST(Device, OnlyADevicesBlocksMayBeOffloaded) {
+  test::install_test_device();
+  memory::install_meter();
+  auto job = job_of({"model=resnet_glyph", "train.batch=20", "embedding=16", "recompute=lossy", "memory.budget=1G"});
+  const auto last_way = [&] { return rehearse_stages(job, DataShape{50, {1, 32, 32}}, {50}).at(1).keeps.back().name; };
+  EXPECT_EQ(last_way(), "int8");
+  job.parallel.device = job.head.options.device = c10::Device(at::kPrivateUse1, 0);
+  EXPECT_EQ(last_way(), "offload");
 }
 
 }  // namespace

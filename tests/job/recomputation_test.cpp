@@ -70,6 +70,27 @@ TEST(Recomputation, TheLeastBudgetHoldsAndOneByteLessIsRefused) {
   EXPECT_NE(text.find(" of block '"), std::string::npos) << text;
 }
 
+Job lossy_within(int64_t budget) { return job_with({"recompute=lossy", "memory.budget=" + std::to_string(budget)}); }
+
+TEST(Recomputation, LossyWaysKeepBudgetsBelowTheLeastOfPlainOnes) {
+  const auto budget = least_budget() * 24 / 25;
+  const auto plan = choose_recomputation(lossy_within(budget), kShape, {kShape.classes}).plan;
+  const auto memory = rehearse_rank(job_with({}), kShape, 0, {{kShape.classes}, plan}, {8});
+  EXPECT_LE(memory.step.highest[kActivations], budget);
+  const auto text = to_text(plan);
+  EXPECT_TRUE(text.find(":bf16") != std::string::npos || text.find(":int8") != std::string::npos) << text;
+}
+
+TEST(Recomputation, LossyPlansAreNoSlowerAndOthersHaveNoLossyBlock) {
+  const auto most = highest(job_with({})), least = least_budget();
+  for (int64_t i = 0; i <= 1; ++i) {
+    const auto budget = least + (most - least) * i / 3;
+    const auto exact = choose_recomputation(within(budget), kShape, {kShape.classes});
+    EXPECT_EQ(to_text(exact.plan).find(':'), std::string::npos);
+    EXPECT_LE(choose_recomputation(lossy_within(budget), kShape, {kShape.classes}).slowdown, exact.slowdown) << i;
+  }
+}
+
 TEST(Recomputation, IsTheSameInEachRun) {
   const auto job = within(least_budget() * 3 / 2);
   const auto plan = to_text(choose_recomputation(job, kShape, {kShape.classes}).plan);
@@ -106,6 +127,7 @@ TEST(Recomputation, SettingsThatContradictAreRefused) {
   EXPECT_EQ(fault({"recompute=optimal"}),
             "recompute is optimal without memory.budget, wanted the bytes that activations may take: add "
             "memory.budget=600M, or the like");
+  EXPECT_TRUE(fault({"recompute=lossy"}).starts_with("recompute is lossy without memory.budget, wanted "));
   EXPECT_EQ(fault({"memory.budget=1G"}),
             "recompute is none with memory.budget, wanted a way to keep it: add recompute=optimal");
   EXPECT_EQ(fault({"memory.budget=0", "recompute=optimal"}), "memory.budget is 0, wanted 1 byte or more");

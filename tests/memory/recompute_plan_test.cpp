@@ -28,7 +28,8 @@ std::vector<Stage> small(int count) {
 }
 
 TEST(RecomputePlan, HasAText) {
-  for (const std::string text : {"0", "0-2", "0 1:1 2", "0-1:2 2", "(0) 1", "0-2 (3-4 (5-8)) 9:1", "(((0) 1) 2) 3"}) {
+  for (const std::string text :
+       {"0", "0-2", "0 1:bf16 2", "0-1:int8 2", "(0) 1", "0-2 (3-4 (5-8)) 9:9", "(((0) 1) 2) 3"}) {
     EXPECT_EQ(to_text(parse_plan(text)), text);
   }
   EXPECT_EQ(parse_plan("0 (1-2)"),
@@ -57,7 +58,7 @@ TEST(RecomputePlan, AReplayEndsWhenAllIsSaved) {
 }
 
 TEST(RecomputePlan, RefusesOtherTexts) {
-  const std::string example = ", as in \"0-2 (3 (4-5)) 6:1\"";
+  const std::string example = ", as in \"0-2 (3 (4-5)) 6:bf16\"";
   EXPECT_EQ(failure([] { parse_plan(""); }), "plan[0] is '', wanted a number" + example);
   EXPECT_EQ(failure([] { parse_plan("0 (1"); }), "plan[4] is '', wanted ')'" + example);
   EXPECT_EQ(failure([] { parse_plan("0)"); }), "plan[1] is ')', wanted the end" + example);

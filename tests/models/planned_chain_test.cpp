@@ -4,9 +4,11 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/rehearsal.h"
 #include "tandem/models/backbone.h"
@@ -31,7 +33,9 @@ struct Job {
         images(at::rand({of.batch, 1, of.size, of.size}, of.type)) {
     backbone->to(of.type);
     chain = cut ? in_parts(backbone->chain()) : backbone->chain();
-    chain.blocks.push_back(memory::make_block("loss", {}, [](const Tensor& y) { return y.pow(2).mean(); }));
+    chain.blocks.push_back(memory::make_block("loss", {}, [](const Tensor& y) {
+      return (y * at::arange(y.numel(), y.options()).cos().reshape(y.sizes())).mean();
+    }));
     stages = memory::stages_of(chain, memory::only(memory::rehearse(chain, {images}), Category::activations));
   }
 
@@ -125,10 +129,63 @@ TEST_P(PlannedChain, OfWholeBlocksIsOneOfParts) {
   EXPECT_EQ(predicted(cut.chain, in_parts(plan, whole.stages)), predicted(whole.chain, plan));
 }
 
+/// Kept blocks in a random way of the first `ways`.
+void keep_in_ways(RecomputePlan& plan, int ways, std::mt19937& random) {
+  for (auto& node : plan) {
+    if (node.inner.empty()) node.keep = static_cast<int>(random() % static_cast<unsigned>(ways + 1));
+    keep_in_ways(node.inner, ways, random);
+  }
+}
+
+/// Of all gradients together.
+double relative_error(const Measured& found, const Measured& exact) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < exact.gradients.size(); ++i) {
+    error += (found.gradients[i] - exact.gradients[i]).square().sum().item<double>();
+    size += exact.gradients[i].square().sum().item<double>();
+  }
+  return std::sqrt(error / size);
+}
+
+TEST_P(PlannedChain, LossyWaysHaveThePredictedBytesAndGradientsNearTheExactOnes) {
+  at::set_num_threads(1);
+  const Job job(GetParam(), /*cut=*/true);
+  std::mt19937 random(7);
+  const int blocks = static_cast<int>(job.chain.blocks.size());
+  const auto plain = measured(job.chain, job);
+  auto stages = job.stages;
+  for (const auto* name : {"bf16", "int8"}) {
+    const auto kept = kept_chain(job.chain, memory::keep_way(name));
+    const auto records = memory::only(memory::rehearse(kept, {job.images}), Category::activations);
+    add_keep(stages, memory::keep_way(name), stages_of(kept, records));
+  }
+  std::vector<RecomputePlan> plans(6);
+  for (int i = 0; i < blocks; ++i) {
+    plans[0].push_back({.first = i, .last = i, .keep = 1});
+    plans[1].push_back({.first = i, .last = i, .keep = 2});
+  }
+  for (size_t i = 2; i < plans.size(); ++i) {
+    plans[i] = random_plan(0, blocks - 1, random);
+    keep_in_ways(plans[i], 2, random);
+  }
+  for (const auto& plan : plans) {
+    SCOPED_TRACE(to_text(plan));
+    const auto chain = planned_chain(job.chain, plan);
+    const auto predicted = memory::compose(memory::rehearse(chain, {job.images}), {});
+    const auto found = measured(chain, job);
+    EXPECT_EQ(predicted.account.peak_bytes(), found.peak);
+    EXPECT_LE(predicted.highest[static_cast<size_t>(Category::activations)], memory::cost_of(plan, stages).peak);
+    if (GetParam().batch < 8) continue;  // the norms of so few images cancel nearly all of a gradient
+    const double error = relative_error(found, plain);
+    EXPECT_GT(error, 0);
+    EXPECT_LT(error, to_text(plan).find("int8") == std::string::npos ? 0.03 : 0.1);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PlannedChain,
                          testing::Values(Case{"mlp", 32, 16, at::kDouble}, Case{"resnet_glyph", 13, 32},
                                          Case{"resnet18", 3, 48}, Case{"resnet50", 2, 64},
-                                         Case{"resnet50", 2, 64, at::kFloat, Norm::abn_swish}, Case{"resnet50", 8, 96},
+                                         Case{"resnet50", 2, 64, at::kFloat, Norm::abn_swish},
                                          Case{"resnet18", 2, 48, at::kFloat, Norm::none}),
                          [](const auto& info) {
                            return std::string(info.param.model) + "_" + std::to_string(info.index);

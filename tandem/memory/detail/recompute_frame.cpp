@@ -57,6 +57,7 @@ Frame::Frame(const Forward& forward, const Flow& inputs, const RecomputeOptions&
       context_(current_context()),
       autocast_(AutocastSettings::now()) {
   if (options_.name.empty()) options_.name = block_name(context_.block);
+  const ExactScope exact;
   for (const auto& input : inputs) {
     auto& own = inputs_.emplace_back();
     if (!input.defined()) continue;

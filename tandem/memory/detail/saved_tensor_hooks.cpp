@@ -7,7 +7,8 @@ namespace {
 
 using torch::autograd::Engine;
 
-constinit thread_local HookSource* innermost = nullptr;
+constinit thread_local HookSource* innermost_source = nullptr;
+constinit thread_local bool is_exact = false;
 
 /// Asks the innermost scope for hooks. Everything else is the work of the engine that was there before: it has its
 /// threads already, and may be Python's.
@@ -33,7 +34,7 @@ class EngineWithHooks : public Engine {
   }
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return innermost != nullptr ? innermost->make_hooks() : engine_.get_default_saved_variable_hooks();
+    return innermost_source != nullptr ? innermost_source->make_hooks() : engine_.get_default_saved_variable_hooks();
   }
 
  private:
@@ -54,11 +55,19 @@ void install() {
 
 }  // namespace
 
-HookScope::HookScope(HookSource& source) : before_(innermost) {
+HookScope::HookScope(HookSource* source) : before_(innermost_source) {
   install();
-  innermost = &source;
+  innermost_source = source;
 }
 
-HookScope::~HookScope() { innermost = before_; }
+HookScope::~HookScope() { innermost_source = before_; }
+
+HookSource* HookScope::innermost() { return innermost_source; }
+
+ExactScope::ExactScope() : before_(is_exact) { is_exact = true; }
+
+ExactScope::~ExactScope() { is_exact = before_; }
+
+bool ExactScope::is_open() { return is_exact; }
 
 }  // namespace tandem::memory::detail

@@ -26,13 +26,32 @@ class HookSource {
 /// what it did before, and about a nanosecond.
 class HookScope {
  public:
-  explicit HookScope(HookSource& source);
+  explicit HookScope(HookSource& source) : HookScope(&source) {}
+  explicit HookScope(HookSource* source);  // null: as if there were no scope
   ~HookScope();
   HookScope(const HookScope&) = delete;
   HookScope& operator=(const HookScope&) = delete;
 
+  /// The source of the calling thread's innermost scope, or null.
+  static HookSource* innermost();
+
  private:
   HookSource* before_;
+};
+
+/// While the object lives, what the calling thread saves must come back with the same bits: for hooks that would keep
+/// it approximately.
+class ExactScope {
+ public:
+  ExactScope();
+  ~ExactScope();
+  ExactScope(const ExactScope&) = delete;
+  ExactScope& operator=(const ExactScope&) = delete;
+
+  static bool is_open();
+
+ private:
+  bool before_;
 };
 
 }  // namespace tandem::memory::detail
