@@ -7,6 +7,7 @@
 #include "tandem/memory/meter.h"
 #include "tandem/memory/planned_chain.h"
 #include "tandem/models/backbone.h"
+#include "tandem/parallel/statistics_exchange.h"
 
 namespace tandem::job {
 namespace {
@@ -18,13 +19,18 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
   return options;
 }
 
+/// Null if each rank's images are a batch of their own.
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group) {
+  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(group) : nullptr;
+}
+
 /// A replicated backbone, and a classifier that is split over the ranks.
 class Classification : public train::Task {
  public:
   Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& group)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
-        backbone_(make_backbone(job, shape.image)),
+        backbone_(make_backbone(job, shape.image, statistics_exchange(job, group))),
         head_(head_options(job, shape, plan.counts), group),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
@@ -99,7 +105,8 @@ class Classification : public train::Task {
 
 }  // namespace
 
-std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape) {
+std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape,
+                                                std::shared_ptr<memory::StatisticsExchange> ranks) {
   const CategoryScope scope(Category::parameters);
   const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = job.model.embedding;
   if (job.model.is_identity && numbers != embedding) {
@@ -115,6 +122,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .activation = job.model.activation,
                                 .dropout = job.model.dropout,
                                 .products = job.training.precision.products,
+                                .ranks = std::move(ranks),
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   backbone->to(job.parallel.device);

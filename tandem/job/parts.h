@@ -9,6 +9,10 @@
 #include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
 
+namespace tandem::memory {
+class StatisticsExchange;
+}
+
 namespace tandem::models {
 class Backbone;
 }
@@ -23,8 +27,10 @@ std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Datase
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 
 /// The backbone on the job's device and in its element type. Its memory counts as parameters and buffers. Throws
-/// SettingsError if the model is none and an image has another number of values than the embedding.
-std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape);
+/// SettingsError if the model is none and an image has another number of values than the embedding. `ranks`: with which
+/// model.norm=sync shares its statistics; null: this rank is alone.
+std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape,
+                                                std::shared_ptr<memory::StatisticsExchange> ranks = nullptr);
 
 /// How a task is divided, over ranks and over time.
 struct TaskPlan {
@@ -35,7 +41,8 @@ struct TaskPlan {
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
-/// A task with a replicated backbone and a classifier that is split over the ranks. Not collective.
+/// A task with a replicated backbone and a classifier that is split over the ranks. Collective with model.norm=sync,
+/// whose statistics are of the images of all ranks of `group`; otherwise not.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                        comm::ProcessGroup& group);
 

@@ -7,34 +7,13 @@
 #include <cmath>
 #include <vector>
 
-#include "tandem/base/context.h"
 #include "tandem/memory/detail/sole_owner.h"
 
 namespace tandem::memory {
 namespace {
 
 using kernels::Invertible;
-
-constexpr int64_t kNumbersPerChunk = 32768;  // small enough for a chunk of rows to stay in a core's cache
-
-/// The tensor as [rows, channels], cut into chunks that do not depend on the number of threads.
-struct Layout {
-  explicit Layout(const Tensor& values)
-      : channels(values.size(1)),
-        rows(values.numel() / channels),
-        chunk(std::max<int64_t>(16, kNumbersPerChunk / channels)),
-        chunks((rows + chunk - 1) / chunk) {}
-
-  /// Calls run(chunk's index, its first row, its number of rows), on all threads.
-  template <class Run>
-  void for_each_chunk(const Run& run) const {
-    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) run(i, i * chunk, std::min(chunk, rows - i * chunk));
-    });
-  }
-
-  int64_t channels, rows, chunk, chunks;
-};
+using Layout = RowChunks;
 
 template <class Run>
 void dispatch(const Tensor& values, const Run& run) {
@@ -42,64 +21,24 @@ void dispatch(const Tensor& values, const Run& run) {
   run(double{});
 }
 
-/// Of each channel.
-struct Statistics {
-  std::vector<double> mean, variance;  // the variance of the population
-};
-
-/// The chunks' sums, in their order (Chan, Golub, LeVeque 1983, equation 2.1).
 template <class T>
-Statistics statistics_of(const Tensor& x) {
+ChannelMoments moments_of(const Tensor& x) {
   const Layout layout(x);
   const int64_t channels = layout.channels;
-  std::vector<double> sums(static_cast<size_t>(2 * layout.chunks * channels));
   const T* values = x.const_data_ptr<T>();
-  layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    double* sum = sums.data() + 2 * i * channels;
-    kernels::abn_moments(values + first * channels, rows, channels, sum, sum + channels);
-  });
-  Statistics result{std::vector<double>(channels), std::vector<double>(channels)};
-  double count = 0;
-  for (int64_t i = 0; i < layout.chunks; ++i) {
-    const auto rows = static_cast<double>(std::min(layout.chunk, layout.rows - i * layout.chunk));
-    const T* origin = values + i * layout.chunk * channels;  // which the kernel has subtracted
-    for (int64_t c = 0; c < channels; ++c) {
-      const double sum = sums[2 * i * channels + c], square = sums[(2 * i + 1) * channels + c];
-      const double difference = origin[c] + sum / rows - result.mean[c];
-      result.variance[c] +=
-          std::max(0.0, square - sum * sum / rows) + difference * difference * count * rows / (count + rows);
-      result.mean[c] += difference * rows / (count + rows);
-    }
-    count += rows;
-  }
-  for (auto& variance : result.variance) variance /= count;
-  return result;
-}
-
-template <class T>
-Statistics running_statistics(const AbnState& state) {
-  const auto as_vector = [](const Tensor& values) {
-    const T* from = values.const_data_ptr<T>();
-    return std::vector<double>(from, from + values.numel());
-  };
-  return {as_vector(state.running_mean), as_vector(state.running_var)};
-}
-
-template <class T>
-void move_running(const AbnState& state, const Statistics& statistics, int64_t rows) {
-  T *mean = state.running_mean.mutable_data_ptr<T>(), *variance = state.running_var.mutable_data_ptr<T>();
-  const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
-  for (size_t c = 0; c < statistics.mean.size(); ++c) {
-    mean[c] += static_cast<T>(state.momentum * (statistics.mean[c] - mean[c]));
-    variance[c] += static_cast<T>(state.momentum * (statistics.variance[c] * unbiased - variance[c]));
-  }
+  return moments_of<double>(
+      layout,
+      [&](int64_t first, int64_t rows, double* sum, double* squares) {
+        kernels::abn_moments(values + first * channels, rows, channels, sum, squares);
+      },
+      [&](int64_t row, int64_t channel) { return values[row * channels + channel]; });
 }
 
 double bounded(double weight) { return std::copysign(std::max(std::abs(weight), kLeastWeight), weight); }
 
 /// Rows of a float64 [3, C] tensor: g, bias, 1 / sqrt(variance + epsilon).
 template <class T>
-Tensor numbers_of(const AbnState& state, const Statistics& statistics) {
+Tensor numbers_of(const AbnState& state, const ChannelStatistics& statistics) {
   const auto channels = static_cast<int64_t>(statistics.mean.size());
   Tensor rows = at::empty({3, channels}, at::kDouble);
   double* to = rows.mutable_data_ptr<double>();
@@ -113,7 +52,7 @@ Tensor numbers_of(const AbnState& state, const Statistics& statistics) {
 }
 
 template <class T>
-void normalize(const Tensor& x, Invertible activation, const Statistics& statistics, const Tensor& numbers,
+void normalize(const Tensor& x, Invertible activation, const ChannelStatistics& statistics, const Tensor& numbers,
                const Tensor& sides) {
   const Layout layout(x);
   const int64_t channels = layout.channels;
@@ -165,16 +104,23 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
                                    kept.sides.defined() ? kept.sides.const_data_ptr<uint8_t>() : nullptr,
                                    centre.data()};
   const auto sums = sums_of(in, layout, !centred);
-  const auto rows = static_cast<double>(layout.rows);
+  std::vector<double> terms(sums);  // of the gradients of bias and weight
   for (int64_t c = 0; c < channels; ++c) {
     const double sum = sums[c], product = sums[channels + c];
     const double by_weight = (centred ? product : product - bias[c] * sum) / g[c];
     made.weight.mutable_data_ptr<T>()[c] = static_cast<T>(by_weight);
     made.bias.mutable_data_ptr<T>()[c] = static_cast<T>(sum);
     factor[c] = static_cast<T>(g[c] * inverse[c]);
-    if (!kept.training) continue;
-    slope[c] = static_cast<T>(-inverse[c] * by_weight / rows);
-    shift[c] = static_cast<T>(-inverse[c] * (g[c] * sum - (centred ? 0 : bias[c] * by_weight)) / rows);
+    terms[channels + c] = by_weight;
+  }
+  if (kept.training) {
+    terms = sum_over(kept.ranks.get(), std::move(terms));
+    const double rows = kept.ranks ? kept.rows : static_cast<double>(layout.rows);
+    for (int64_t c = 0; c < channels; ++c) {
+      const double sum = terms[c], by_weight = terms[channels + c];
+      slope[c] = static_cast<T>(-inverse[c] * by_weight / rows);
+      shift[c] = static_cast<T>(-inverse[c] * (g[c] * sum - (centred ? 0 : bias[c] * by_weight)) / rows);
+    }
   }
   T* to = made.input.mutable_data_ptr<T>();
   layout.for_each_chunk([&](int64_t, int64_t first, int64_t count) {
@@ -203,10 +149,10 @@ AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& stat
     kept.sides = at::empty({layout.rows, kernels::side_bytes(layout.channels)}, at::kByte);
   }
   dispatch(x, [&]<class T>(T) {
-    const auto statistics = training ? statistics_of<T>(x) : running_statistics<T>(state);
-    if (training && current_context().statistics != BatchStatistics::hold) {
-      move_running<T>(state, statistics, layout.rows);
-    }
+    const auto statistics = training ? moments_of<T>(x).statistics(state.ranks.get()) : running_statistics(state);
+    if (training) move_running(state, statistics);
+    kept.ranks = training ? state.ranks : nullptr;
+    kept.rows = statistics.rows;
     kept.numbers = numbers_of<T>(state, statistics);
     normalize<T>(x, activation, statistics, kept.numbers, kept.sides);
   });

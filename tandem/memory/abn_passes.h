@@ -10,8 +10,10 @@ struct AbnKept {
   kernels::Invertible activation;
   AbnForm form;
   bool training;
-  Tensor numbers;  // [3, C] float64: g, bias, 1 / sqrt(variance + epsilon)
-  Tensor sides;    // uint8 [rows, side_bytes(C)] of swish, else undefined
+  Tensor numbers;                                  // [3, C] float64: g, bias, 1 / sqrt(variance + epsilon)
+  Tensor sides;                                    // uint8 [rows, side_bytes(C)] of swish, else undefined
+  std::shared_ptr<StatisticsExchange> ranks = {};  // of AbnState
+  double rows = 0;                                 // of all ranks, if there are `ranks`
 };
 
 struct AbnGradients {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "tandem/memory/abn_passes.h"
+#include "tandem/memory/batch_norm.h"
 #include "tandem/memory/detail/saved_tensor_hooks.h"
 
 namespace tandem::memory {
@@ -56,8 +57,9 @@ class AbnBackward final : public torch::autograd::Node {
 Tensor composed(const Tensor& x, Invertible activation, const AbnState& state, bool training) {
   const auto& weight = state.weight;
   const auto bound = at::where(weight < 0, weight.clamp_max(-kLeastWeight), weight.clamp_min(kLeastWeight));
-  auto y = at::batch_norm(x, weight + (bound - weight).detach(), state.bias, state.running_mean, state.running_var,
-                          training, state.momentum, state.epsilon, /*cudnn_enabled=*/true);
+  auto bounded = state;
+  bounded.weight = weight + (bound - weight).detach();
+  auto y = batch_norm(x, bounded, training);
   switch (activation) {
     case Invertible::leaky_relu:
       return at::leaky_relu_(y, kLeakySlope);

@@ -1,14 +1,11 @@
 #pragma once
 #include "tandem/base/tensor.h"
 #include "tandem/kernels/abn_kernels.h"
+#include "tandem/memory/channel_statistics.h"
 
 namespace tandem::memory {
 
-/// Parameters and running statistics as torch::nn::BatchNorm2d has them, each [C].
-struct AbnState {
-  Tensor weight, bias, running_mean, running_var;
-  double momentum = 0.1, epsilon = 1e-5;
-};
+using AbnState = BatchNormState;
 
 /// What backward sums over a channel. Equal in exact arithmetic.
 enum class AbnForm {
@@ -28,6 +25,7 @@ enum class AbnForm {
 ///   activation  leaky ReLU of slope kLeakySlope, ELU of scale 1, swish or the identity
 ///   training    normalises by the batch and moves the running statistics, unless the context holds them
 ///               (base/context.h); else by the running statistics
+///   state       with `ranks`: the batch in training is that of all ranks, as for batch_norm() (memory/batch_norm.h)
 ///   returns     z, in x's memory
 ///
 /// The weight keeps its sign, and a given |weight| of at least kLeastWeight its value: standard weights, also negative

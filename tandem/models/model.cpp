@@ -79,6 +79,7 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   auto backbone = model.make(options);
   for (const auto& module : backbone->modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
+    if (auto* norm = dynamic_cast<Normalization*>(module.get())) norm->share_statistics(options.ranks);
   }
   return backbone;
 }

@@ -8,6 +8,10 @@
 #include <string>
 #include <string_view>
 
+namespace tandem::memory {
+class StatisticsExchange;
+}
+
 namespace tandem::models {
 
 class Backbone;
@@ -15,12 +19,15 @@ class Backbone;
 /// The normalisation after each convolution. `batch` is torchvision's; `group` (16 channels a group) and `none` treat
 /// each image on its own, so that splitting a batch over ranks does not change the result. abn_* are batch
 /// normalisation and an invertible activation in one operation in place (memory/inplace_abn.h): it stands for the
-/// activation of the whole model, and keeps about half as many bytes for backward. Weights and their names are those of
-/// `batch`.
-enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish };
+/// activation of the whole model, and keeps about half as many bytes for backward. `sync` is `batch` with the
+/// statistics of the images of all ranks (ModelOptions::ranks). Weights and their names are those of `batch`.
+enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish, sync };
 
 /// True for the in-place norms: ModelOptions::activation has no effect with them.
 bool has_own_activation(Norm norm);
+
+/// True for norms whose statistics are of the images of several ranks: they read ModelOptions::ranks.
+bool shares_statistics(Norm norm);
 
 /// Throws SettingsError, naming `norm`.
 Norm norm_of(std::string_view name);
@@ -39,6 +46,7 @@ struct ModelOptions {
   std::string activation = "relu";              // one of memory::activation_names()
   double dropout = 0;                           // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
+  std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
   uint64_t seed = 1;
 };
 

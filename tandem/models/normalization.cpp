@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
 
-#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
+#include "tandem/memory/batch_norm.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/models/detail/fused_batch_norm.h"
 #include "tandem/models/network/layers.h"
@@ -32,17 +32,15 @@ class BatchNorm : public Normalization {
   }
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
-    const double momentum = count_batch(input);
-    const detail::BatchNormState state{weight_, bias_, running_mean_, running_var_, momentum, kEpsilon};
+    check(input);
+    const auto state = this->state();
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       const auto* after = following(then);
       const bool relu = after && after->is_rectifier;
       auto output = detail::fused_batch_norm(input, state, is_training(), relu, residual);
       return relu ? output : finish(std::move(output), after, {});
     }
-    auto output = at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(), momentum, kEpsilon,
-                                 /*cudnn_enabled=*/true);
-    return finish(std::move(output), following(then), residual);
+    return finish(memory::batch_norm(input, state, is_training()), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -55,19 +53,28 @@ class BatchNorm : public Normalization {
   }
 
  protected:
-  /// Returns the momentum with which the statistics move: with 0 they keep their bits, and everything else is as if
-  /// they moved.
-  double count_batch(const Tensor& input) {
-    if (!is_training()) return kMomentum;
-    if (input.numel() == 0) return 0;
-    TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
-                      ", wanted more than one value a channel in training: raise the batch of each rank");
-    if (current_context().statistics == BatchStatistics::hold) return 0;
-    num_batches_tracked_.add_(1);
-    return kMomentum;
+  memory::BatchNormState state() const {
+    return {weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon, num_batches_tracked_, ranks_};
   }
 
+  void check(const Tensor& input) const {
+    if (!is_training() || input.numel() == 0 || ranks_) return;
+    TORCH_CHECK_VALUE(input.numel() > input.size(1), "batch normalisation: input is ", input.sizes(),
+                      ", wanted more than one value a channel in training: raise the batch of each rank");
+  }
+
+  std::shared_ptr<memory::StatisticsExchange> ranks_;  // null: the batch is this rank's
+
+ private:
   Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+/// The same with the statistics of all ranks' images.
+class SyncBatchNorm : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+
+  void share_statistics(std::shared_ptr<memory::StatisticsExchange> ranks) override { ranks_ = std::move(ranks); }
 };
 
 /// In place where the activation follows at once. After a sum with the shortcut, which needs the normalised values
@@ -80,9 +87,8 @@ class InplaceAbn : public BatchNorm {
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
     const bool at_once = then == Then::activation && !residual.defined();
     if (!at_once) return BatchNorm::forward(input, then, residual);
-    const double momentum = count_batch(input);
-    return memory::inplace_abn(input, invertible_, {weight_, bias_, running_mean_, running_var_, momentum, kEpsilon},
-                               is_training());
+    check(input);
+    return memory::inplace_abn(input, invertible_, state(), is_training());
   }
 
   bool keeps_input() const override { return false; }
@@ -154,7 +160,7 @@ struct NormEntry {
   std::string_view name;
   Norm norm;
   std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation);
-  bool has_own_activation = false;
+  bool has_own_activation = false, shares_statistics = false;
 };
 
 constexpr std::array kNorms = {
@@ -163,7 +169,10 @@ constexpr std::array kNorms = {
     NormEntry{"none", Norm::none, made<NoNormalization>},
     NormEntry{"abn-leaky", Norm::abn_leaky, made_in_place<Invertible::leaky_relu, kLeaky>, true},
     NormEntry{"abn-elu", Norm::abn_elu, made_in_place<Invertible::elu, kElu>, true},
-    NormEntry{"abn-swish", Norm::abn_swish, made_in_place<Invertible::swish, kSwish>, true}};
+    NormEntry{"abn-swish", Norm::abn_swish, made_in_place<Invertible::swish, kSwish>, true},
+    NormEntry{"sync", Norm::sync, made<SyncBatchNorm>, false, true}};
+
+const NormEntry& norm_entry(Norm norm) { return *std::ranges::find(kNorms, norm, &NormEntry::norm); }
 
 }  // namespace
 
@@ -183,10 +192,11 @@ Norm norm_of(std::string_view name) {
   throw SettingsError("norm is '" + std::string(name) + "', wanted " + one_of({names.begin(), names.end()}));
 }
 
-bool has_own_activation(Norm norm) { return std::ranges::find(kNorms, norm, &NormEntry::norm)->has_own_activation; }
+bool has_own_activation(Norm norm) { return norm_entry(norm).has_own_activation; }
+bool shares_statistics(Norm norm) { return norm_entry(norm).shares_statistics; }
 
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation) {
-  return std::ranges::find(kNorms, norm, &NormEntry::norm)->make(channels, activation);
+  return norm_entry(norm).make(channels, activation);
 }
 
 }  // namespace tandem::models

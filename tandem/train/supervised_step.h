@@ -26,9 +26,9 @@ struct SupervisedStepOptions {
 ///   rank 0   | 0 0 0 | 1 1 1 | 2 2 |       8 samples, K = 3
 ///   rank 1   | 0 0 0 | 1 1 | 2 2 |         7                  loss = sum over k of (samples of k / all) * loss of k
 ///
-/// Loss and gradients are those of the whole batch, unless the model uses batch statistics or a target of -1 leaves
-/// samples out. The activations are those of one micro-batch. A rank with fewer samples than K has empty micro-batches;
-/// micro-batches that are empty on all ranks are left out.
+/// Loss and gradients are those of the whole batch, unless the model uses statistics of a micro-batch or of one rank,
+/// or a target of -1 leaves samples out. The activations are those of one micro-batch. A rank with fewer samples than K
+/// has empty micro-batches; micro-batches that are empty on all ranks are left out.
 ///
 /// The loss and the gradients of each step are checked; see Step. With allow_skips() a copy of the buffers is kept
 /// during each step.

@@ -34,7 +34,7 @@ const Section& model_section() {
                {.key = "model.norm",
                 .default_value = text("batch"),
                 .doc = "normalisation after each convolution; group: 16 channels of one image; abn: batch "
-                       "normalisation and its activation in place",
+                       "normalisation and its activation in place; sync: batch normalisation over all ranks' images",
                 .choices = {norms.begin(), norms.end()}},
                {.key = "model.activation",
                 .default_value = text("relu"),

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -13,29 +14,10 @@
 namespace tandem::models::detail {
 namespace {
 
+using memory::ChannelStatistics;
+using Layout = memory::RowChunks;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kValuesPerChunk = 32768;  // small enough for a chunk of rows to stay in a core's cache
-
-/// The tensor as [rows, channels], cut into chunks that do not depend on the number of threads.
-struct Layout {
-  explicit Layout(const Tensor& values)
-      : channels(values.size(1)),
-        rows(values.numel() / channels),
-        chunk(std::max<int64_t>(kernels::kLanes, kValuesPerChunk / channels)),
-        chunks((rows + chunk - 1) / chunk) {}
-
-  /// Calls run(index, first value, rows) for every chunk, on all threads.
-  template <class Run>
-  void for_each_chunk(const Run& run) const {
-    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) run(i, i * chunk * channels, std::min(chunk, rows - i * chunk));
-    });
-  }
-
-  int64_t channels, rows, chunk, chunks;
-};
 
 template <class Run>
 void dispatch(const Tensor& values, const Run& run) {
@@ -55,63 +37,32 @@ T* write(const Tensor& values) {
 
 Tensor empty_channels(const Tensor& like) { return at::empty({like.size(1)}, at::kFloat); }
 
-/// Mean and population variance of each channel: the sums of chunks, combined in double in the chunks' order (Chan,
-/// Golub, LeVeque 1983, equation 2.1).
-struct Statistics {
-  std::vector<double> mean, variance;
-};
+float number(float value) { return value; }
+float number(uint16_t bfloat16) { return std::bit_cast<float>(static_cast<uint32_t>(bfloat16) << 16); }
 
 template <class T>
-Statistics statistics_of(const Tensor& input) {
+memory::ChannelMoments moments_of(const Tensor& input) {
   const Layout layout(input);
   const int64_t channels = layout.channels;
-  std::vector<float> sums(static_cast<size_t>(2 * layout.chunks * channels));
   const T* values = read<T>(input);
-  layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    float* sum = sums.data() + 2 * i * channels;
-    kernels::moments(values + first, rows, channels, sum, sum + channels);
-  });
-  // Each chunk subtracted its own first row: add it back.
-  const auto first_rows = input.dim() == 2 ? input : input.permute({0, 2, 3, 1}).reshape({layout.rows, channels});
-  const Tensor origins = first_rows.slice(0, 0, layout.rows, layout.chunk).to(at::kFloat).contiguous();
-  const float* origin = origins.const_data_ptr<float>();
-  Statistics result{std::vector<double>(channels), std::vector<double>(channels)};
-  double count = 0;
-  for (int64_t i = 0; i < layout.chunks; ++i) {
-    const double rows = static_cast<double>(std::min(layout.chunk, layout.rows - i * layout.chunk));
-    for (int64_t c = 0; c < channels; ++c) {
-      const double sum = sums[2 * i * channels + c], square = sums[(2 * i + 1) * channels + c];
-      const double difference = origin[i * channels + c] + sum / rows - result.mean[c];
-      result.variance[c] +=
-          std::max(0.0, square - sum * sum / rows) + difference * difference * count * rows / (count + rows);
-      result.mean[c] += difference * rows / (count + rows);
-    }
-    count += rows;
-  }
-  for (auto& variance : result.variance) variance /= count;
-  return result;
+  return memory::moments_of<float>(
+      layout,
+      [&](int64_t first, int64_t rows, float* sum, float* squares) {
+        kernels::moments(values + first * channels, rows, channels, sum, squares);
+      },
+      [&](int64_t row, int64_t channel) { return number(values[row * channels + channel]); });
 }
 
-Statistics running_statistics(const BatchNormState& state) {
-  const auto as_vector = [](const Tensor& values) {
-    const float* from = values.const_data_ptr<float>();
-    return std::vector<double>(from, from + values.numel());
-  };
-  return {as_vector(state.running_mean), as_vector(state.running_var)};
-}
-
-void move_running(const BatchNormState& state, const Statistics& statistics, int64_t rows) {
-  float* mean = state.running_mean.mutable_data_ptr<float>();
-  float* variance = state.running_var.mutable_data_ptr<float>();
-  const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
-  for (size_t c = 0; c < statistics.mean.size(); ++c) {
-    mean[c] += static_cast<float>(state.momentum * (statistics.mean[c] - mean[c]));
-    variance[c] += static_cast<float>(state.momentum * (statistics.variance[c] * unbiased - variance[c]));
-  }
+/// Of a batch in training, which moves the running statistics.
+ChannelStatistics statistics_of(const Tensor& input, const BatchNormState& state) {
+  ChannelStatistics statistics;
+  dispatch(input, [&]<class T>(T) { statistics = moments_of<T>(input).statistics(state.ranks.get()); });
+  move_running(state, statistics);
+  return statistics;
 }
 
 /// Rows of a [3, C] tensor: scale and offset so that normalised = x * scale + offset, and the mean.
-Tensor affine_of(const BatchNormState& state, const Statistics& statistics) {
+Tensor affine_of(const BatchNormState& state, const ChannelStatistics& statistics) {
   const auto channels = static_cast<int64_t>(statistics.mean.size());
   const Tensor rows = at::empty({3, channels}, at::kFloat);
   float* to = rows.mutable_data_ptr<float>();
@@ -130,7 +81,8 @@ Tensor transformed(const Tensor& input, const Tensor& affine, bool relu, const T
   const Layout layout(input);
   const float* scale = affine.const_data_ptr<float>();
   dispatch(input, [&]<class T>(T) {
-    layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
+    layout.for_each_chunk([&](int64_t, int64_t row, int64_t rows) {
+      const int64_t first = row * layout.channels;
       kernels::scale_shift(read<T>(input) + first, residual.defined() ? read<T>(residual) + first : nullptr, scale,
                            scale + layout.channels, relu, rows, layout.channels, write<T>(output) + first);
     });
@@ -143,47 +95,74 @@ struct Gradients {
   Tensor input, weight, bias, masked;
 };
 
+/// The batch that the statistics are of, as the graph keeps it.
+struct Batch : torch::CustomClassHolder {
+  Batch(std::shared_ptr<memory::StatisticsExchange> of_ranks, double of_rows)
+      : ranks(std::move(of_ranks)), rows(of_rows) {}
+
+  std::shared_ptr<memory::StatisticsExchange> ranks;
+  double rows;
+};
+
+/// Sums over the rows of each channel, of all chunks: of g, and of g (x - mean), both in [2, C].
+std::vector<double> sums_of(const std::vector<float>& parts, int64_t channels) {
+  std::vector<double> sums(2 * channels);
+  for (size_t i = 0; i < parts.size(); ++i) sums[i % (2 * channels)] += parts[i];
+  return sums;
+}
+
+/// Ranks exchange sums of g (x - mean) / deviation, whatever they compute with.
+std::vector<double> sums_of_ranks(std::vector<double> own, memory::StatisticsExchange& ranks, const float* inverse) {
+  const auto channels = own.size() / 2;
+  for (size_t c = 0; c < channels; ++c) own[channels + c] *= inverse[c];
+  own = memory::sum_over(&ranks, std::move(own));
+  for (size_t c = 0; c < channels; ++c) own[channels + c] /= inverse[c];
+  return own;
+}
+
 template <class T>
-Gradients gradients_of(kernels::Backward<T> in, const Tensor& input, const Tensor& inverse_deviation) {
+Gradients gradients_of(kernels::Backward<T> in, const Tensor& input, const Tensor& inverse_deviation,
+                       const Batch& batch) {
   const Layout layout(input);
   const int64_t channels = layout.channels;
   Gradients made{at::empty_like(input), empty_channels(input), empty_channels(input), {}};
   if (in.mask == kernels::Mask::output) made.masked = at::empty_like(input);
-  std::vector<float> sums(static_cast<size_t>(2 * layout.chunks * channels));
-  const auto moved = [](kernels::Backward<T> part, int64_t first) {
+  std::vector<float> parts(static_cast<size_t>(2 * layout.chunks * channels));
+  const auto moved = [channels](kernels::Backward<T> part, int64_t row) {
+    const int64_t first = row * channels;
     part.grad += first;
     part.x += first;
     if (part.y) part.y += first;
     return part;
   };
   T* masked = write<T>(made.masked);
-  layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    float* sum = sums.data() + 2 * i * channels;
-    kernels::gradient_moments(moved(in, first), rows, channels, sum, sum + channels, masked ? masked + first : nullptr);
+  layout.for_each_chunk([&](int64_t i, int64_t row, int64_t rows) {
+    float* sum = parts.data() + 2 * i * channels;
+    kernels::gradient_moments(moved(in, row), rows, channels, sum, sum + channels,
+                              masked ? masked + row * channels : nullptr);
   });
 
   // grad_x = scale (g - mean(g) - (x - mean) / variance * mean(g (x - mean)))   (Ioffe, Szegedy 2015, section 3)
+  auto sums = sums_of(parts, channels);
   std::vector<float> slope(channels), shift(channels);
   float *to_weight = made.weight.mutable_data_ptr<float>(), *to_bias = made.bias.mutable_data_ptr<float>();
   const float* inverse = inverse_deviation.const_data_ptr<float>();
   for (int64_t c = 0; c < channels; ++c) {
-    double sum = 0, product = 0;
-    for (int64_t i = 0; i < layout.chunks; ++i) {
-      sum += sums[2 * i * channels + c];
-      product += sums[(2 * i + 1) * channels + c];
-    }
-    const auto rows = static_cast<double>(layout.rows);
-    to_weight[c] = static_cast<float>(product * inverse[c]);
-    to_bias[c] = static_cast<float>(sum);
-    slope[c] = static_cast<float>(-in.scale[c] * product / rows * inverse[c] * inverse[c]);
-    shift[c] = static_cast<float>(-in.scale[c] * sum / rows);
+    to_weight[c] = static_cast<float>(sums[channels + c] * inverse[c]);
+    to_bias[c] = static_cast<float>(sums[c]);
+  }
+  if (batch.ranks) sums = sums_of_ranks(std::move(sums), *batch.ranks, inverse);
+  for (int64_t c = 0; c < channels; ++c) {
+    slope[c] = static_cast<float>(-in.scale[c] * sums[channels + c] / batch.rows * inverse[c] * inverse[c]);
+    shift[c] = static_cast<float>(-in.scale[c] * sums[c] / batch.rows);
   }
   if (masked) {
     in.grad = masked;
     in.mask = kernels::Mask::none;
   }
-  layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
-    kernels::gradient_apply(moved(in, first), slope.data(), shift.data(), rows, channels, write<T>(made.input) + first);
+  layout.for_each_chunk([&](int64_t, int64_t row, int64_t rows) {
+    kernels::gradient_apply(moved(in, row), slope.data(), shift.data(), rows, channels,
+                            write<T>(made.input) + row * channels);
   });
   return made;
 }
@@ -192,12 +171,13 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const std::optional<Tensor>& addend, const Tensor& affine, const Tensor& inverse_deviation,
-                        bool relu) {
+                        bool relu, const c10::intrusive_ptr<Batch>& batch) {
     const Tensor residual = addend.value_or(Tensor());
     const Tensor output = transformed(input, affine, relu, residual);
     context->save_for_backward({input, affine, inverse_deviation, relu && residual.defined() ? output : Tensor()});
     context->saved_data["relu"] = relu;
     context->saved_data["residual"] = residual.defined();
+    context->saved_data["batch"] = c10::IValue::make_capsule(batch);
     return output;
   }
 
@@ -211,6 +191,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const Tensor gradient =
         input.dim() == 2 ? gradients[0].contiguous() : gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
     const float* scale = saved[1].const_data_ptr<float>();
+    const auto batch = context->saved_data["batch"].toCapsule();
     Gradients made;
     dispatch(input, [&]<class T>(T) {
       const int64_t channels = input.size(1);
@@ -219,10 +200,10 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
            : residual ? kernels::Mask::output
                       : kernels::Mask::input,
            read<T>(gradient), read<T>(input), read<T>(output), scale, scale + channels, scale + 2 * channels},
-          input, saved[2]);
+          input, saved[2], static_cast<const Batch&>(*batch));
     });
-    if (!residual) return {made.input, made.weight, made.bias, {}, {}, {}, {}};
-    return {made.input, made.weight, made.bias, relu ? made.masked : gradient, {}, {}, {}};
+    if (!residual) return {made.input, made.weight, made.bias, {}, {}, {}, {}, {}};
+    return {made.input, made.weight, made.bias, relu ? made.masked : gradient, {}, {}, {}, {}};
   }
 };
 
@@ -244,24 +225,20 @@ bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState&
 Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, bool relu,
                         const Tensor& residual) {
   Tensor affine, inverse_deviation = empty_channels(input);
+  c10::intrusive_ptr<Batch> batch;
   {
     const at::NoGradGuard no_grad;
-    Statistics statistics;
-    if (training) {
-      dispatch(input, [&]<class T>(T) { statistics = statistics_of<T>(input.detach()); });
-      if (state.momentum != 0) move_running(state, statistics, input.numel() / input.size(1));
-    } else {
-      statistics = running_statistics(state);
-    }
+    const auto statistics = training ? statistics_of(input.detach(), state) : memory::running_statistics(state);
     affine = affine_of(state, statistics);
     float* inverse = inverse_deviation.mutable_data_ptr<float>();
     for (const double variance : statistics.variance) {
       *inverse++ = static_cast<float>(1.0 / std::sqrt(variance + state.epsilon));
     }
     if (!training) return transformed(input, affine, relu, residual);
+    batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
   }
   const auto addend = residual.defined() ? std::optional(residual) : std::nullopt;
-  return FusedBatchNorm::apply(input, state.weight, state.bias, addend, affine, inverse_deviation, relu);
+  return FusedBatchNorm::apply(input, state.weight, state.bias, addend, affine, inverse_deviation, relu, batch);
 }
 
 }  // namespace tandem::models::detail

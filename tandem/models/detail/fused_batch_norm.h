@@ -1,14 +1,10 @@
 #pragma once
 #include "tandem/base/tensor.h"
+#include "tandem/memory/channel_statistics.h"
 
 namespace tandem::models::detail {
 
-/// Parameters and running statistics of batch normalisation, all float32 [C].
-struct BatchNormState {
-  Tensor weight, bias, running_mean, running_var;
-  double momentum;  // 0: the running statistics stay as they are
-  double epsilon;
-};
+using memory::BatchNormState;
 
 /// True if fused_batch_norm() supports this input: on the CPU, float32 or bfloat16, [N, C] or [N, C, H, W] channels
 /// last, not empty, C a multiple of 16, parameters float32; `residual` undefined or alike.
@@ -16,8 +12,9 @@ bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState&
 
 /// batch_norm(input) + residual, rectified if `relu`, in one pass over memory after the pass for the statistics;
 /// backward takes two. The rectifier and the sum cost no pass of their own. The rectifier's mask is computed again from
-/// the input or, if there is a residual, from the output. In training the running statistics are updated. The sums do
-/// not depend on the number of threads. Differentiable once, and in training only: throws c10::NotImplementedError
+/// the input or, if there is a residual, from the output. In training the running statistics are updated, and with
+/// state.ranks the batch is that of all ranks, as for memory::batch_norm(). The sums do not depend on the number of
+/// threads. Differentiable once, and in training only: throws c10::NotImplementedError
 /// under create_graph.
 Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool training, bool relu,
                         const Tensor& residual);

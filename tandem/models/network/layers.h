@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tandem/base/tensor.h"
+#include "tandem/memory/channel_statistics.h"
 #include "tandem/memory/switch_activations.h"
 #include "tandem/models/model.h"
 
@@ -85,6 +86,10 @@ class Normalization : public Layer, public memory::HasActivation {
   virtual bool keeps_input() const { return true; }
 
   void set_activation(const memory::Activation& activation) override { activation_ = &activation; }
+
+  /// From now on, statistics of a batch are of the images of these ranks; null: of this rank's. Has an effect on
+  /// Norm::sync only.
+  virtual void share_statistics(std::shared_ptr<memory::StatisticsExchange> ranks) {}
 
  protected:
   /// Null for none.
