@@ -19,6 +19,7 @@ class Choice {
       : job_(job), shape_(shape), counts_(counts), stages_(rehearse_stages(job, shape, counts)) {}
 
   RecomputePlan within(int64_t budget) const {
+    if (keeps_all_within(budget)) return plan_none(stages_);
     constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
     int64_t allowed = budget;
     const auto least = memory::least_budget(stages_);
@@ -47,6 +48,12 @@ class Choice {
   }
 
  private:
+  /// The stages' bounds add up, most of all if nothing is recomputed: a budget below their sum may be enough for it.
+  bool keeps_all_within(int64_t budget) const {
+    const auto none = plan_none(stages_);
+    return cost_of(none, stages_).peak / 4 * 3 <= budget && highest_of(none) <= budget;
+  }
+
   int64_t highest_of(const RecomputePlan& plan) const {
     auto unlimited = job_;
     unlimited.memory.budget.reset();
