@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tandem/cli/bench/recompute.h"
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"
 #include "tests/support/python.h"
@@ -42,9 +43,35 @@ print(highest(events, {w.grad.untyped_storage().data_ptr()}), highest(events))
   EXPECT_TRUE(answer.output.ends_with(wanted)) << answer.output;  // warnings may stand before
 }
 
+TEST(RecomputeBench, AtItsTimeIsOursWithFewestBytesThatIsNotSlower) {
+  RecomputeResult result;
+  result.peer = {{.bytes = 100, .seconds = {2, 2, 2}}, {.segments = 2, .bytes = 60, .seconds = {3, 9, 3}}};
+  result.own = {{.bytes = 110, .seconds = {1, 1, 1}},
+                {.budget = 60, .bytes = 59, .seconds = {2, 3, 1.5}},  // ratios to the peer's 2 segments: 1.5, 3, 2
+                {.budget = 50, .bytes = 50, .seconds = {3, 8, 3}},
+                {.budget = 40, .bytes = 40, .seconds = {4, 9, 4}}};
+  const auto cases = cases_of(result);
+  ASSERT_EQ(cases.size(), 4u);  // nothing of ours has 100 bytes as its budget
+  EXPECT_EQ(cases[0].own, &result.own[0]);
+  EXPECT_EQ(cases[1].name, "at its bytes, 2 segments");
+  EXPECT_EQ(cases[1].own, &result.own[1]);
+  EXPECT_EQ(cases[1].speedup(), 2);
+  EXPECT_EQ(cases[2].name, "at its time, nothing recomputed");
+  EXPECT_EQ(cases[2].own, &result.own[1]);
+  EXPECT_EQ(cases[3].name, "at its time, 2 segments");
+  EXPECT_EQ(cases[3].own, &result.own[2]);
+  EXPECT_DOUBLE_EQ(cases[3].bytes_ratio(), 50.0 / 60);
+}
+
+TEST(RecomputeBench, MoreSegmentsThanModulesAreRefused) {
+  const auto ended = test::run_here({"bench", "recompute", "model=resnet18", "segments=2,12"});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_EQ(ended.err, "error: segments has 12, wanted at most the 10 modules of resnet18\n");
+}
+
 TEST(RecomputeBench, HoldsOursToTheBytesOfThePeer) {
   if (!has_torch()) GTEST_SKIP() << test::python() << " has no torch";
-  const auto ended = test::run_tandem({"bench", "recompute", "model=resnet18", "batch=16", "size=64", "segments=2",
+  const auto ended = test::run_tandem({"bench", "recompute", "model=resnet18", "batch=8", "size=64", "segments=2",
                                        "budgets=2", "rounds=1", "--json", "-"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   const auto result = nlohmann::json::parse(ended.out);

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/median.h"
 #include "tandem/base/table.h"
@@ -9,6 +13,13 @@
 
 namespace tandem::cli {
 namespace {
+
+/// A model of the peer, and the number of its modules: stem, residual blocks and head.
+struct PeerModel {
+  std::string_view name;
+  int64_t modules;
+};
+constexpr std::array<PeerModel, 3> kModels = {{{"resnet18", 10}, {"resnet34", 18}, {"resnet50", 18}}};
 
 const std::vector<settings::Setting>& recompute_settings() {
   static const std::vector<settings::Setting> settings = {
@@ -23,7 +34,7 @@ const std::vector<settings::Setting>& recompute_settings() {
       {.key = "segments",
        .default_value = std::vector<double>{2, 3, 4, 6, 8},
        .doc = "numbers of segments of the peer, besides none",
-       .range = {1, 10}},
+       .range = {1, 18}},
       {"budgets", int64_t{6}, "budgets of ours besides the peer's bytes", {0, 100}},
       {"rounds", int64_t{5}, "steps of each way that are timed, in turn", {1, 1000}},
   };
@@ -40,7 +51,14 @@ RecomputeBench read_recompute_bench(const std::vector<std::string>& words) {
                        .threads = static_cast<int>(settings.get_int("threads")),
                        .budgets = settings.get_int("budgets"),
                        .rounds = settings.get_int("rounds")};
-  for (const double count : settings.get_numbers("segments")) bench.segments.push_back(static_cast<int64_t>(count));
+  const auto modules = std::ranges::find(kModels, bench.model, &PeerModel::name)->modules;
+  for (const double count : settings.get_numbers("segments")) {
+    if (count > static_cast<double>(modules)) {
+      throw SettingsError("segments has " + std::to_string(std::llround(count)) + ", wanted at most the " +
+                          std::to_string(modules) + " modules of " + bench.model);
+    }
+    bench.segments.push_back(std::llround(count));
+  }
   return bench;
 }
 
