@@ -13,6 +13,7 @@
 #include "tandem/cli/bench/comm.h"
 #include "tandem/cli/bench/memory.h"
 #include "tandem/cli/bench/parity.h"
+#include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
@@ -214,10 +215,11 @@ struct Bench {
   int (*run)(const Arguments& arguments);
 };
 
-constexpr std::array<Bench, 5> kBenches = {{{"comm", run_comm},
+constexpr std::array<Bench, 6> kBenches = {{{"comm", run_comm},
                                             {"classifier", run_classifier},
                                             {"activation", run_activation},
                                             {"memory", run_memory_bench},
+                                            {"recompute", run_recompute},
                                             {"parity", run_parity}}};
 
 }  // namespace

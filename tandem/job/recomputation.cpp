@@ -32,6 +32,7 @@ class Choice {
 
  private:
   RecomputePlan within(int64_t budget) const {
+    if (keeps_all_within(budget)) return plan_none(stages_);
     constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
     int64_t allowed = budget;
     const auto least = memory::least_budget(stages_);
@@ -49,6 +50,12 @@ class Choice {
                             format_count(highest) + ", which the " + phase + " of block '" +
                             stages_[static_cast<size_t>(least.at.stage)].name + "' needs",
                         "raise it, or lower train.batch");
+  }
+
+  /// The stages' bounds add up, most of all if nothing is recomputed: a budget below their sum may be enough for it.
+  bool keeps_all_within(int64_t budget) const {
+    const auto none = plan_none(stages_);
+    return cost_of(none, stages_).peak / 4 * 3 <= budget && highest_of(none) <= budget;
   }
 
   int64_t highest_of(const RecomputePlan& plan) const {

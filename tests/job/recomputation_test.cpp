@@ -1,6 +1,7 @@
 #include "tandem/job/recomputation.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -21,6 +22,7 @@ const DataShape kShape{50, {1, 32, 32}};
 
 Job job_with(std::vector<std::string> words) {
   memory::install_meter();
+  at::set_num_threads(1);  // as the ranks of a job do
   words.insert(words.end(), {"model=resnet_glyph", "embedding=16", "train.batch=6", "threads=1"});
   return job_of(words);
 }

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Peer of `tandem bench recompute`: a training step of a ResNet in Python's torch, recomputed in segments by
+torch.utils.checkpoint.checkpoint_sequential.
+
+    peers.py MODEL BATCH SIZE CLASSES THREADS
+
+Says "ready", then answers each line of stdin with a number:
+
+    seconds K    time of forward, backward and SGD's step with K segments; K = 0 recomputes nothing
+    bytes K      most bytes of activations at any moment of forward and backward: all tensors that the step allocates,
+                 transient ones and kernels' scratch included, except gradients of parameters
+
+The model is the ResNet of He et al. 2015 as torchvision has it (a bottleneck's stride is in its 3 x 3 convolution),
+with the embedding of Tandem's: pooled features, a linear layer to 128, batch normalisation, and the classifier.
+"""
+import itertools
+import os
+import sys
+import time
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler looks for GPUs, and complains
+
+import torch
+from torch import nn
+from torch._C._profiler import _EventType
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint_sequential
+
+EMBEDDING = 128
+STAGES = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
+
+
+def conv(channels, out, kernel, stride=1):
+    return nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, channels, width, stride, is_bottleneck):
+        super().__init__()
+        shapes = [(1, 1, 1), (3, stride, 1), (1, 1, 4)] if is_bottleneck else [(3, stride, 1), (3, 1, 1)]
+        layers, inner = [], channels
+        for kernel, step, expansion in shapes:
+            layers += [conv(inner, width * expansion, kernel, step), nn.BatchNorm2d(width * expansion),
+                       nn.ReLU(inplace=True)]
+            inner = width * expansion
+        self.branch = nn.Sequential(*layers[:-1])
+        self.activation = layers[-1]
+        self.shortcut = None
+        if stride != 1 or channels != inner:
+            self.shortcut = nn.Sequential(conv(channels, inner, 1, stride), nn.BatchNorm2d(inner))
+        self.out_channels = inner
+
+    def forward(self, x):
+        values = self.branch(x)
+        values += x if self.shortcut is None else self.shortcut(x)
+        return self.activation(values)
+
+
+def resnet(name, classes):
+    """The stem, the residual blocks and the head, one after the other."""
+    blocks, channels = [], 64
+    for stage, count in enumerate(STAGES[name]):
+        for block in range(count):
+            stride = 2 if stage > 0 and block == 0 else 1
+            blocks.append(ResidualBlock(channels, 64 << stage, stride, name == "resnet50"))
+            channels = blocks[-1].out_channels
+    stem = nn.Sequential(conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, EMBEDDING, bias=False),
+                         nn.BatchNorm1d(EMBEDDING), nn.Linear(EMBEDDING, classes, bias=False))
+    return nn.Sequential(stem, *blocks, head)
+
+
+def allocations(work):
+    """(address, bytes) of each allocation of `work`, and (address, -bytes) of each release, in order of time."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True,
+                                acc_events=True) as profile:
+        work()
+    found, nodes = [], list(profile.profiler.kineto_results.experimental_event_tree())
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        kind, fields = node.typed
+        if kind == _EventType.Allocation:
+            found.append((node.start_time_ns, fields.ptr, fields.alloc_size))
+    found.sort(key=lambda event: event[0])
+    return [(address, size) for _, address, size in found]
+
+
+def highest(events, left_out=()):
+    """The most bytes at one moment that live storages of `events` have, without those that still live at the end at an
+    address of `left_out`."""
+    owner, changes = {}, []  # of each address, the number of its newest allocation
+    for address, size in events:
+        if size > 0:
+            owner[address] = len(changes)
+        number = owner[address] if size > 0 else owner.pop(address, None)
+        if number is not None:  # else it is older than the events
+            changes.append((number, size))
+    out = {owner.get(address) for address in left_out}
+    return max(itertools.accumulate(size for number, size in changes if number not in out), default=0)
+
+
+class Peer:
+    def __init__(self, name, batch, size, classes):
+        torch.manual_seed(1)
+        self.model = resnet(name, classes).to(memory_format=torch.channels_last).train()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, nesterov=True,
+                                         weight_decay=5e-4)
+        self.images = torch.randn(batch, 3, size, size).to(memory_format=torch.channels_last)
+        self.labels = torch.randint(classes, (batch,))
+
+    def gradients(self, segments):
+        self.optimizer.zero_grad()
+        if segments == 0:
+            scores = self.model(self.images)
+        else:
+            scores = checkpoint_sequential(self.model, segments, self.images, use_reentrant=False)
+        F.cross_entropy(scores, self.labels).backward()
+
+    def seconds(self, segments):
+        start = time.perf_counter()
+        self.gradients(segments)
+        self.optimizer.step()
+        return time.perf_counter() - start
+
+    def bytes(self, segments):
+        self.optimizer.zero_grad()
+        events = allocations(lambda: self.gradients(segments))
+        return highest(events, {one.grad.untyped_storage().data_ptr() for one in self.model.parameters()})
+
+
+def main():
+    name, (batch, size, classes, threads) = sys.argv[1], map(int, sys.argv[2:])
+    torch.set_num_threads(threads)
+    peer = Peer(name, batch, size, classes)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        question, segments = line.split()
+        print(getattr(peer, question)(int(segments)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
