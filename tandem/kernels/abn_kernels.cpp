@@ -81,7 +81,7 @@ TANDEM_INLINE Inverted<T> inverted(const Vector<T>& z, T slope, const uint8_t* s
     const auto y = detail::log_of_normal(u) + (sum < kLeast ? Vector<T>{} : (z - (u - T(1))) / u);
     return {z < T(0) ? y : z, z < T(0) ? sum : all(T(1))};
   } else if constexpr (kind == Invertible::swish) {
-    const auto [y, s] = inverse_swish<T>(z, signs_of(sides, T{}));
+    const auto [y, s] = inverse_swish(z, signs_of(sides, T{}));
     return {y, s + y * s * (T(1) - s)};
   } else {
     return {z, all(T(1))};
@@ -141,8 +141,9 @@ struct Sums<float, true> {
   using Type = double __attribute__((vector_size(128)));
 };
 
-template <Invertible kind, bool whole, bool wide, class T>
-TANDEM_INLINE void sums_as(const AbnBackward<T>& in, int64_t rows, int64_t channels, double* sum, double* product) {
+template <Invertible kind, bool whole, bool wide, bool unfolds = false, class T>
+TANDEM_INLINE void sums_as(const AbnBackward<T>& in, int64_t rows, int64_t channels, double* sum, double* product,
+                           const AbnUnfolded<T>& to = {}) {
   for (int64_t c = 0; c < channels; c += kWidth<T>) {
     const int64_t left = channels - c;
     const auto centre = load_part<whole>(in.centre + c, left);
@@ -152,6 +153,10 @@ TANDEM_INLINE void sums_as(const AbnBackward<T>& in, int64_t rows, int64_t chann
       const auto [y, slope] = inverted<kind, T>(load_part<whole>(in.z + at, left), in.slope,
                                                 in.sides + (in.sides ? r * side_bytes(channels) + c / 8 : 0));
       const Vector<T> dy = load_part<whole>(in.gradient + at, left) * slope;
+      if constexpr (unfolds) {
+        store_part<whole, T>(y, to.y + at, left);
+        store_part<whole, T>(dy, to.dy + at, left);
+      }
       const auto dy_wide = __builtin_convertvector(dy, typename Sums<T, wide>::Type);
       const Vector<T> distance = y - centre;
       sums += dy_wide;
@@ -209,6 +214,14 @@ TANDEM_INLINE void sums_of(const AbnBackward<T>& in, int64_t rows, int64_t chann
 }
 
 template <bool whole, class T>
+TANDEM_INLINE void unfold_as(const AbnBackward<T>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                             double* product, const AbnUnfolded<T>& to) {
+  constexpr auto kKind = Invertible::swish;
+  if (wide) return sums_as<kKind, whole, true, true>(in, rows, channels, sum, product, to);
+  sums_as<kKind, whole, !whole, true>(in, rows, channels, sum, product, to);
+}
+
+template <bool whole, class T>
 TANDEM_INLINE void apply_of(const AbnBackward<T>& in, const AbnApply<T>& how, int64_t rows, int64_t channels, T* out) {
   switch (in.kind) {
     case Invertible::identity:
@@ -228,7 +241,7 @@ TANDEM_INLINE void invert_rows(const T* z, const uint8_t* sides, int64_t rows, i
     for (int64_t c = 0; c < channels; c += kWidth<T>) {
       const int64_t at = r * channels + c, left = channels - c;
       const auto signs = signs_of(sides + r * side_bytes(channels) + c / 8, T{});
-      store_part<false, T>(inverse_swish<T>(load_part<false>(z + at, left), signs).x, y + at, left);
+      store_part<false, T>(inverse_swish(load_part<false>(z + at, left), signs).x, y + at, left);
     }
   }
 }
@@ -256,6 +269,11 @@ TANDEM_FOR_EACH_CPU void abn_gradient_sums(const AbnBackward<float>& in, bool wi
   if (whole) return sums_of<true, false>(in, rows, channels, sum, product);
   sums_of<false, true>(in, rows, channels, sum, product);
 }
+TANDEM_FOR_EACH_CPU void abn_unfold_swish(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels,
+                                          double* sum, double* product, const AbnUnfolded<float>& to) {
+  if (fills_vectors<float>(channels)) return unfold_as<true>(in, wide, rows, channels, sum, product, to);
+  unfold_as<false>(in, wide, rows, channels, sum, product, to);
+}
 TANDEM_FOR_EACH_CPU void abn_gradient_apply(const AbnBackward<float>& in, const AbnApply<float>& how, int64_t rows,
                                             int64_t channels, float* out) {
   if (fills_vectors<float>(channels)) return apply_of<true>(in, how, rows, channels, out);
@@ -280,6 +298,11 @@ TANDEM_FOR_EACH_CPU void abn_gradient_sums(const AbnBackward<double>& in, bool w
   if (whole && wide) return sums_of<true, true>(in, rows, channels, sum, product);
   if (whole) return sums_of<true, false>(in, rows, channels, sum, product);
   sums_of<false, true>(in, rows, channels, sum, product);
+}
+TANDEM_FOR_EACH_CPU void abn_unfold_swish(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels,
+                                          double* sum, double* product, const AbnUnfolded<double>& to) {
+  if (fills_vectors<double>(channels)) return unfold_as<true>(in, wide, rows, channels, sum, product, to);
+  unfold_as<false>(in, wide, rows, channels, sum, product, to);
 }
 TANDEM_FOR_EACH_CPU void abn_gradient_apply(const AbnBackward<double>& in, const AbnApply<double>& how, int64_t rows,
                                             int64_t channels, double* out) {

@@ -55,6 +55,19 @@ void abn_gradient_sums(const AbnBackward<float>& in, bool wide, int64_t rows, in
 void abn_gradient_sums(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
                        double* product);
 
+template <class T>
+struct AbnUnfolded {
+  T *y, *dy;  // [rows, channels]
+};
+
+/// abn_gradient_sums() of swish that also writes y and dy, which may be written over z and the gradient. With these for
+/// z and gradient, abn_gradient_apply() of the identity gives the bits that it gives for swish, without inverting
+/// again.
+void abn_unfold_swish(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                      double* product, const AbnUnfolded<float>& to);
+void abn_unfold_swish(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                      double* product, const AbnUnfolded<double>& to);
+
 /// out = dy * factor + (y - centre) * slope + shift, each [channels]; out may be the gradient.
 template <class T>
 struct AbnApply {

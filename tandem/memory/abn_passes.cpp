@@ -132,21 +132,27 @@ void normalize(const Tensor& x, Invertible activation, const Statistics& statist
   });
 }
 
-/// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C].
+/// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C]. `unfolded`: where to write y and
+/// dy, or nullptrs.
 template <class T>
-std::vector<double> sums_of(const kernels::AbnBackward<T>& in, const Layout& layout, bool wide) {
+std::vector<double> sums_of(const kernels::AbnBackward<T>& in, const Layout& layout, bool wide,
+                            const kernels::AbnUnfolded<T>& unfolded) {
   const int64_t channels = layout.channels;
   std::vector<double> parts(static_cast<size_t>(2 * layout.chunks * channels)), sums(2 * channels);
   layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    double* to = parts.data() + 2 * i * channels;
-    kernels::abn_gradient_sums(in.from_row(first, channels), wide, rows, channels, to, to + channels);
+    const auto from = in.from_row(first, channels);
+    double *sum = parts.data() + 2 * i * channels, *product = sum + channels;
+    if (!unfolded.y) return kernels::abn_gradient_sums(from, wide, rows, channels, sum, product);
+    const int64_t at = first * channels;
+    kernels::abn_unfold_swish(from, wide, rows, channels, sum, product, {unfolded.y + at, unfolded.dy + at});
   });
   for (size_t i = 0; i < parts.size(); ++i) sums[i % (2 * channels)] += parts[i];
   return sums;
 }
 
 /// dx = g r (dy - mean(dy) - xh mean(dy xh)), r = 1 / deviation, xh = (y - bias) / g; by the running statistics
-/// dx = g r dy. Form two has y for y - bias, and puts the rest into the shift.
+/// dx = g r dy. Form two has y for y - bias, and puts the rest into the shift. Where z is free, the sums' pass writes
+/// the inverse of swish over it.
 template <class T>
 AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z) {
   const Layout layout(z);
@@ -158,13 +164,17 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
 
   AbnGradients made{detail::result_over(gradient, z), at::empty({channels}, z.options()),
                     at::empty({channels}, z.options())};
-  const kernels::AbnBackward<T> in{kept.activation,
-                                   static_cast<T>(kLeakySlope),
-                                   z.const_data_ptr<T>(),
-                                   gradient.const_data_ptr<T>(),
-                                   kept.sides.defined() ? kept.sides.const_data_ptr<uint8_t>() : nullptr,
-                                   centre.data()};
-  const auto sums = sums_of(in, layout, !centred);
+  T* to = made.input.mutable_data_ptr<T>();
+  const bool unfolds = kept.activation == Invertible::swish && detail::is_sole_owner(z);
+  kernels::AbnBackward<T> in{kept.activation,
+                             static_cast<T>(kLeakySlope),
+                             z.const_data_ptr<T>(),
+                             gradient.const_data_ptr<T>(),
+                             kept.sides.defined() ? kept.sides.const_data_ptr<uint8_t>() : nullptr,
+                             centre.data()};
+  const kernels::AbnUnfolded<T> unfolded{unfolds ? z.mutable_data_ptr<T>() : nullptr, to};
+  const auto sums = sums_of(in, layout, !centred, unfolded);
+  if (unfolds) in = {Invertible::identity, T(1), unfolded.y, unfolded.dy, nullptr, centre.data()};
   const auto rows = static_cast<double>(layout.rows);
   for (int64_t c = 0; c < channels; ++c) {
     const double sum = sums[c], product = sums[channels + c];
@@ -176,7 +186,6 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
     slope[c] = static_cast<T>(-inverse[c] * by_weight / rows);
     shift[c] = static_cast<T>(-inverse[c] * (g[c] * sum - (centred ? 0 : bias[c] * by_weight)) / rows);
   }
-  T* to = made.input.mutable_data_ptr<T>();
   layout.for_each_chunk([&](int64_t, int64_t first, int64_t count) {
     kernels::abn_gradient_apply(in.from_row(first, channels), {factor.data(), slope.data(), shift.data()}, count,
                                 channels, to + first * channels);
@@ -213,7 +222,7 @@ AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& stat
   return kept;
 }
 
-AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, const Tensor& z) {
+AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z) {
   AbnGradients made;
   dispatch(z, [&]<class T>(T) { made = gradients_of<T>(kept, std::move(gradient), z); });
   return made;

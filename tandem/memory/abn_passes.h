@@ -26,7 +26,8 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state);
 AbnKept abn_forward(const Tensor& x, kernels::Invertible activation, const AbnState& state, bool training,
                     AbnForm form = AbnForm::one);
 
-/// Writes over the gradient if nobody else holds it (pass it with std::move), else takes a new tensor of z's size.
-AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, const Tensor& z);
+/// Writes over the gradient if nobody else holds it (pass it with std::move), else takes a new tensor of z's size. If
+/// nobody else holds z either, that is overwritten too, which saves swish its second inversion, to the same bits.
+AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z);
 
 }  // namespace tandem::memory

@@ -91,6 +91,38 @@ TEST(AbnKernels, EqualTheDefinitionsForAnyNumberOfChannels) {
   }
 }
 
+template <class T>
+void expect_the_bits_of_two_inversions(int64_t channels, bool wide) {
+  Rows<T> all{13, channels};
+  abn_forward({Invertible::swish, T(0), all.scale.data(), all.offset.data()}, 13, channels, all.z.data(),
+              all.sides.data());
+  const auto in = all.backward(Invertible::swish);
+  const auto factor = drawn<T>(5, channels, 1), slope = drawn<T>(6, channels, 1e-3), shift = drawn<T>(7, channels, 1);
+  const AbnApply<T> how{factor.data(), slope.data(), shift.data()};
+  std::vector<double> sum(channels), product(channels), own_sum(channels), own_product(channels);
+  abn_gradient_sums(in, wide, 13, channels, sum.data(), product.data());
+  std::vector<T> out(all.z.size());
+  abn_gradient_apply(in, how, 13, channels, out.data());
+
+  T *y = all.z.data(), *dy = all.gradient.data();  // over themselves
+  abn_unfold_swish(in, wide, 13, channels, own_sum.data(), own_product.data(), {y, dy});
+  abn_gradient_apply({Invertible::identity, T(1), y, dy, nullptr, all.centre.data()}, how, 13, channels, dy);
+  EXPECT_EQ(own_sum, sum);
+  EXPECT_EQ(own_product, product);
+  EXPECT_EQ(all.gradient, out);
+  const double error = sizeof(T) == 4 ? 1e-3 : 1e-7;  // at the minimum
+  for (int64_t i = 0; i < 13 * channels; ++i) EXPECT_NEAR(y[i], all.y(i), error);
+}
+
+TEST(AbnKernels, UnfoldedSwishGivesTheBitsOfTwoInversions) {
+  for (const int64_t channels : {1, 7, 16, 19, 48}) {
+    for (const bool wide : {false, true}) {
+      expect_the_bits_of_two_inversions<double>(channels, wide);
+      expect_the_bits_of_two_inversions<float>(channels, wide);
+    }
+  }
+}
+
 TEST(AbnKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
   for (const int64_t channels : {5, 16}) {
     const auto x = drawn<double>(1, 9 * channels, 3);

@@ -135,6 +135,38 @@ TEST_F(InplaceAbnTest, TheNumberOfThreadsChangesNoBit) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << i;
 }
 
+/// Backward overwrites z where it is free, which spares swish's second inversion.
+TEST_F(InplaceAbnTest, AResultThatOthersHoldStaysAndChangesNoBit) {
+  enum class Holder { none, caller, graph };
+  const auto gradient_with = [](Invertible activation, Holder holder, AbnForm form) {
+    const auto leaf = random({11, 16, 17, 17}, 1, 0.3).to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto state = make_state(16, at::kFloat);
+    leaf.requires_grad_();
+    auto z = inplace_abn(leaf * 1, activation, state, true, form);
+    const auto before = z.detach().clone();
+    const auto sum = (z * random({11, 16, 17, 17}, 7).to(at::kFloat)).sum();
+    const auto held = holder == Holder::caller ? z.detach() : Tensor();
+    z.reset();
+    sum.backward({}, /*retain_graph=*/holder == Holder::graph);
+    EXPECT_TRUE(!held.defined() || held.equal(before));
+    if (holder == Holder::graph) {
+      leaf.mutable_grad().reset();
+      state.weight.mutable_grad().reset();
+      sum.backward();
+    }
+    return std::pair(leaf.grad(), state.weight.grad());
+  };
+  for (const auto activation : kActivations) {
+    for (const auto form : {AbnForm::one, AbnForm::two}) {
+      const auto [free, free_weight] = gradient_with(activation, Holder::none, form);
+      for (const auto holder : {Holder::caller, Holder::graph}) {
+        const auto [gradient, weight] = gradient_with(activation, holder, form);
+        EXPECT_TRUE(gradient.equal(free) && weight.equal(free_weight)) << static_cast<int>(activation);
+      }
+    }
+  }
+}
+
 TEST_F(InplaceAbnTest, OtherLayoutsTypesAndDimensionsGiveTheSame) {
   for (const auto activation : kActivations) {
     const auto state = make_state(16);
