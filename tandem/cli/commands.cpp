@@ -27,6 +27,7 @@ const std::vector<Command>& table() {
        {kConfig,
         kJson,
         {"--page", "FILE", "draw the step as an HTML page"},
+        {"--snapshot", "FILE", "with device=cuda: write what pytorch.org/memory_viz opens"},
         {"--compare", "", "measure nothing: compare two results of --json, A.json B.json"}}},
       {"reshard",
        "rewrite a checkpoint for another number of ranks, or merge it into one file of weights",

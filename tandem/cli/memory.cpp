@@ -12,6 +12,7 @@
 #include "tandem/cli/run/step_memory.h"
 #include "tandem/comm/agree.h"
 #include "tandem/job/ranks.h"
+#include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/report/report.h"
@@ -122,14 +123,24 @@ void write_page(const Arguments& arguments, const report::RunReport& page) {
   log::info("page     " + *path);
 }
 
+/// Of this process's GPUs.
+void write_snapshot(const Arguments& arguments) {
+  const auto path = arguments.flag("--snapshot");
+  if (!path) return;
+  storage::write_named_file(*path, memory::device_snapshot());
+  log::info("snapshot " + *path);
+}
+
 void measure(const Arguments& arguments) {
   const auto job = job::read_job(memory_settings(arguments));
   check_training(job);
   const auto shape = shape_of(job);
+  if (arguments.flag("--snapshot")) memory::record_device_history(job.parallel.device);
   job::on_ranks(job, [&](comm::ProcessGroup& group) {
     const auto own = measure_step(job, shape, group);
     const auto result = result_of(own, job, shape, group);
     if (group.rank() != 0) return;
+    write_snapshot(arguments);
     write_page(arguments, page_of(result));
     write_result(arguments, text_of(result), result);
   });

@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 /// Batch normalisation with an invertible activation, over rows of channels ([rows, channels], contiguous), on one
-/// thread. T is float or double. Backward sees the result z alone: y = g xh + b comes from z by the inverse activation.
+/// thread. S, the type in memory, is float, double, or uint16_t holding bfloat16, for which the arithmetic and all
+/// numbers of a channel are float. Backward sees the result z alone: y = g xh + b comes from z by the inverse
+/// activation.
 ///
 ///   forward   x ── y = x scale + offset ── z = f(y), written over x
 ///   backward  z ── y = f^-1(z), dy = dz f'(y) ──▶ sums over rows of dy and dy (y - centre), then dx
@@ -18,6 +21,9 @@ enum class Invertible {
 /// Bytes of a row's bits: for swish.
 inline int64_t side_bytes(int64_t channels) { return (channels + 15) / 16 * 2; }
 
+template <class S>
+using AbnNumber = std::conditional_t<std::is_same_v<S, uint16_t>, float, S>;
+
 template <class T>
 struct AbnForward {
   Invertible kind;
@@ -28,19 +34,21 @@ struct AbnForward {
 /// sum[c] = sum of x[r, c] - x[0, c], square[c] = sum of the squares of these differences.
 void abn_moments(const float* x, int64_t rows, int64_t channels, double* sum, double* square);
 void abn_moments(const double* x, int64_t rows, int64_t channels, double* sum, double* square);
+void abn_moments(const uint16_t* x, int64_t rows, int64_t channels, double* sum, double* square);
 
 /// z = f(x * scale + offset), over x. `sides` ([rows, side_bytes(channels)]) is written for swish only: bit c % 8 of
 /// byte c / 8 of a row is 1 where y is right of the minimum.
 void abn_forward(const AbnForward<float>& how, int64_t rows, int64_t channels, float* x, uint8_t* sides);
 void abn_forward(const AbnForward<double>& how, int64_t rows, int64_t channels, double* x, uint8_t* sides);
+void abn_forward(const AbnForward<float>& how, int64_t rows, int64_t channels, uint16_t* x, uint8_t* sides);
 
-template <class T>
+template <class S>
 struct AbnBackward {
   Invertible kind;
-  T slope;
-  const T *z, *gradient;  // of z
+  AbnNumber<S> slope;
+  const S *z, *gradient;  // of z
   const uint8_t* sides;
-  const T* centre;  // [channels]
+  const AbnNumber<S>* centre;  // [channels]
 
   /// The same from a later row on.
   AbnBackward from_row(int64_t row, int64_t channels) const {
@@ -54,6 +62,21 @@ void abn_gradient_sums(const AbnBackward<float>& in, bool wide, int64_t rows, in
                        double* product);
 void abn_gradient_sums(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
                        double* product);
+void abn_gradient_sums(const AbnBackward<uint16_t>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                       double* product);
+
+template <class T>
+struct AbnUnfolded {
+  T *y, *dy;  // [rows, channels]
+};
+
+/// abn_gradient_sums() of swish that also writes y and dy, which may be written over z and the gradient. With these for
+/// z and gradient, abn_gradient_apply() of the identity gives the bits that it gives for swish, without inverting
+/// again.
+void abn_unfold_swish(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                      double* product, const AbnUnfolded<float>& to);
+void abn_unfold_swish(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+                      double* product, const AbnUnfolded<double>& to);
 
 /// out = dy * factor + (y - centre) * slope + shift, each [channels]; out may be the gradient.
 template <class T>
@@ -64,6 +87,8 @@ void abn_gradient_apply(const AbnBackward<float>& in, const AbnApply<float>& how
                         float* out);
 void abn_gradient_apply(const AbnBackward<double>& in, const AbnApply<double>& how, int64_t rows, int64_t channels,
                         double* out);
+void abn_gradient_apply(const AbnBackward<uint16_t>& in, const AbnApply<float>& how, int64_t rows, int64_t channels,
+                        uint16_t* out);
 
 /// y of z = y s(y) on the side that the bits name, for rows of one block: what backward uses. Error: that of z's own
 /// rounding divided by the slope, at most 5e-4 (float) or 3e-8 (double), at the minimum, where the slope is 0.

@@ -18,20 +18,33 @@ using Layout = RowChunks;
 template <class Run>
 void dispatch(const Tensor& values, const Run& run) {
   if (values.scalar_type() == at::kFloat) return run(float{});
-  run(double{});
+  if (values.scalar_type() == at::kDouble) return run(double{});
+  run(uint16_t{});  // bfloat16
 }
 
-template <class T>
+template <class S>
+const S* read(const Tensor& values) {
+  return static_cast<const S*>(values.const_data_ptr());
+}
+template <class S>
+S* write(const Tensor& values) {
+  return static_cast<S*>(values.mutable_data_ptr());
+}
+
+double number(double value) { return value; }
+double number(uint16_t bits) { return static_cast<float>(c10::BFloat16(bits, c10::BFloat16::from_bits())); }
+
+template <class S>
 ChannelMoments moments_of(const Tensor& x) {
   const Layout layout(x);
   const int64_t channels = layout.channels;
-  const T* values = x.const_data_ptr<T>();
+  const S* values = read<S>(x);
   return moments_of<double>(
       layout,
       [&](int64_t first, int64_t rows, double* sum, double* squares) {
         kernels::abn_moments(values + first * channels, rows, channels, sum, squares);
       },
-      [&](int64_t row, int64_t channel) { return values[row * channels + channel]; });
+      [&](int64_t row, int64_t channel) { return number(values[row * channels + channel]); });
 }
 
 double bounded(double weight) { return std::copysign(std::max(std::abs(weight), kLeastWeight), weight); }
@@ -51,7 +64,7 @@ Tensor numbers_of(const AbnState& state, const ChannelStatistics& statistics) {
   return rows;
 }
 
-template <class T>
+template <class S, class T = kernels::AbnNumber<S>>
 void normalize(const Tensor& x, Invertible activation, const ChannelStatistics& statistics, const Tensor& numbers,
                const Tensor& sides) {
   const Layout layout(x);
@@ -63,7 +76,7 @@ void normalize(const Tensor& x, Invertible activation, const ChannelStatistics& 
     scale[c] = static_cast<T>(factor);
     offset[c] = static_cast<T>(of[channels + c] - statistics.mean[c] * factor);
   }
-  T* values = x.mutable_data_ptr<T>();
+  S* values = write<S>(x);
   uint8_t* bits = sides.defined() ? sides.mutable_data_ptr<uint8_t>() : nullptr;
   layout.for_each_chunk([&](int64_t, int64_t first, int64_t rows) {
     kernels::abn_forward({activation, static_cast<T>(kLeakySlope), scale.data(), offset.data()}, rows, channels,
@@ -71,22 +84,35 @@ void normalize(const Tensor& x, Invertible activation, const ChannelStatistics& 
   });
 }
 
-/// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C].
-template <class T>
-std::vector<double> sums_of(const kernels::AbnBackward<T>& in, const Layout& layout, bool wide) {
+/// y and dy keep their digits only in a type that is as wide as the arithmetic.
+template <class S>
+constexpr bool kUnfolds = std::is_same_v<S, kernels::AbnNumber<S>>;
+
+/// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C]. `unfolded`: where to write y and
+/// dy, or nullptrs.
+template <class S>
+std::vector<double> sums_of(const kernels::AbnBackward<S>& in, const Layout& layout, bool wide,
+                            const kernels::AbnUnfolded<S>& unfolded) {
   const int64_t channels = layout.channels;
   std::vector<double> parts(static_cast<size_t>(2 * layout.chunks * channels)), sums(2 * channels);
   layout.for_each_chunk([&](int64_t i, int64_t first, int64_t rows) {
-    double* to = parts.data() + 2 * i * channels;
-    kernels::abn_gradient_sums(in.from_row(first, channels), wide, rows, channels, to, to + channels);
+    const auto from = in.from_row(first, channels);
+    double *sum = parts.data() + 2 * i * channels, *product = sum + channels;
+    if constexpr (kUnfolds<S>) {
+      const int64_t at = first * channels;
+      const kernels::AbnUnfolded<S> to{unfolded.y + at, unfolded.dy + at};
+      if (unfolded.y) return kernels::abn_unfold_swish(from, wide, rows, channels, sum, product, to);
+    }
+    kernels::abn_gradient_sums(from, wide, rows, channels, sum, product);
   });
   for (size_t i = 0; i < parts.size(); ++i) sums[i % (2 * channels)] += parts[i];
   return sums;
 }
 
 /// dx = g r (dy - mean(dy) - xh mean(dy xh)), r = 1 / deviation, xh = (y - bias) / g; by the running statistics
-/// dx = g r dy. Form two has y for y - bias, and puts the rest into the shift.
-template <class T>
+/// dx = g r dy. Form two has y for y - bias, and puts the rest into the shift. Where z is free, the sums' pass writes
+/// the inverse of swish over it.
+template <class S, class T = kernels::AbnNumber<S>>
 AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z) {
   const Layout layout(z);
   const int64_t channels = layout.channels;
@@ -95,15 +121,16 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
   const bool centred = kept.form == AbnForm::one;
   if (centred) std::copy(bias, bias + channels, centre.begin());
 
-  AbnGradients made{detail::result_over(gradient, z), at::empty({channels}, z.options()),
-                    at::empty({channels}, z.options())};
-  const kernels::AbnBackward<T> in{kept.activation,
-                                   static_cast<T>(kLeakySlope),
-                                   z.const_data_ptr<T>(),
-                                   gradient.const_data_ptr<T>(),
-                                   kept.sides.defined() ? kept.sides.const_data_ptr<uint8_t>() : nullptr,
-                                   centre.data()};
-  const auto sums = sums_of(in, layout, !centred);
+  const auto type = c10::CppTypeToScalarType<T>::value;
+  AbnGradients made{detail::result_over(gradient, z), at::empty({channels}, type), at::empty({channels}, type)};
+  S* to = write<S>(made.input);
+  const bool unfolds = kUnfolds<S> && kept.activation == Invertible::swish && detail::is_sole_owner(z);
+  kernels::AbnBackward<S> in{kept.activation, static_cast<T>(kLeakySlope), read<S>(z), read<S>(gradient), nullptr,
+                             centre.data()};
+  if (kept.sides.defined()) in.sides = kept.sides.const_data_ptr<uint8_t>();
+  const kernels::AbnUnfolded<S> unfolded{unfolds ? write<S>(z) : nullptr, to};
+  const auto sums = sums_of(in, layout, !centred, unfolded);
+  if (unfolds) in = {Invertible::identity, T(1), unfolded.y, unfolded.dy, nullptr, centre.data()};
   std::vector<double> terms(sums);  // of the gradients of bias and weight
   for (int64_t c = 0; c < channels; ++c) {
     const double sum = sums[c], product = sums[channels + c];
@@ -122,7 +149,6 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
       shift[c] = static_cast<T>(-inverse[c] * (g[c] * sum - (centred ? 0 : bias[c] * by_weight)) / rows);
     }
   }
-  T* to = made.input.mutable_data_ptr<T>();
   layout.for_each_chunk([&](int64_t, int64_t first, int64_t count) {
     kernels::abn_gradient_apply(in.from_row(first, channels), {factor.data(), slope.data(), shift.data()}, count,
                                 channels, to + first * channels);
@@ -135,9 +161,10 @@ AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z)
 bool abn_has_kernel(const Tensor& x, const AbnState& state) {
   const auto type = x.scalar_type();
   const std::array all = {state.weight, state.bias, state.running_mean, state.running_var};
-  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble) && (x.dim() == 2 || x.dim() == 4) &&
-         x.numel() > 0 && std::ranges::all_of(all, [&](const Tensor& values) {
-           return values.scalar_type() == type && values.is_contiguous();
+  const auto wanted = type == at::kBFloat16 ? at::kFloat : type;
+  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16) &&
+         (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 && std::ranges::all_of(all, [&](const Tensor& values) {
+           return values.scalar_type() == wanted && values.is_contiguous();
          });
 }
 
@@ -148,20 +175,21 @@ AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& stat
   if (activation == Invertible::swish) {
     kept.sides = at::empty({layout.rows, kernels::side_bytes(layout.channels)}, at::kByte);
   }
-  dispatch(x, [&]<class T>(T) {
-    const auto statistics = training ? moments_of<T>(x).statistics(state.ranks.get()) : running_statistics(state);
+  dispatch(x, [&]<class S>(S) {
+    using T = kernels::AbnNumber<S>;
+    const auto statistics = training ? moments_of<S>(x).statistics(state.ranks.get()) : running_statistics(state);
     if (training) move_running(state, statistics);
     kept.ranks = training ? state.ranks : nullptr;
     kept.rows = statistics.rows;
     kept.numbers = numbers_of<T>(state, statistics);
-    normalize<T>(x, activation, statistics, kept.numbers, kept.sides);
+    normalize<S>(x, activation, statistics, kept.numbers, kept.sides);
   });
   return kept;
 }
 
-AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, const Tensor& z) {
+AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z) {
   AbnGradients made;
-  dispatch(z, [&]<class T>(T) { made = gradients_of<T>(kept, std::move(gradient), z); });
+  dispatch(z, [&]<class S>(S) { made = gradients_of<S>(kept, std::move(gradient), z); });
   return made;
 }
 

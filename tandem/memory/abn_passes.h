@@ -20,7 +20,8 @@ struct AbnGradients {
   Tensor input, weight, bias;  // of x's shape, [C], [C]
 };
 
-/// True for CPU tensors of float32 or float64 with contiguous parameters of x's type, x [N, C] or [N, C, H, W].
+/// True for CPU tensors of float32, float64 or bfloat16 with contiguous parameters and statistics of x's type
+/// (bfloat16: of float32), x [N, C] or [N, C, H, W].
 bool abn_has_kernel(const Tensor& x, const AbnState& state);
 
 /// Writes z over x, which must be contiguous, [N, C, H, W] in channels last, and have abn_has_kernel(). Training moves
@@ -28,7 +29,8 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state);
 AbnKept abn_forward(const Tensor& x, kernels::Invertible activation, const AbnState& state, bool training,
                     AbnForm form = AbnForm::one);
 
-/// Writes over the gradient if nobody else holds it (pass it with std::move), else takes a new tensor of z's size.
-AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, const Tensor& z);
+/// Writes over the gradient if nobody else holds it (pass it with std::move), else takes a new tensor of z's size. If
+/// nobody else holds z either, that is overwritten too, which saves swish its second inversion, to the same bits.
+AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z);
 
 }  // namespace tandem::memory

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tandem::memory {
 
@@ -18,5 +19,13 @@ std::optional<DeviceBytes> device_bytes(c10::Device device);
 
 /// Sets the peak to the live bytes. Has no effect where device_bytes() returns nullopt.
 void reset_device_peak(c10::Device device);
+
+/// From now on the allocator of the GPUs notes each allocation and release, for device_snapshot(). Throws
+/// SettingsError, naming `device`, for a device for which device_bytes() returns nullopt.
+void record_device_history(c10::Device device);
+
+/// The segments and blocks that the allocator of the GPUs holds, and the allocations and releases since
+/// record_device_history(): a pickle that https://pytorch.org/memory_viz opens. Empty without a GPU.
+std::string device_snapshot();
 
 }  // namespace tandem::memory

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "tandem/memory/abn_passes.h"
@@ -34,11 +35,12 @@ class AbnBackward final : public torch::autograd::Node {
     if (!gradient.defined()) return variable_list(3);
     TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "in-place batch normalisation: its gradient has none of ",
                                 "its own: for second derivatives use norm batch");
-    const Tensor z = z_.unpack(shared_from_this());
+    Tensor z = z_.unpack(shared_from_this());
+    if (!torch::autograd::get_current_graph_task_keep_graph()) z_.reset_data();  // so that z may be free to overwrite
     auto kept = kept_;
     kept.numbers = numbers_.unpack();
     kept.sides = sides_.unpack();
-    const auto made = abn_backward(kept, std::move(gradient), z);
+    const auto made = abn_backward(kept, std::move(gradient), std::move(z));
     return {made.input, made.weight, made.bias};
   }
 

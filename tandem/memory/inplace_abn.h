@@ -34,7 +34,8 @@ enum class AbnForm {
 /// of every negative weight.)
 ///
 /// Backward writes over the incoming gradient if nobody else holds it, else takes one new tensor of x's size. For CPU
-/// tensors of float32 or float64 with parameters of that type. x is copied first if it is not channels last, or a view.
+/// tensors of float32 or float64 with parameters of that type, and of bfloat16 with parameters of float32, in which the
+/// numbers are then computed. x is copied first if it is not channels last, or a view.
 /// Other devices and types, and inputs without numbers, go to ATen's batch_norm and f, which keep what they keep.
 /// Throws c10::ValueError if the memory of x is also held elsewhere, such as by the operation that returned x, for its
 /// backward; the text names that operation. Throws c10::NotImplementedError for second derivatives.

@@ -35,6 +35,7 @@ TEST(ActivationBench, WritesItsBytesAndErrors) {
                            "abn-leaky batch_norm + relu", "abn-swish batch_norm + silu"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
+  EXPECT_EQ(result["errors"].size(), 3u * 6u);  // leaky ReLU, ELU, swish, each for weights of 1 to 1e-5
   for (const auto& one : result["errors"]) {
     const double weight = one["weight"];
     EXPECT_LT(one["form_one"], 1e-7 / weight + 1e-5) << one;

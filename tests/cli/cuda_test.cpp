@@ -81,6 +81,15 @@ TEST_F(Cuda, TwoProcesses) {
   }
 }
 
+TEST_F(Cuda, ASnapshotOfAStepIsWritten) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder / "step.pickle").string();
+  const auto ended =
+      test::run_tandem({"memory", "model=resnet_glyph", "train.batch=4", "device=cuda", "--snapshot", path});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(test::slurp(path).find("device_traces"), std::string::npos);
+}
+
 TEST_F(Cuda, ACheckpointGoesFromOneToTheOther) {
   const Words words = {"model=mlp", "train.precision=float64"};
   const auto gpu = train("cuda", words);

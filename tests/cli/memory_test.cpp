@@ -208,6 +208,11 @@ TEST(MemoryCommand, FaultsAreNamed) {
   EXPECT_EQ(run_here({"memory", "--compare", text}).err,
             "error: --compare wants two files: tandem memory --compare A.json B.json\n");
   EXPECT_EQ(run_here({"memory", "--compare", "/nowhere/a.json", text}).status, 74);
+  const auto snapshot = run_here({"memory", "model=mlp", "--snapshot", text});
+  EXPECT_EQ(snapshot.status, 78);
+  EXPECT_EQ(snapshot.err,
+            "error: device is cpu, wanted cuda for a snapshot, which is one of CUDA's allocator: pass device=cuda, or "
+            "--page for a picture of any device\n");
 }
 
 }  // namespace

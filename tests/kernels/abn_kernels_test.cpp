@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -89,6 +90,110 @@ TEST(AbnKernels, EqualTheDefinitionsForAnyNumberOfChannels) {
     expect_forward_and_backward<double>(channels, 1e-13);
     expect_forward_and_backward<float>(channels, 2e-5);
   }
+}
+
+template <class T>
+void expect_the_bits_of_two_inversions(int64_t channels, bool wide) {
+  Rows<T> all{13, channels};
+  abn_forward({Invertible::swish, T(0), all.scale.data(), all.offset.data()}, 13, channels, all.z.data(),
+              all.sides.data());
+  const auto in = all.backward(Invertible::swish);
+  const auto factor = drawn<T>(5, channels, 1), slope = drawn<T>(6, channels, 1e-3), shift = drawn<T>(7, channels, 1);
+  const AbnApply<T> how{factor.data(), slope.data(), shift.data()};
+  std::vector<double> sum(channels), product(channels), own_sum(channels), own_product(channels);
+  abn_gradient_sums(in, wide, 13, channels, sum.data(), product.data());
+  std::vector<T> out(all.z.size());
+  abn_gradient_apply(in, how, 13, channels, out.data());
+
+  T *y = all.z.data(), *dy = all.gradient.data();  // over themselves
+  abn_unfold_swish(in, wide, 13, channels, own_sum.data(), own_product.data(), {y, dy});
+  abn_gradient_apply({Invertible::identity, T(1), y, dy, nullptr, all.centre.data()}, how, 13, channels, dy);
+  EXPECT_EQ(own_sum, sum);
+  EXPECT_EQ(own_product, product);
+  EXPECT_EQ(all.gradient, out);
+  const double error = sizeof(T) == 4 ? 1e-3 : 1e-7;  // at the minimum
+  for (int64_t i = 0; i < 13 * channels; ++i) EXPECT_NEAR(y[i], all.y(i), error);
+}
+
+TEST(AbnKernels, UnfoldedSwishGivesTheBitsOfTwoInversions) {
+  for (const int64_t channels : {1, 7, 16, 19, 48}) {
+    for (const bool wide : {false, true}) {
+      expect_the_bits_of_two_inversions<double>(channels, wide);
+      expect_the_bits_of_two_inversions<float>(channels, wide);
+    }
+  }
+}
+
+float widened(uint16_t half) { return std::bit_cast<float>(static_cast<uint32_t>(half) << 16); }
+
+/// To the nearest, ties to even.
+uint16_t rounded(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+std::vector<uint16_t> rounded(const std::vector<float>& values) {
+  std::vector<uint16_t> halves;
+  for (const float value : values) halves.push_back(rounded(value));
+  return halves;
+}
+
+std::vector<float> widened(const std::vector<uint16_t>& halves) {
+  std::vector<float> values;
+  for (const auto half : halves) values.push_back(widened(half));
+  return values;
+}
+
+TEST(AbnKernels, Bfloat16IsFloatRounded) {
+  for (const int64_t channels : {1, 7, 16, 19, 48}) {
+    for (const auto kind : kKinds) {
+      Rows<float> all{13, channels};
+      auto halves = rounded(all.x);
+      all.z = widened(halves);
+      std::vector<double> sum(channels), square(channels), own_sum(channels), own_square(channels);
+      abn_moments(all.z.data(), 13, channels, sum.data(), square.data());
+      abn_moments(halves.data(), 13, channels, own_sum.data(), own_square.data());
+      EXPECT_EQ(own_sum, sum);
+      EXPECT_EQ(own_square, square);
+
+      const AbnForward<float> how{kind, float(kSlope), all.scale.data(), all.offset.data()};
+      auto sides = all.sides;
+      abn_forward(how, 13, channels, all.z.data(), all.sides.data());
+      abn_forward(how, 13, channels, halves.data(), sides.data());
+      EXPECT_EQ(halves, rounded(all.z));
+      EXPECT_EQ(sides, all.sides);
+
+      const auto gradients = rounded(all.gradient);
+      all.z = widened(halves);
+      all.gradient = widened(gradients);
+      const auto in = all.backward(kind);
+      const AbnBackward<uint16_t> own{kind,         float(kSlope),    halves.data(), gradients.data(),
+                                      sides.data(), all.centre.data()};
+      for (const bool wide : {false, true}) {
+        abn_gradient_sums(in, wide, 13, channels, sum.data(), square.data());
+        abn_gradient_sums(own, wide, 13, channels, own_sum.data(), own_square.data());
+        EXPECT_EQ(own_sum, sum);
+        EXPECT_EQ(own_square, square);
+      }
+      const auto apply = drawn<float>(5, channels, 1);
+      std::vector<float> out(all.z.size());
+      std::vector<uint16_t> own_out(all.z.size());
+      abn_gradient_apply(in, {apply.data(), apply.data(), apply.data()}, 13, channels, out.data());
+      abn_gradient_apply(own, {apply.data(), apply.data(), apply.data()}, 13, channels, own_out.data());
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (kind == Invertible::elu && all.z[i] == -1) continue;  // has no inverse: half a unit of the type above
+        EXPECT_EQ(own_out[i], rounded(out[i])) << all.z[i];
+      }
+    }
+  }
+}
+
+TEST(AbnKernels, AnEluOfMinusOneCountsAsHalfAUnitAbove) {
+  const uint16_t z = rounded(-1.0F), gradient = rounded(1.0F);
+  uint16_t out = 0;
+  const float one = 1, zero = 0;
+  abn_gradient_apply({Invertible::elu, 0, &z, &gradient, nullptr, &zero}, {&zero, &one, &zero}, 1, 1, &out);
+  EXPECT_NEAR(widened(out), std::log(2e-3), 0.05);
 }
 
 TEST(AbnKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {

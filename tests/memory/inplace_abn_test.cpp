@@ -48,13 +48,14 @@ struct Case {
   Invertible activation;
   bool training = true;
   AbnForm form = AbnForm::one;
+  at::ScalarType drawn = at::kDouble;  // which input and gradient are rounded to
 };
 
 /// Result, gradients of input, weight and bias, then the running statistics. `product` is between the leaf and the
 /// operation, which overwrites its input.
 std::vector<Tensor> run(const Case& c, bool in_place, at::ScalarType type = at::kDouble) {
-  const auto state = make_state(c.shape[1], type);
-  auto leaf = random(c.shape, 1, 0.3).to(type);
+  const auto state = make_state(c.shape[1], type == at::kBFloat16 ? at::kFloat : type);
+  auto leaf = random(c.shape, 1, 0.3).to(c.drawn).to(type);
   if (leaf.dim() == 4) leaf = leaf.contiguous(at::MemoryFormat::ChannelsLast);
   leaf.requires_grad_();
   const auto x = leaf * 1;
@@ -62,7 +63,7 @@ std::vector<Tensor> run(const Case& c, bool in_place, at::ScalarType type = at::
                           : activated(c.activation, at::batch_norm(x, state.weight, state.bias, state.running_mean,
                                                                    state.running_var, c.training, 0.1, 1e-5, false));
   EXPECT_EQ(z.data_ptr() == x.data_ptr(), in_place);
-  (z * random(c.shape, 7).to(type)).sum().backward();
+  (z * random(c.shape, 7).to(c.drawn).to(type)).sum().backward();
   return {z.detach(), leaf.grad(), state.weight.grad(), state.bias.grad(), state.running_mean, state.running_var};
 }
 
@@ -93,6 +94,20 @@ TEST_F(InplaceAbnTest, Float32StaysNearFloat64) {
     const Case c{{11, 16, 17, 17}, activation};
     // Swish as above: where its slope is 0, an error of sqrt(6e-8 * 0.28) in y.
     expect_near(run(c, true, at::kFloat), run(c, false), activation == Invertible::swish ? 1e-4 : 2e-5);
+  }
+}
+
+/// x, z and their gradients have 8 bits; parameters and sums have float32's.
+TEST_F(InplaceAbnTest, Bfloat16StaysNearFloat64) {
+  for (const auto activation : kActivations) {
+    for (const auto form : {AbnForm::one, AbnForm::two}) {
+      const Case c{{11, 16, 17, 17}, activation, true, form, at::kBFloat16};
+      const auto results = run(c, true, at::kBFloat16), exact = run(c, false);
+      EXPECT_EQ(results[0].scalar_type(), at::kBFloat16);
+      EXPECT_EQ(results[1].scalar_type(), at::kBFloat16);
+      for (const int of : {2, 3, 4, 5}) EXPECT_EQ(results[of].scalar_type(), at::kFloat);
+      expect_near(results, exact, 0.02);
+    }
   }
 }
 
@@ -135,6 +150,38 @@ TEST_F(InplaceAbnTest, TheNumberOfThreadsChangesNoBit) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << i;
 }
 
+/// Backward overwrites z where it is free, which spares swish's second inversion.
+TEST_F(InplaceAbnTest, AResultThatOthersHoldStaysAndChangesNoBit) {
+  enum class Holder { none, caller, graph };
+  const auto gradient_with = [](Invertible activation, Holder holder, AbnForm form) {
+    const auto leaf = random({11, 16, 17, 17}, 1, 0.3).to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto state = make_state(16, at::kFloat);
+    leaf.requires_grad_();
+    auto z = inplace_abn(leaf * 1, activation, state, true, form);
+    const auto before = z.detach().clone();
+    const auto sum = (z * random({11, 16, 17, 17}, 7).to(at::kFloat)).sum();
+    const auto held = holder == Holder::caller ? z.detach() : Tensor();
+    z.reset();
+    sum.backward({}, /*retain_graph=*/holder == Holder::graph);
+    EXPECT_TRUE(!held.defined() || held.equal(before));
+    if (holder == Holder::graph) {
+      leaf.mutable_grad().reset();
+      state.weight.mutable_grad().reset();
+      sum.backward();
+    }
+    return std::pair(leaf.grad(), state.weight.grad());
+  };
+  for (const auto activation : kActivations) {
+    for (const auto form : {AbnForm::one, AbnForm::two}) {
+      const auto [free, free_weight] = gradient_with(activation, Holder::none, form);
+      for (const auto holder : {Holder::caller, Holder::graph}) {
+        const auto [gradient, weight] = gradient_with(activation, holder, form);
+        EXPECT_TRUE(gradient.equal(free) && weight.equal(free_weight)) << static_cast<int>(activation);
+      }
+    }
+  }
+}
+
 TEST_F(InplaceAbnTest, OtherLayoutsTypesAndDimensionsGiveTheSame) {
   for (const auto activation : kActivations) {
     const auto state = make_state(16);
@@ -174,9 +221,9 @@ struct Memory {
 constexpr int64_t kRows = 2048, kChannels = 64, kUnit = 4 * kRows * kChannels, kState = 3 * 8 * kChannels;
 
 template <class Operation>
-Memory memory_of(const Operation& operation, bool next_keeps) {
-  const auto values = random({kRows, kChannels}, 1).to(at::kFloat);
-  const auto leaf = at::ones({}).requires_grad_(), factor = at::ones({}).requires_grad_(next_keeps);
+Memory memory_of(const Operation& operation, bool next_keeps, at::ScalarType type = at::kFloat) {
+  const auto values = random({kRows, kChannels}, 1).to(type);
+  const auto leaf = at::ones({}, type).requires_grad_(), factor = at::ones({}, type).requires_grad_(next_keeps);
   const auto state = make_state(kChannels, at::kFloat);
   ProbeScope probe;
   auto sum = (operation(values * leaf, state) * factor).sum();
@@ -195,9 +242,9 @@ Memory composed_memory(Tensor (*activation)(const Tensor&), bool next_keeps) {
       next_keeps);
 }
 
-Memory in_place_memory(Invertible activation, bool next_keeps) {
+Memory in_place_memory(Invertible activation, bool next_keeps, at::ScalarType type = at::kFloat) {
   return memory_of([&](const Tensor& x, const AbnState& state) { return inplace_abn(x, activation, state, true); },
-                   next_keeps);
+                   next_keeps, type);
 }
 
 TEST_F(InplaceAbnTest, KeepsItsResultAlone) {
@@ -219,6 +266,15 @@ TEST_F(InplaceAbnTest, BackwardWritesOverTheIncomingGradient) {
   }
   EXPECT_EQ(in_place_memory(Invertible::swish, false).peak, 2 * kUnit + kUnit / 32 + kState + kGradients + 8);
   EXPECT_GE(composed_memory([](const Tensor& y) { return y.clone().relu_(); }, false).peak, 4 * kUnit);
+}
+
+TEST_F(InplaceAbnTest, Bfloat16TakesHalfTheBytes) {
+  constexpr int64_t kHalf = kUnit / 2, kGradients = 2 * 4 * kChannels;
+  for (const auto activation : kActivations) {
+    const int64_t sides = activation == Invertible::swish ? kUnit / 32 : 0;
+    EXPECT_EQ(in_place_memory(activation, true, at::kBFloat16).kept, kHalf + sides + kState + 2);
+    EXPECT_EQ(in_place_memory(activation, false, at::kBFloat16).peak, 2 * kHalf + sides + kState + kGradients + 4);
+  }
 }
 
 TEST_F(InplaceAbnTest, AnInputThatItsOperationNeedsIsRefusedByName) {

@@ -9,6 +9,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kCalls = 4 + 12 + 4;        // of opcheck: swish, abn, margin_softmax
+constexpr size_t kGradchecks = 2 + 16 + 4;   // swish, abn, margin_softmax
 constexpr size_t kComparisons = 3 + 36 + 8;  // with torch: swish, abn, margin_softmax; most also compiled
 
 class Operators : public testing::Test {
@@ -50,6 +51,13 @@ TEST_F(Operators, EqualTorchsFormulationInValueAndGradient) {
   const auto differences = numbers("off ");
   EXPECT_EQ(differences.size(), kComparisons);
   for (const auto& [name, difference] : differences) EXPECT_LE(difference, 1e-10) << name;
+}
+
+TEST_F(Operators, PassGradcheckInFloat64) {
+  auto outcomes = numbers("gradcheck ");
+  EXPECT_EQ(outcomes.extract("gradcheck a wrong gradient").mapped(), 0);
+  EXPECT_EQ(outcomes.size(), kGradchecks);
+  for (const auto& [name, passed] : outcomes) EXPECT_EQ(passed, 1) << name;
 }
 
 TEST_F(Operators, NameWhatIsWrongInOneLine) {

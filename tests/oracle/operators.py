@@ -3,8 +3,9 @@
 
     operators.py LIBRARY ANSWER
 
-Saves to ANSWER, by name: `opcheck ...`, 1 for each check of torch.library.opcheck that succeeds; `off ...`, the largest
-difference from torch's formulation of an operator's value or gradient. Prints `NAME: TYPE: MESSAGE` of each wrong call.
+Saves to ANSWER, by name: `opcheck ...`, 1 for each check of torch.library.opcheck that succeeds; `gradcheck ...`, 1 for
+each success of torch.autograd.gradcheck; `off ...`, the largest difference from torch's formulation of an operator's
+value or gradient. Prints `NAME: TYPE: MESSAGE` of each wrong call.
 """
 import itertools
 import sys
@@ -20,6 +21,8 @@ from torch.library import opcheck
 torch.ops.load_library(sys.argv[1])
 ops = torch.ops.tandem
 answer = {}
+MARGINS = {"no margin": (16.0,), "cosface": (64.0, 1.0, 0.0, 0.35), "arcface": (64.0, 1.0, 0.5, 0.0),
+           "combined": (30.0, 1.1, 0.2, 0.1)}
 
 
 def drawn(*shape, seed=0, grad=True, layout=torch.contiguous_format, dtype=torch.float64):
@@ -109,11 +112,44 @@ def torch_margin_softmax(x, weight, targets, scale, factor=1.0, angle=0.0, cosin
 def check_margin_softmax():
     targets = torch.tensor([0, 10, 3, -1, 3, 7])
     x, weight = drawn(6, 8, seed=1), drawn(11, 8, seed=2)
-    for name, margin in {"no margin": (16.0,), "cosface": (64.0, 1.0, 0.0, 0.35), "arcface": (64.0, 1.0, 0.5, 0.0),
-                         "combined": (30.0, 1.1, 0.2, 0.1)}.items():
+    for name, margin in MARGINS.items():
         compare(name, lambda x, w: [ops.margin_softmax(x, w, targets, *margin)],
                 lambda x, w: [torch_margin_softmax(x, w, targets, *margin)], [x, weight])
         check(name, ops.margin_softmax.default, x, weight, targets, *margin)
+
+
+def check_gradients():
+    """Every kernel's gradient in float64 against differences of its values."""
+    def judge(name, function, *inputs, by=torch.autograd.gradcheck):
+        passed = by(function, inputs, atol=1e-7, rtol=1e-6, raise_exception=False)
+        answer[f"gradcheck {name}"] = torch.tensor(float(passed))
+    x = drawn(5, 7, seed=1)
+    judge("swish", ops.swish, x)
+    judge("swish, twice", ops.swish, x, by=torch.autograd.gradgradcheck)
+    for activation, training, (name, shape, layout) in itertools.product(
+            ("leaky_relu", "elu", "swish", "identity"), (True, False),
+            (("rows", (7, 5), torch.contiguous_format), ("channels last", (2, 9, 3, 2), torch.channels_last))):
+        x, weight, bias, *buffers = abn_inputs(shape, layout)
+
+        def call(x, weight, bias):
+            return ops.abn(x, weight, bias, *(b.clone() for b in buffers), activation, training)
+        judge(f"abn {name} {activation} {'training' if training else 'testing'}", call, x, weight, bias)
+    targets = torch.tensor([0, 10, 3, -1, 3, 7])
+    for name, margin in MARGINS.items():
+        judge(f"margin softmax {name}", lambda x, w: ops.margin_softmax(x, w, targets, *margin), drawn(6, 8, seed=1),
+              drawn(11, 8, seed=2))
+    judge("a wrong gradient", SlightlyWrong.apply, x)
+
+
+class SlightlyWrong(torch.autograd.Function):
+    """A gradient that is wrong in the fifth digit, which the tolerances here have to find."""
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.00001
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
 
 
 def expect_error(name, call):
@@ -180,6 +216,6 @@ def check_memory():
 
 
 torch.set_num_threads(1)
-for part in (check_swish, check_abn, check_margin_softmax, check_errors, check_memory):
+for part in (check_swish, check_abn, check_margin_softmax, check_gradients, check_errors, check_memory):
     part()
 torch.save(answer, sys.argv[2])

@@ -55,7 +55,7 @@ class Measurement {
     const auto job = recompute_job(bench_, {"recompute=optimal", "memory.budget=1G"});
     const auto shape = shape_of(job);
     auto start = Clock::now();
-    const auto stages = rehearse_stages(job, shape, {shape.classes});
+    const auto stages = rehearse_stages(job, shape, {shape.classes}, /*in_parts=*/true);
     result_.rehearsal_seconds = seconds_since(start);
     const auto least = 1.01 * static_cast<double>(memory::least_budget(stages).bytes);  // a bound, a little too low
     const auto most = static_cast<double>(own_.front()->way().bytes);
@@ -66,7 +66,7 @@ class Measurement {
     for (const auto& step : own_) {
       if (!step->way().budget) continue;
       start = Clock::now();
-      plan_optimal(stages, *step->way().budget);
+      memory::plan_optimal(stages, *step->way().budget);
       result_.planning_seconds = std::max(result_.planning_seconds, seconds_since(start));
     }
   }

@@ -28,15 +28,15 @@ TANDEM_INLINE Vector<T> polynomial(const Vector<T>& x, const T (&coefficients)[c
 TANDEM_INLINE Vector<float> magnitude(const Vector<float>& x) { return x < 0.0F ? -x : x; }
 TANDEM_INLINE Vector<double> magnitude(const Vector<double>& x) { return x < 0.0 ? -x : x; }
 
-/// The root of a number of 0 or more: Newton's iteration for 1 / sqrt(x) from a first guess by bits, then one step for
-/// the root itself. (A loop of scalar roots would not become a vector one.)
-TANDEM_INLINE Vector<float> square_root(const Vector<float>& x) {
+/// Roots of numbers of 0 or more: Newton's iteration for 1 / sqrt(x) from a first guess by bits, then one step for the
+/// root itself. (A loop of scalar roots would not become a vector one.) rough_root: to 5e-6 of the root.
+TANDEM_INLINE Vector<float> rough_root(const Vector<float>& x) {
   Vectors<float>::Bits bits;
   std::memcpy(&bits, &x, sizeof(bits));
   const auto guess = 0x5F3759DF - (bits >> 1);
   Vector<float> r;
   std::memcpy(&r, &guess, sizeof(r));
-  for (int i = 0; i < 3; ++i) r = r * (1.5F - 0.5F * x * r * r);
+  r = r * (1.5F - 0.5F * x * r * r);
   const auto root = x * r;
   return root + 0.5F * r * (x - root * root);
 }

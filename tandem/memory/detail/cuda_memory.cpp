@@ -1,7 +1,9 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <torch/csrc/cuda/memory_snapshot.h>
 
+#include "tandem/memory/detail/device_history.h"
 #include "tandem/memory/device_memory.h"
 
 namespace tandem::memory {
@@ -28,6 +30,16 @@ std::optional<DeviceBytes> device_bytes(c10::Device device) {
 
 void reset_device_peak(c10::Device device) {
   if (const auto gpu = gpu_of(device)) allocator::resetPeakStats(*gpu);
+}
+
+void record_device_history(c10::Device device) {
+  if (!gpu_of(device)) detail::refuse_history(device);
+  // Without stacks, which would be those of this program: to name them takes longer than the step.
+  torch::cuda::_record_memory_history(/*enabled=*/std::optional<std::string>("all"), /*context=*/std::nullopt);
+}
+
+std::string device_snapshot() {
+  return c10::cuda::device_count() == 0 ? std::string() : torch::cuda::_memory_snapshot_pickled();
 }
 
 }  // namespace tandem::memory
