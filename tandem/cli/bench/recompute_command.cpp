@@ -116,11 +116,11 @@ std::string text_of(const RecomputeResult& result) {
                    number("%.2f", one.bytes_ratio()), number("%.2f", median_ratio(*one.own, result.own.front())),
                    number("%.2f", median_ratio(*one.peer, result.peer.front()))});
   }
-  Table own({"tandem within a budget of", "bytes", "s", "slowdown", "predicted", "plan"});
+  Table own({"tandem within a budget of", "bytes", "s", "slowdown", "predicted"});
   for (const auto& way : result.own) {
     own.add_row({way.budget ? format_count(*way.budget) : "none", format_count(way.bytes),
                  number("%.3f", median(way.seconds)), number("%.2f", median_ratio(way, result.own.front())),
-                 number("%.2f", way.predicted_slowdown), way.plan});
+                 number("%.2f", way.predicted_slowdown)});
   }
   return cases.str() + "\n" + own.str() + "\nrehearsal " + number("%.2f", result.rehearsal_seconds) +
          " s, search for a plan at most " + number("%.3f", result.planning_seconds) + " s\n";
