@@ -161,6 +161,8 @@ nlohmann::json read_result(const std::string& path) {
 
 void compare(const Arguments& arguments) {
   if (arguments.words.size() != 2) throw UsageError("--compare wants two files: tandem memory --compare A.json B.json");
+  if (arguments.flag("--snapshot"))
+    throw UsageError("--compare measures nothing, so that --snapshot has no step to show");
   report::RunReport page{.title = "Memory of two training steps"};
   report::ReportTable table{.caption = "Both steps",
                             .head = {"result", "peak", "predicted", "activations at most", "saved by forward", "step"}};

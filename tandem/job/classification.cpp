@@ -19,11 +19,6 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
   return options;
 }
 
-/// Null if each rank's images are a batch of their own.
-std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group) {
-  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(group) : nullptr;
-}
-
 /// A replicated backbone, and a classifier that is split over the ranks.
 class Classification : public train::Task {
  public:
@@ -104,6 +99,10 @@ class Classification : public train::Task {
 };
 
 }  // namespace
+
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group) {
+  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(group) : nullptr;
+}
 
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape,
                                                 std::shared_ptr<memory::StatisticsExchange> ranks) {

@@ -11,6 +11,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
+#include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
@@ -38,7 +39,8 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   constexpr int64_t kFew = 2;  // batch normalisation needs two
   BackboneMemory result;
   const memory::ProbeScope book;
-  const auto backbone = make_backbone(job, shape.image);
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
+  const auto backbone = make_backbone(job, shape.image, statistics_exchange(job, *group));
   for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
   for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
   result.num_parameters = static_cast<int64_t>(backbone->parameters().size());

@@ -26,9 +26,12 @@ data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
 
+/// How model.norm=sync shares its statistics over the group; null for other norms, and for one rank. Collective.
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group);
+
 /// The backbone on the job's device and in its element type. Its memory counts as parameters and buffers. Throws
-/// SettingsError if the model is none and an image has another number of values than the embedding. `ranks`: with which
-/// model.norm=sync shares its statistics; null: this rank is alone.
+/// SettingsError if the model is none and an image has another number of values than the embedding. `ranks`: of
+/// statistics_exchange(); null: this rank is alone.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape,
                                                 std::shared_ptr<memory::StatisticsExchange> ranks = nullptr);
 

@@ -208,6 +208,8 @@ TEST(MemoryCommand, FaultsAreNamed) {
   EXPECT_EQ(run_here({"memory", "--compare", text}).err,
             "error: --compare wants two files: tandem memory --compare A.json B.json\n");
   EXPECT_EQ(run_here({"memory", "--compare", "/nowhere/a.json", text}).status, 74);
+  EXPECT_EQ(run_here({"memory", "--compare", text, text, "--snapshot", "x"}).err,
+            "error: --compare measures nothing, so that --snapshot has no step to show\n");
   const auto snapshot = run_here({"memory", "model=mlp", "--snapshot", text});
   EXPECT_EQ(snapshot.status, 78);
   EXPECT_EQ(snapshot.err,

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "tandem/base/error.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::job {
@@ -27,6 +28,18 @@ TEST(MemoryPlan, LeavesTheBooksOfEveryRankAlone) {
   planned(job_with_a_backbone());
   EXPECT_EQ(memory::account(1023).live, before.live);
   EXPECT_EQ(memory::account(1023).at_peak, before.at_peak);
+}
+
+TEST(MemoryPlan, RanksThatShareStatisticsMayHaveOneImageEach) {
+  memory::install_meter();
+  const auto plan = [](const std::string& norm) {
+    settings::Settings settings(schema());
+    settings.apply(std::vector<std::string>{"model=resnet_glyph", "embedding=16", "train.batch=2", "ranks=2",
+                                            "model.norm=" + norm});
+    return planned(read_job(settings));
+  };
+  EXPECT_GT(plan("sync")[static_cast<size_t>(Category::activations)], 0);
+  EXPECT_THROW(plan("batch"), SettingsError);
 }
 
 TEST(MemoryPlan, IsTheSameBesideAnother) {
