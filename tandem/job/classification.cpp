@@ -50,7 +50,8 @@ class Classification : public train::Task {
         [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
           return head_.loss(x, labels, sizes);
         }));
-    return recompute_.empty() ? chain : planned_chain(in_parts(chain), recompute_);
+    // Without gradients nothing is kept, and a segment would only hold its input to its end.
+    return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {

@@ -31,25 +31,55 @@ class Choice {
   }
 
  private:
+  /// A plan that may keep a budget.
+  struct Candidate {
+    RecomputePlan plan;
+    int64_t highest = 0;      // bytes, by a rehearsal
+    bool is_fastest = false;  // of all plans whose bounds keep the budget
+    memory::PlanStep at;      // where the least plan has its peak
+  };
+
   RecomputePlan within(int64_t budget) const {
     if (keeps_all_within(budget)) return plan_none(stages_);
-    constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
-    int64_t allowed = budget;
-    const auto least = memory::least_budget(stages_);
-    for (int attempt = 0; attempt < kAttempts && allowed >= least.bytes; ++attempt) {
-      auto plan = plan_optimal(stages_, allowed);
-      const auto highest = highest_of(plan);
-      if (highest <= budget) return plan;
-      allowed -= highest - budget;
+    auto best = candidate(stages_, budget);
+    if (!best.is_fastest && job_.memory.recompute->is_lossy) {
+      auto plain = candidate(with_plain_ways(), budget);
+      if (is_better(plain, best, budget)) best = std::move(plain);
     }
-    auto plan = plan_optimal(stages_, least.bytes);
-    const auto highest = highest_of(plan);
-    if (highest <= budget) return plan;
-    const auto* phase = least.at.what == memory::PlanStep::What::backward ? "backward" : "forward";
+    if (best.highest <= budget) return best.plan;
+    const auto* phase = best.at.what == memory::PlanStep::What::backward ? "backward" : "forward";
     throw SettingsError("memory.budget is " + format_count(budget) + " bytes, wanted at least " +
-                            format_count(highest) + ", which the " + phase + " of block '" +
-                            stages_[static_cast<size_t>(least.at.stage)].name + "' needs",
+                            format_count(best.highest) + ", which the " + phase + " of block '" +
+                            stages_[static_cast<size_t>(best.at.stage)].name + "' needs",
                         "raise it, or lower train.batch");
+  }
+
+  Candidate candidate(const std::vector<memory::Stage>& stages, int64_t budget) const {
+    constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
+    const auto least = memory::least_budget(stages);
+    Candidate found{.at = least.at};
+    int64_t allowed = budget;
+    for (int attempt = 0; attempt < kAttempts && allowed >= least.bytes; ++attempt) {
+      found.plan = plan_optimal(stages, allowed);
+      found.highest = highest_of(found.plan);
+      found.is_fastest = attempt == 0 && found.highest <= budget;
+      if (found.highest <= budget) return found;
+      allowed -= found.highest - budget;
+    }
+    found.plan = plan_optimal(stages, least.bytes);
+    found.highest = highest_of(found.plan);
+    return found;
+  }
+
+  bool is_better(const Candidate& one, const Candidate& other, int64_t budget) const {
+    if (one.highest > budget || other.highest > budget) return one.highest < other.highest;
+    return cost_of(one.plan, stages_).nanoseconds < cost_of(other.plan, stages_).nanoseconds;
+  }
+
+  std::vector<memory::Stage> with_plain_ways() const {
+    auto stages = stages_;
+    for (auto& stage : stages) stage.keeps.resize(1);
+    return stages;
   }
 
   /// The stages' bounds add up, most of all if nothing is recomputed: a budget below their sum may be enough for it.

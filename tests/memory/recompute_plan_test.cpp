@@ -43,7 +43,7 @@ TEST(RecomputePlan, OfBlocksIsAlsoOneOfTheirParts) {
   auto stages = small(3);
   stages[1].parts = 4;
   EXPECT_EQ(to_text(in_parts(parse_plan("0-2"), stages)), "0-5");
-  EXPECT_EQ(to_text(in_parts(parse_plan("0 1:1 2"), stages)), "0 1-4:1 5");
+  EXPECT_EQ(to_text(in_parts(parse_plan("0 1:1 2"), stages)), "0 1-4:bf16 5");
   EXPECT_EQ(to_text(in_parts(parse_plan("(0 (1)) 2"), stages)), "(0 (1-4)) 5");
 }
 
