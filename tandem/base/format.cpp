@@ -54,7 +54,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
     if (power == std::string_view::npos || !(text.empty() || text == "B" || text == "iB")) return std::nullopt;
     value *= std::pow(1024.0, static_cast<double>(power + 1));
   }
-  return value < 9.2e18 ? std::optional(std::llround(value)) : std::nullopt;
+  return value < 0x1p63 ? std::optional(std::llround(value)) : std::nullopt;
 }
 
 std::string format_count(int64_t count) {

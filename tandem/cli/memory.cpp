@@ -134,6 +134,9 @@ void write_snapshot(const Arguments& arguments) {
 void measure(const Arguments& arguments) {
   const auto job = job::read_job(memory_settings(arguments));
   check_training(job);
+  if (job::prints_for_the_job()) {
+    for (const auto& line : job::idle_settings(job)) log::warn(line);
+  }
   const auto shape = shape_of(job);
   if (arguments.flag("--snapshot")) memory::record_device_history(job.parallel.device);
   job::on_ranks(job, [&](comm::ProcessGroup& group) {

@@ -30,6 +30,7 @@ struct Planned {
   std::vector<int64_t> counts, most;  // most: empty without a limit
   std::vector<job::PlannedRank> ranks;
   bool is_exact = true;
+  bool is_unplanned = false;  // recompute is given, but the job is too large to plan it here
   job::Recomputation recomputation;
   std::vector<job::MemoryPlan::Form> forms;
   std::string fault;  // why the job does not fit; empty: it fits
@@ -43,7 +44,9 @@ Planned plan_of(const job::Job& job) {
   planned.forms = plan.forms();
   planned.counts = plan.even_counts();
   job::PlannedRanks rehearsed(job, planned.shape, plan);
-  if (job.memory.is_limited()) {
+  planned.recomputation = rehearsed.recomputation();
+  planned.is_unplanned = job.memory.recomputes() && planned.recomputation.plan.empty();
+  if (job.memory.is_limited() && !planned.is_unplanned) {
     planned.most = largest_counts(plan, rehearsed.peaks());
     try {
       planned.counts = fit_counts(plan, rehearsed.peaks());
@@ -53,7 +56,6 @@ Planned plan_of(const job::Job& job) {
   }
   planned.ranks = rehearsed.ranks(planned.counts);
   planned.is_exact = rehearsed.is_exact();
-  planned.recomputation = rehearsed.recomputation();
   return planned;
 }
 
@@ -81,6 +83,7 @@ nlohmann::json result_of(const job::Job& job, const Planned& planned) {
                            {"ranks", nlohmann::json::array()},
                            {"recompute", recompute_json(planned.recomputation)},
                            {"forms", nlohmann::json::object()}};
+  if (planned.is_unplanned) result["fits"] = result["recompute"] = nullptr;
   for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
     auto one = rank_json(planned.ranks[rank]);
     one["classes"] = planned.counts[rank];
@@ -112,9 +115,16 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   text += "\n" + memory::memory_table(peaks);
   if (test > step) text += "a test needs more: " + format_bytes(test) + " on a rank at its peak, by eval.batch\n";
   if (!planned.recomputation.plan.empty()) text += "recompute " + to_text(planned.recomputation.plan) + "\n";
+  if (planned.is_unplanned) {
+    text +=
+        "recompute is not in these numbers, and limits are not judged: the job is larger than plan rehearses; train "
+        "plans before its first step\n";
+  }
   if (!planned.is_exact) text += "approximate: larger than this machine can rehearse, or sampled\n";
   text += "\n";
-  Table forms({"form of the head", "peak of rank 0", "of the last rank", "of all"});
+  const bool recomputes = planned.is_unplanned || !planned.recomputation.plan.empty();
+  Table forms({recomputes ? "form of the head, nothing recomputed" : "form of the head", "peak of rank 0",
+               "of the last rank", "of all"});
   for (const auto& form : planned.forms) {
     int64_t all = 0;
     for (const auto& bytes : form.ranks) {

@@ -70,7 +70,8 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
   throw SettingsError("memory.budget is " + format_count(*job.memory.budget) + " bytes, wanted at least " +
                           format_count(highest) + ", which rank " + std::to_string(rank) +
                           " needs with recompute=" + std::string(job.memory.recompute->name),
-                      "raise it, or lower train.batch");
+                      job.memory.recompute->has_budget ? "raise it, or lower train.batch"
+                                                       : "raise it, or give recompute=optimal, which plans by it");
 }
 
 /// Of rank 0's step, by the plan.

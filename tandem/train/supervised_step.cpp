@@ -48,6 +48,13 @@ void check_option(bool is_set, const std::string& option, const std::string& why
                       "leave " + name + " out, or update that parameter with the others");
 }
 
+/// Of two moments of a step: the one with the higher peak, and the most of each category in either.
+memory::Composition highest_of(memory::Composition one, memory::Composition other) {
+  if (one.account.peak_bytes() < other.account.peak_bytes()) std::swap(one, other);
+  for (size_t i = 0; i < one.highest.size(); ++i) one.highest[i] = std::max(one.highest[i], other.highest[i]);
+  return one;
+}
+
 Context context_of(const data::Batch& batch) {
   auto context = current_context();
   context.first_sample = batch.first_sample;
@@ -125,18 +132,30 @@ std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& b
 
 memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
   if (may_skip_) held.add(Category::buffers, bytes_of(tensors_of(task_.buffers())));
-  if (detail::cut(batch, options_.accumulate, data_).front().place.count > 1) {
-    // From the second micro-batch on all gradients are there, and backward adds to them.
-    held.add(Category::gradients, bytes_of(trained_tensors(parameters_)) - bytes_of(sync_->owned_gradients()));
-  }
+  const auto parts = detail::cut(batch, options_.accumulate, data_);
+  const auto images = [](const detail::BatchPart& part) { return part.batch.images.size(0); };
+  if (parts.size() == 1) return rehearse_part(parts[0], held, /*adds=*/false);
+  if (images(parts.back()) == images(parts[0]) || images(parts.back()) == 0) return rehearse_part(parts[0], held, true);
+  const auto last = rehearse_part(parts.back(), held, true);  // also because the model may refuse its images
+  if (images(parts[1]) == images(parts[0])) return rehearse_part(parts[0], held, true);
+  return highest_of(rehearse_part(parts[0], held, false), last);
+}
+
+/// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
+memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
+  if (adds) held.add(Category::gradients, bytes_of(trained_tensors(parameters_)) - bytes_of(sync_->owned_gradients()));
   std::vector<memory::Change> update;
   if (options_.clip > 0) update.push_back({clip_memory(parameters_), Category::activations, 0});
-  return memory::compose(rehearse_blocks(batch).records, held, update);
+  return memory::compose(blocks_of(part, adds, /*in_parts=*/false).records, held, update);
 }
 
 Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const auto part = detail::cut(batch, options_.accumulate, data_).front();
-  const auto given_away = part.place.count > 1 ? trained_tensors(parameters_) : sync_->owned_gradients();
+  return blocks_of(part, part.place.count > 1, in_parts);
+}
+
+Step::Blocks SupervisedStep::blocks_of(const detail::BatchPart& part, bool adds, bool in_parts) {
+  const auto given_away = adds ? trained_tensors(parameters_) : sync_->owned_gradients();
   const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
   Blocks blocks{task_.chain(part.batch, part.sizes), {}};
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);

@@ -9,6 +9,10 @@
 
 namespace tandem::train {
 
+namespace detail {
+struct BatchPart;
+}
+
 struct SupervisedStepOptions {
   OptimizerOptions optimizer;
   double clip = 0;         // largest norm of the gradients; 0: no clipping
@@ -52,6 +56,8 @@ class SupervisedStep : public Step {
 
  private:
   std::optional<NonFiniteError> add_gradients(const data::Batch& batch, int64_t step, double& loss);
+  memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
+  Blocks blocks_of(const detail::BatchPart& part, bool adds, bool in_parts);
   Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
 
   Task& task_;

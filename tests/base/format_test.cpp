@@ -20,6 +20,8 @@ TEST(Format, BytesAreReadAsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("1.5 G"), 1610612736);
   EXPECT_EQ(parse_bytes("8GiB"), int64_t{8} << 30);
   EXPECT_EQ(parse_bytes("3m"), 3145728);
+  EXPECT_EQ(parse_bytes("8191P"), int64_t{8191} << 50);
+  EXPECT_EQ(parse_bytes("8192P"), std::nullopt);
   for (const auto* text : {"", "x", "-1", "1X", "1GG", "nan", "inf", "1e30", "9000000P"}) {
     EXPECT_EQ(parse_bytes(text), std::nullopt) << text;
   }

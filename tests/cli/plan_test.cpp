@@ -104,6 +104,14 @@ TEST(Plan, OfSampledClassesIsNotExact) {
   EXPECT_FALSE(plan(with(head, {"head.sample=0.2"}))["is_exact"].get<bool>());
 }
 
+TEST(Plan, JudgesNoBudgetThatItCannotPlan) {
+  const auto large = plan({"model=resnet18", "data.size=64", "train.batch=1000000", "head.classes=50", "threads=1",
+                           "recompute=optimal", "memory.budget=3G", "memory.limit=6G"});
+  EXPECT_FALSE(large["is_exact"].get<bool>());
+  EXPECT_TRUE(large["fits"].is_null());
+  EXPECT_TRUE(large["recompute"].is_null());
+}
+
 TEST(Plan, StandsInTheReportBesideWhatBothFormsMeasured) {
   const test::TemporaryFolder folder;
   const auto ended =

@@ -104,13 +104,21 @@ TEST(RankMemory, OfLargeBatchesIsThatOfTheStep) {
 }
 
 TEST(RankMemory, KnowsMicroBatchesClippingAndSkippedSteps) {
-  for (const std::string more : {"train.accumulate=3", "train.clip=1", "train.skip_nonfinite=2", "data.prefetch=0",
-                                 "train.optimizer=adamw", "train.momentum=0"}) {
+  for (const std::string more : {"train.accumulate=2", "train.accumulate=3", "train.clip=1", "train.skip_nonfinite=2",
+                                 "data.prefetch=0", "train.optimizer=adamw", "train.momentum=0"}) {
     for (const std::string ranks : {"1", "3"}) {
       const auto peaks = peaks_of(
           {"model=resnet_glyph", "train.batch=23", "head.classes=301", "train.nesterov=false", more, "ranks=" + ranks});
       for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more << ' ' << ranks;
     }
+  }
+}
+
+TEST(RankMemory, KnowsMicroBatchesOfDifferentSizes) {
+  for (const std::string parts : {"2", "4", "5"}) {
+    const auto peaks =
+        peaks_of({"model=resnet_glyph", "train.batch=21", "head.classes=301", "train.accumulate=" + parts});
+    EXPECT_EQ(peaks[0].predicted, peaks[0].measured) << parts;
   }
 }
 
@@ -293,6 +301,12 @@ TEST(RankMemory, OneImageAtATimeIsRefusedByTheSettingsThatCutTheBatch) {
   };
   EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=4", "train.accumulate=4"}, 0),
             "train.batch is 4 with ranks 1 and train.accumulate 4, which leaves one image at a time, wanted more for "
+            "model resnet_glyph: lower train.accumulate, or raise train.batch");
+  EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=3", "train.accumulate=2"}, 0),
+            "train.batch is 3 with ranks 1 and train.accumulate 2, which leaves one image at a time, wanted more for "
+            "model resnet_glyph: lower train.accumulate, or raise train.batch");
+  EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=5", "train.accumulate=3"}, 0),
+            "train.batch is 5 with ranks 1 and train.accumulate 3, which leaves one image at a time, wanted more for "
             "model resnet_glyph: lower train.accumulate, or raise train.batch");
   EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=3", "ranks=2"}, 1),
             "train.batch is 3 with ranks 2, which leaves one image at a time, wanted more for model resnet_glyph: "

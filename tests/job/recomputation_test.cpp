@@ -126,7 +126,10 @@ TEST(Recomputation, ABudgetThatAPlanDoesNotKeepIsRefused) {
     rehearse_rank(job, kShape, 0, {{kShape.classes}, plan.plan}, {8});
   });
   EXPECT_TRUE(text.starts_with("memory.budget is 1,048,576 bytes, wanted at least ")) << text;
-  EXPECT_TRUE(text.ends_with(", which rank 0 needs with recompute=sqrt: raise it, or lower train.batch")) << text;
+  EXPECT_TRUE(
+      text.ends_with(", which rank 0 needs with recompute=sqrt: raise it, or give recompute=optimal, "
+                     "which plans by it"))
+      << text;
 }
 
 TEST(Recomputation, SettingsThatContradictAreRefused) {
