@@ -34,15 +34,14 @@ class Choice {
   /// A plan that may keep a budget.
   struct Candidate {
     RecomputePlan plan;
-    int64_t highest = 0;      // bytes, by a rehearsal
-    bool is_fastest = false;  // of all plans whose bounds keep the budget
-    memory::PlanStep at;      // where the least plan has its peak
+    int64_t highest = 0;  // bytes, by a rehearsal
+    memory::PlanStep at;  // where the least plan has its peak
   };
 
   RecomputePlan within(int64_t budget) const {
     if (keeps_all_within(budget)) return plan_none(stages_);
     auto best = candidate(stages_, budget);
-    if (!best.is_fastest && job_.memory.recompute->is_lossy) {
+    if (job_.memory.recompute->is_lossy) {  // its bounds are looser: a plain plan may be faster within the budget
       auto plain = candidate(with_plain_ways(), budget);
       if (is_better(plain, best, budget)) best = std::move(plain);
     }
@@ -62,7 +61,6 @@ class Choice {
     for (int attempt = 0; attempt < kAttempts && allowed >= least.bytes; ++attempt) {
       found.plan = plan_optimal(stages, allowed);
       found.highest = highest_of(found.plan);
-      found.is_fastest = attempt == 0 && found.highest <= budget;
       if (found.highest <= budget) return found;
       allowed -= found.highest - budget;
     }
