@@ -86,6 +86,16 @@ class PlannedChain : public testing::TestWithParam<Case> {
   }
 };
 
+/// Runs a plan, and holds that its peak is the predicted one and within the planner's bound.
+Measured measured_as_predicted(const RecomputePlan& plan, const Job& job, const std::vector<memory::Stage>& stages) {
+  const auto chain = planned_chain(job.chain, plan);
+  const auto predicted = memory::compose(memory::rehearse(chain, {job.images}), {});
+  auto found = measured(chain, job);
+  EXPECT_EQ(predicted.account.peak_bytes(), found.peak);
+  EXPECT_LE(predicted.highest[static_cast<size_t>(Category::activations)], memory::cost_of(plan, stages).peak);
+  return found;
+}
+
 void expect_same_bits_within_the_predicted_bytes(const Job& job) {
   std::mt19937 random(5);
   const int blocks = static_cast<int>(job.chain.blocks.size());
@@ -100,11 +110,7 @@ void expect_same_bits_within_the_predicted_bytes(const Job& job) {
   }
   for (const auto& plan : plans) {
     SCOPED_TRACE(to_text(plan));
-    const auto chain = planned_chain(job.chain, plan);
-    const auto predicted = memory::compose(memory::rehearse(chain, {job.images}), {});
-    const auto found = measured(chain, job);
-    EXPECT_EQ(predicted.account.peak_bytes(), found.peak);
-    EXPECT_LE(predicted.highest[static_cast<size_t>(Category::activations)], memory::cost_of(plan, job.stages).peak);
+    const auto found = measured_as_predicted(plan, job, job.stages);
     for (size_t i = 0; i < plain.gradients.size(); ++i) EXPECT_TRUE(found.gradients[i].equal(plain.gradients[i])) << i;
   }
 }
@@ -173,11 +179,7 @@ TEST_P(PlannedChain, LossyWaysHaveThePredictedBytesAndGradientsNearTheExactOnes)
   }
   for (const auto& plan : plans) {
     SCOPED_TRACE(to_text(plan));
-    const auto chain = planned_chain(job.chain, plan);
-    const auto predicted = memory::compose(memory::rehearse(chain, {job.images}), {});
-    const auto found = measured(chain, job);
-    EXPECT_EQ(predicted.account.peak_bytes(), found.peak);
-    EXPECT_LE(predicted.highest[static_cast<size_t>(Category::activations)], memory::cost_of(plan, stages).peak);
+    const auto found = measured_as_predicted(plan, job, stages);
     if (GetParam().batch < 8) continue;  // the norms of so few images cancel nearly all of a gradient
     const double error = relative_error(found, plain);
     EXPECT_GT(error, 0);
