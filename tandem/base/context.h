@@ -14,9 +14,10 @@ namespace tandem {
 enum class Phase : uint8_t { forward, backward, optimizer };
 inline constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "optimizer"};
 
-/// What a forward in training does with the running statistics of batch normalisation: moves them, leaves them as they
-/// are (a second forward of the same images), or collects what later moves them once (micro-batches of one step).
-enum class BatchStatistics : uint8_t { move, hold, defer };
+/// What a forward in training does with the running statistics of batch normalisation: moves them, holds them (a second
+/// forward of the same images, which reads them and leaves them their bits), or does not touch them (a replica beside
+/// another one of the same model, which may be moving them).
+enum class BatchStatistics : uint8_t { move, hold, leave };
 
 /// What a piece of work belongs to. The memory meter, the wire meter, the flight recorder and random numbers read it
 /// here, so that no function passes it on.

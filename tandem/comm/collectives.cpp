@@ -189,6 +189,12 @@ Sizes brought_sizes(const Tensor& x, int64_t dim, std::span<const int64_t> sizes
   return parts;
 }
 
+void check_even_parts(const Tensor& x, const ProcessGroup& group, const char* operation) {
+  TORCH_CHECK_VALUE(x.is_contiguous(), operation, ": tensor is not contiguous");
+  TORCH_CHECK_VALUE(x.dim() > 0 && x.size(0) % group.size() == 0, operation, ": tensor has sizes ", x.sizes(),
+                    ", wanted an equal part of each of the ", group.size(), " ranks along dim 0");
+}
+
 PlanPointer plan_of(const Tensor& x, ProcessGroup& group, flight::Where where, int64_t dim = 0) {
   auto plan = c10::make_intrusive<Plan>(group, where);
   plan->shape = x.sizes().vec();
@@ -378,6 +384,18 @@ void broadcast_(Tensor x, int root, ProcessGroup& group, flight::Where where) {
   TORCH_CHECK_VALUE(x.is_contiguous(), "broadcast: tensor is not contiguous");
   const at::NoGradGuard no_grad;
   if (group.size() > 1) detail::start_broadcast(std::move(x), {group, where}, root).wait();
+}
+
+void all_gather_(Tensor x, ProcessGroup& group, flight::Where where) {
+  check_even_parts(x, group, "all_gather");
+  const at::NoGradGuard no_grad;
+  if (group.size() > 1) detail::start_all_gather_in_place(std::move(x), {group, where}).wait();
+}
+
+void reduce_scatter_(Tensor x, ProcessGroup& group, flight::Where where) {
+  check_even_parts(x, group, "reduce_scatter");
+  const at::NoGradGuard no_grad;
+  if (group.size() > 1) detail::start_reduce_scatter_in_place(std::move(x), {group, where}).wait();
 }
 
 void barrier(ProcessGroup& group, flight::Where where) {

@@ -95,6 +95,12 @@ void all_reduce_(Tensor x, ProcessGroup& group, Reduce op = Reduce::sum,
                  flight::Where where = flight::Where::current());
 void broadcast_(Tensor x, int root, ProcessGroup& group, flight::Where where = flight::Where::current());
 
+/// x has an equal part of each rank along dim 0, in rank order. all_gather_ fills the parts of the other ranks;
+/// reduce_scatter_ replaces this rank's part by its sum over the ranks, in rank order, and leaves the others as they
+/// are. Memory: none for all_gather_ and between thread-ranks; between processes that of reduce_scatter().
+void all_gather_(Tensor x, ProcessGroup& group, flight::Where where = flight::Where::current());
+void reduce_scatter_(Tensor x, ProcessGroup& group, flight::Where where = flight::Where::current());
+
 /// Returns when every rank has called it.
 void barrier(ProcessGroup& group, flight::Where where = flight::Where::current());
 

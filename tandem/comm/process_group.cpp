@@ -55,12 +55,19 @@ std::chrono::milliseconds ProcessGroup::timeout() const {
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, flight::Where where) {
   const auto colours = all_gather(at::full({1}, colour, at::kInt), *this, 0, std::vector<int64_t>(size(), 1), where);
   const int* values = colours.const_data_ptr<int>();
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (values[other] == colour) ranks.push_back(other);
+  }
+  return split(colour, ranks, where);
+}
+
+std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, const std::vector<int>& ranks, flight::Where where) {
   std::vector<int> members;
   int rank = 0;
-  for (int other = 0; other < size(); ++other) {
-    if (values[other] != colour) continue;
+  for (const int other : ranks) {
     if (other < rank_) ++rank;
-    members.push_back(members_[other]);
+    members.push_back(members_.at(other));
   }
   const auto name = name_ + "/" + std::to_string(num_splits_++) + "." + std::to_string(colour);
   if (colour < 0) return nullptr;
@@ -99,9 +106,20 @@ void CallLog::fail(uint64_t number, const flight::CallInfo& call, const std::exc
                    folder.empty() ? "" : "; 'tandem doctor " + folder.string() + "' tells more");
 }
 
-void ProcessGroup::finish_later(Handle handle) {
-  messages_.push([context = current_context(), handle = std::make_shared<Handle>(std::move(handle))] {
+ProcessGroup& ProcessGroup::beside(flight::Where where) {
+  if (!beside_) beside_ = split(0, where);
+  return *beside_;
+}
+
+void ProcessGroup::queue(std::function<void()> work) {
+  queue_.push([context = current_context(), work = std::move(work)] {
     const ContextScope scope(context);
+    work();
+  });
+}
+
+void ProcessGroup::finish_later(Handle handle) {
+  queue([handle = std::make_shared<Handle>(std::move(handle))] {
     try {
       handle->wait();
     } catch (const std::exception&) {

@@ -75,6 +75,14 @@ class ProcessGroup {
   /// negative colour gets null. Collective over this group.
   std::unique_ptr<ProcessGroup> split(int colour, flight::Where where = flight::Where::current());
 
+  /// The same for ranks that know who passes their colour: no colours are sent. `ranks`: of this group, in ascending
+  /// order, this one among them.
+  std::unique_ptr<ProcessGroup> split(int colour, const std::vector<int>& ranks,
+                                      flight::Where where = flight::Where::current());
+  /// A second group of the same ranks, for calls that run beside this group's on another thread: the calls of the two
+  /// never meet. The first call makes it and is collective; it ends with this group.
+  ProcessGroup& beside(flight::Where where = flight::Where::current());
+
   /// Counts what this rank sends through this group and through groups split from it.
   WireMeter& meter() { return instruments_->meter; }
 
@@ -105,8 +113,11 @@ class ProcessGroup {
   /// Number of collective calls begun so far; the same on all ranks.
   int64_t num_calls() const { return num_calls_; }
 
-  /// Waits for `handle` on a thread of the group. The destructor of the group waits for that thread. An error is only
-  /// recorded, not thrown.
+  /// Runs `work`, which must not throw, on a thread of the group: after the work that was queued before it, and in the
+  /// caller's context. The destructor of the group waits for it.
+  void queue(std::function<void()> work);
+
+  /// Waits for `handle` on the same thread. An error is only recorded, not thrown.
   void finish_later(Handle handle);
 
  private:
@@ -121,7 +132,8 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   LocalBackend* local_ = nullptr;
-  TaskQueue messages_;  // last member: destroyed first
+  std::unique_ptr<ProcessGroup> beside_;
+  TaskQueue queue_;  // last member: destroyed first
 };
 
 /// A group of one rank, in which each collective is the identity.

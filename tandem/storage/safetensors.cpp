@@ -255,6 +255,19 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   return tensor;
 }
 
+void SafetensorsFile::read(const std::string& name, uint64_t first, std::span<std::byte> target) const {
+  const auto& place = entry(name);
+  const uint64_t size = place.end - place.begin;
+  TORCH_CHECK_VALUE(first <= size && target.size() <= size - first, "tensor ", quote(name), " has ", size,
+                    " bytes, wanted ", target.size(), " from byte ", first);
+  if (header_.metadata.contains(kChecksumPrefix + name)) {
+    scan(place, first, target, {});
+  } else {
+    file_.read_at(header_.data_begin + place.begin + first, target);
+  }
+  check_bools(name, target);
+}
+
 void SafetensorsFile::read_sound(const std::string& name, uint64_t first, std::span<std::byte> target) const {
   scan(entry(name), first, target, {.checksum = true, .finite = true});
   check_bools(name, target);

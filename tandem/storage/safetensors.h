@@ -62,6 +62,11 @@ class SafetensorsFile {
   /// dtype() does.
   Tensor read(const std::string& name) const;
 
+  /// The bytes of a tensor from byte `first` on, as many as `target` has. All bytes of the tensor are read, in one MiB
+  /// of memory, if the metadata has a checksum for it; else only these. Throws as above, and c10::ValueError if the
+  /// tensor has not so many bytes.
+  void read(const std::string& name, uint64_t first, std::span<std::byte> target) const;
+
   /// Reads and checks every byte of a tensor once; the bytes from byte `first` of the tensor on are written to
   /// `target`. Memory: one MiB at most. Throws as read() does, DataError also if the checksum is missing, and
   /// NonFiniteError if a number is infinite or NaN. The contents of `target` are then unspecified.

@@ -32,6 +32,39 @@ TEST_P(Collectives, AllReduceOfEveryKind) {
   }
 }
 
+TEST_P(Collectives, EqualPartsAreGatheredAndReducedInPlace) {
+  for (const int n : {1, 2, 3, 4}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      const int64_t first = 2 * group.rank();
+      std::vector<Tensor> parts;
+      for (int rank = 0; rank < n; ++rank) parts.push_back(rows_of(rank, 2));
+      const auto gathered = at::full({2 * n, 3}, -1.0, at::kDouble);
+      gathered.narrow(0, first, 2).copy_(rows_of(group.rank(), 2));
+      all_gather_(gathered, group);
+      EXPECT_TRUE(gathered.equal(at::cat(parts)));
+      auto expected = rows_of(group.rank(), 2 * n);
+      const auto reduced = expected.clone();
+      reduce_scatter_(reduced, group);
+      expected.narrow(0, first, 2).copy_((rows_of(0, 2 * n) * n + 100.0 * n * (n - 1) / 2).narrow(0, first, 2));
+      EXPECT_TRUE(reduced.equal(expected));
+      if (n == 1) return;
+      const int64_t bytes = (n - 1) * 2 * 3 * 8;
+      EXPECT_EQ(group.meter().counts().at("all_gather").bytes, bytes);
+      EXPECT_EQ(group.meter().counts().at("reduce_scatter").bytes, bytes);
+    });
+  }
+  run_ranks(2, [](ProcessGroup& group) {
+    EXPECT_EQ(text_of<c10::ValueError>([&] {
+                all_gather_(at::zeros({3, 2}), group);
+              }),
+              "all_gather: tensor has sizes [3, 2], wanted an equal part of each of the 2 ranks along dim 0");
+    EXPECT_EQ(text_of<c10::ValueError>([&] {
+                reduce_scatter_(at::zeros({2, 4}).t(), group);
+              }),
+              "reduce_scatter: tensor is not contiguous");
+  });
+}
+
 TEST_P(Collectives, AllGatherTakesUnevenParts) {
   for (const int n : {1, 2, 3, 4}) {
     on_ranks(n, [&](ProcessGroup& group) {

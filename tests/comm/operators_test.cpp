@@ -393,6 +393,19 @@ TEST_P(Operators, AsynchronousFormsGiveTheSame) {
       options());
 }
 
+/// Else peaks of memory would depend on how soon the group's thread goes on.
+TEST(LaterOperators, LetGoOfTheirMemoryBeforeTheyAreWaitedFor) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto x = at::ones({64}, at::kDouble);
+    for (int i = 0; i < 3000; ++i) {
+      auto sum = all_reduce_async(x, group).wait();
+      const auto memory = sum.storage().getWeakStorageImpl();
+      sum.reset();
+      ASSERT_TRUE(memory.expired()) << i;
+    }
+  });
+}
+
 TEST_P(Operators, AreTheAdjointsOfTheirGradients) {
   for (int n = 1; n <= 5; ++n) {
     on_ranks(n, [](ProcessGroup& group) { EXPECT_EQ(test::adjoint_faults(group), ""); });

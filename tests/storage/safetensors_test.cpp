@@ -169,6 +169,37 @@ TEST(Safetensors, AnyBytesOfATensorAreReadAndAllAreChecked) {
   EXPECT_EQ(SafetensorsFile(path).read("w").numel(), 2);  // whose file it is decides what is asked of it
 }
 
+/// With a checksum all of the tensor is checked, without one only the range is read.
+TEST(Safetensors, ARangeOfATensorIsReadFromAnyFile) {
+  const TemporaryFolder folder;
+  const auto path = folder / "x", other = folder / "y";
+  const auto tensor = at::tensor({0.f, 1.f, 2.f, INFINITY});
+  write_safetensors(path, std::vector<NamedTensor>{{"w", tensor}});
+  const std::string whole(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+  const std::string header = R"({"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
+  auto foreign = safetensors_bytes(header, whole.size());
+  spill(other, foreign.replace(foreign.size() - whole.size(), whole.size(), whole));
+  for (const auto& from : {path, other}) {
+    const SafetensorsFile file(from);
+    for (const auto& [first, count] : std::vector<std::pair<size_t, size_t>>{{0, 16}, {4, 8}, {12, 4}, {16, 0}}) {
+      std::string part(count, '?');
+      file.read("w", first, std::as_writable_bytes(std::span(part)));
+      EXPECT_EQ(part, whole.substr(first, count)) << first << " " << count;
+    }
+    std::string part(8, '?');
+    EXPECT_EQ(text_of<c10::ValueError>([&] { file.read("w", 12, std::as_writable_bytes(std::span(part))); }),
+              "tensor 'w' has 16 bytes, wanted 8 from byte 12");
+  }
+  auto bytes = slurp(path);
+  bytes.back() ^= 1;
+  spill(path, bytes);
+  std::string part(4, '?');
+  EXPECT_NE(text_of<DataError>([&] {
+              SafetensorsFile(path).read("w", 0, std::as_writable_bytes(std::span(part)));
+            }).find("has checksum"),
+            std::string::npos);
+}
+
 TEST(Safetensors, FilesOfOthersAreReadWithoutChecksumsButNotVerified) {
   const TemporaryFolder folder;
   auto bytes = safetensors_bytes(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},)"

@@ -322,6 +322,37 @@ Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes) {
       [own] { return own; });
 }
 
+Handle start_all_gather_in_place(Tensor x, const Caller& caller) {
+  if (is_staged(x, caller.group)) {
+    return in_place_through_host(x, [&](const Tensor& copy) { return start_all_gather_in_place(copy, caller); });
+  }
+  check_movable(x, "all_gather", caller.group);
+  const Sizes sizes(caller.group.size(), x.size(0) / caller.group.size());
+  auto own = cut(x, sizes)[caller.group.rank()];
+  const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(own.nbytes()));
+  return start(
+      caller, info_of_rows("all_gather", own, caller, sizes), bytes,
+      [&] { return backend_of(caller, x)._allgather_base(x, own); }, [x] { return x; });
+}
+
+Handle start_reduce_scatter_in_place(Tensor x, const Caller& caller) {
+  const Sizes sizes(caller.group.size(), x.size(0) / caller.group.size());
+  auto own = cut(x, sizes)[caller.group.rank()];
+  if (is_staged(x, caller.group) || is_over_sockets(caller, x)) {
+    return Handle([own, x, begun = std::make_shared<Handle>(start_reduce_scatter(x, caller, sizes))] {
+      const at::NoGradGuard no_grad;
+      own.copy_(begun->wait());
+      return x;
+    });
+  }
+  check_reducible(x, "reduce_scatter", Reduce::sum);
+  auto call = with_split(info_of("reduce_scatter", x, caller), caller, sizes);
+  const auto bytes = wire_of(caller).exchange(times(sizes, row_bytes_of(x)));
+  return start(
+      caller, std::move(call), bytes, [&] { return backend_of(caller, x)._reduce_scatter_base(own, x); },
+      [x] { return x; });
+}
+
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received) {
   if (is_staged(rows, caller.group)) {
     return through_host(rows, [&](const Tensor& copy) { return start_all_to_all(copy, caller, sent, received); });

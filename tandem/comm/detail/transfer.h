@@ -35,6 +35,12 @@ Handle start_broadcast(Tensor x, const Caller& caller, int root);
 
 Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes);
 Handle start_reduce_scatter(Tensor rows, const Caller& caller, Sizes sizes);
+
+/// Equal parts in place: x has the parts of all ranks. After the first call all of them are filled; after the second
+/// this rank's part is the sum.
+Handle start_all_gather_in_place(Tensor x, const Caller& caller);
+Handle start_reduce_scatter_in_place(Tensor x, const Caller& caller);
+
 Handle start_all_to_all(Tensor rows, const Caller& caller, Sizes sent, Sizes received);
 
 /// The result is [0, ..] on all ranks but the root.

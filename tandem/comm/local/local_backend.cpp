@@ -167,9 +167,10 @@ void LocalBackend::meet_and(const LocalCall& own, const Work& work) {
   hub_->exchange.part(getRank());
 }
 
-/// Runs `body`, which calls meet() and part(), either now or on the group's thread.
+/// Runs `body`, which calls meet() and part(), either now or on the group's thread. That thread holds no tensor any more
+/// when the work is complete, so that whoever has waited frees memory by letting go of it.
 LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, Tensors results, Body body) {
-  const auto guarded = [this, operation, body = std::move(body)] {
+  Body guarded = [this, operation, body = std::move(body)] {
     try {
       body();
     } catch (const LocalFailure& failure) {
@@ -178,7 +179,7 @@ LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, 
       TORCH_CHECK_WITH(DistBackendError, false, operation, ": ", failure.text);
     }
   };
-  auto work = c10::make_intrusive<LocalWork>(getRank(), type, std::move(results));
+  auto work = c10::make_intrusive<LocalWork>(getRank(), type, is_later_ ? Tensors() : std::move(results));
   if (!is_later_) {
     queue_.drain();
     guarded();
@@ -186,15 +187,18 @@ LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, 
     return work;
   }
   const auto* known = flight::current_call();
-  queue_.push([guarded, work, context = current_context(), info = known ? std::optional(*known) : std::nullopt] {
+  queue_.push([guarded = std::move(guarded), work, context = current_context(),
+               info = known ? std::optional(*known) : std::nullopt]() mutable {
     const ContextScope scope(context);
     const flight::CallScope call(info ? &*info : nullptr);
+    std::exception_ptr fault;
     try {
       guarded();
-      work->complete(nullptr);
     } catch (...) {
-      work->complete(std::current_exception());
+      fault = std::current_exception();
     }
+    guarded = nullptr;
+    work->complete(fault);
   });
   return work;
 }
