@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "tandem/base/context.h"
+
 namespace tandem::memory {
 namespace {
 
@@ -103,8 +105,10 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
   const bool has_numbers = x.numel() > 0;
   if (!training || !state.ranks) {
     const double momentum = training && has_numbers ? begin_move(state) : 0;
-    return at::batch_norm(x, state.weight, state.bias, state.running_mean, state.running_var, training, momentum,
-                          state.epsilon, /*cudnn_enabled=*/true);
+    const bool reads_running = !training || current_context().statistics != BatchStatistics::leave;
+    return at::batch_norm(x, state.weight, state.bias, reads_running ? state.running_mean : Tensor(),
+                          reads_running ? state.running_var : Tensor(), training, momentum, state.epsilon,
+                          /*cudnn_enabled=*/true);
   }
   Tensor numbers;
   c10::intrusive_ptr<Batch> batch;

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include <algorithm>
+
 #include "tandem/base/context.h"
+#include "tandem/memory/block_runner.h"
 
 namespace tandem::memory {
 
@@ -50,6 +53,8 @@ void mark_backward(const Tensor& output, int block) {
 }
 
 Flow run(const Chain& chain, Flow input) {
+  const auto has_runner = [](const Block& block) { return block.runner != nullptr; };
+  if (std::ranges::any_of(chain.blocks, has_runner)) return run(by_runners(chain), std::move(input));
   auto flow = std::move(input);
   for (const auto& block : chain.blocks) {
     const int number = block_number(block.name);
@@ -81,7 +86,10 @@ Chain in_parts(const Chain& chain) {
   Chain cut;
   for (const auto& block : chain.blocks) {
     if (block.parts.empty()) cut.blocks.push_back(block);
-    for (const auto& part : block.parts) cut.blocks.push_back(part);
+    for (const auto& part : block.parts) {
+      cut.blocks.push_back(part);
+      cut.blocks.back().runner = block.runner;
+    }
   }
   return cut;
 }

@@ -17,6 +17,8 @@ namespace tandem::memory {
 /// inside a residual block.
 using Flow = std::vector<Tensor>;
 
+class BlockRunner;
+
 /// A named part of a model. libtorch's modules have no hooks for forward, and no virtual forward: what wraps a part of
 /// a model (a timeline, recomputation, sharding, a pipeline's stages) wraps blocks. `forward` keeps alive what it uses.
 struct Block {
@@ -24,6 +26,7 @@ struct Block {
   std::vector<std::shared_ptr<torch::nn::Module>> modules;  // whose parameters and buffers it uses; may be shared
   std::function<Flow(const Flow&)> forward;
   std::vector<Block> parts = {};  // that do the same one after the other, under the same name; empty: it cannot be cut
+  BlockRunner* runner = nullptr;  // who runs it, with its neighbours of the same (block_runner.h); null: run() does
 };
 
 /// A block that takes and gives one tensor.

@@ -90,7 +90,7 @@ ChannelStatistics running_statistics(const BatchNormState& state) {
 }
 
 double begin_move(const BatchNormState& state) {
-  if (current_context().statistics == BatchStatistics::hold) return 0;
+  if (current_context().statistics != BatchStatistics::move) return 0;
   if (state.batches.defined()) state.batches.add_(1);
   return state.momentum;
 }

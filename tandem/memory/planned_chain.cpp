@@ -14,13 +14,39 @@ using Nodes = std::span<const PlanNode>;
 
 Chain nodes_of(const Chain& chain, Nodes nodes);
 
-/// One block for some neighbours, without its forward.
+/// One block for some neighbours that have one runner, without its forward.
 Block block_around(const Chain& chain, int first, int last) {
   Block block{.name = chain.blocks[static_cast<size_t>(last)].name};
+  block.runner = chain.blocks[static_cast<size_t>(last)].runner;
   for (int i = first; i <= last; ++i) {
     for (const auto& module : chain.blocks[static_cast<size_t>(i)].modules) block.modules.push_back(module);
   }
   return block;
+}
+
+/// For blocks that a runner runs inside another block of its own.
+Chain without_runner(Chain chain) {
+  for (auto& block : chain.blocks) block.runner = nullptr;
+  return chain;
+}
+
+BlockRunner* runner_of(const Chain& chain, const PlanNode& node) {
+  return chain.blocks[static_cast<size_t>(node.first)].runner;
+}
+
+/// The same plan, with each node that spans blocks of different runners cut between them: what is recomputed lies
+/// inside one runner. At the cut a flow is kept.
+RecomputePlan within_runners(const Chain& chain, Nodes nodes) {
+  RecomputePlan plan;
+  for (const auto& node : nodes) {
+    const auto inner = within_runners(chain, node.inner);
+    if (inner.empty()) plan.push_back(node);
+    for (size_t i = 0, end; i < inner.size(); i = end) {
+      for (end = i + 1; end < inner.size() && runner_of(chain, inner[end]) == runner_of(chain, inner[i]);) ++end;
+      plan.push_back({inner[i].first, inner[end - 1].last, 0, {inner.begin() + i, inner.begin() + end}});
+    }
+  }
+  return plan;
 }
 
 std::string name_of(const Chain& chain, int first, int last) {
@@ -31,7 +57,7 @@ std::string name_of(const Chain& chain, int first, int last) {
 Block recomputed(const Chain& chain, const PlanNode& node) {
   auto block = block_around(chain, node.first, node.last);
   const RecomputeOptions options{.name = name_of(chain, node.first, node.last), .modules = block.modules};
-  block.forward = [inner = nodes_of(chain, node.inner), options](const Flow& flow) {
+  block.forward = [inner = without_runner(nodes_of(chain, node.inner)), options](const Flow& flow) {
     return recompute([inner](const Flow& values) { return run(inner, values); }, flow, options);
   };
   return block;
@@ -40,7 +66,7 @@ Block recomputed(const Chain& chain, const PlanNode& node) {
 Block kept(const Chain& chain, int first, int last, const KeepWay& way) {
   auto block = block_around(chain, first, last);
   const KeepOptions options{name_of(chain, first, last), block.modules};
-  Chain inner{{chain.blocks.begin() + first, chain.blocks.begin() + last + 1}};
+  const auto inner = without_runner({{chain.blocks.begin() + first, chain.blocks.begin() + last + 1}});
   block.forward = [inner, options, &way](const Flow& flow) {
     return keep_as(
         way, [&](const Flow& values) { return run(inner, values); }, flow, options);
@@ -49,11 +75,14 @@ Block kept(const Chain& chain, int first, int last, const KeepWay& way) {
 }
 
 /// How many of the first nodes make one block.
-size_t together(Nodes nodes) {
+size_t together(const Chain& chain, Nodes nodes) {
   size_t count = 1;
   const auto is_kept = [](const PlanNode& node) { return node.inner.empty() && node.keep > 0; };
   if (!is_kept(nodes[0])) return count;
-  while (count < nodes.size() && is_kept(nodes[count]) && nodes[count].keep == nodes[0].keep) ++count;
+  const auto fits = [&](const PlanNode& node) {
+    return is_kept(node) && node.keep == nodes[0].keep && runner_of(chain, node) == runner_of(chain, nodes[0]);
+  };
+  while (count < nodes.size() && fits(nodes[count])) ++count;
   return count;
 }
 
@@ -70,7 +99,7 @@ Block block_of(const Chain& chain, Nodes nodes) {
 Chain nodes_of(const Chain& chain, Nodes nodes) {
   Chain blocks;
   while (!nodes.empty()) {
-    const auto count = together(nodes);
+    const auto count = together(chain, nodes);
     blocks.blocks.push_back(block_of(chain, nodes.first(count)));
     nodes = nodes.subspan(count);
   }
@@ -83,7 +112,7 @@ Chain planned_chain(const Chain& chain, const RecomputePlan& plan) {
   const int blocks = plan.empty() ? 0 : plan.back().last + 1;
   TORCH_CHECK_VALUE(blocks == static_cast<int>(chain.blocks.size()), "plan: it is of ", blocks, " blocks, wanted ",
                     chain.blocks.size());
-  return nodes_of(chain, plan);
+  return nodes_of(chain, within_runners(chain, plan));
 }
 
 }  // namespace tandem::memory

@@ -53,7 +53,7 @@ class BufferScope {
 };
 
 Context holding(Context context) {
-  context.statistics = BatchStatistics::hold;
+  if (context.statistics == BatchStatistics::move) context.statistics = BatchStatistics::hold;
   return context;
 }
 
