@@ -10,6 +10,7 @@ namespace tandem::parallel {
 /// One of the parts into which the batch of a step is cut. The gradients of a step are the sum over its micro-batches.
 struct MicroBatch {
   int64_t index = 0, count = 1;
+  int64_t own_samples = 0, samples = 0;  // of the whole batch of the step: this rank's, all ranks'; 0, 0: not told
 
   bool is_first() const { return index == 0; }
   bool is_last() const { return index + 1 == count; }
@@ -23,13 +24,20 @@ struct MicroBatch {
 ///   before_forward(1) forward before_backward(1) backward after_backward(1)   clip, optimizer, zero_grad   after_step
 ///
 /// The gradients are sums over the ranks and over the micro-batches, so the loss of each must be divided by the size of
-/// the whole batch. They are complete when the last after_backward() has returned. A step that is left before its first
-/// backward begins, or after any backward, may be followed by a new step: set .grad to undefined (zero_grad()) first.
+/// the whole batch. They are complete when the last after_backward() has returned. A strategy whose ranks train apart
+/// for some steps (Strategy::is_synchronous) leaves each rank the gradient of its own samples. A step that is left
+/// before its first backward begins, or after any backward, may be followed by a new step: set .grad to undefined
+/// (zero_grad()) first.
 ///
 /// All calls but state() are collective.
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
+
+  /// The same parameters as this rank holds them: where this object keeps a part of a tensor on each rank, the tensor
+  /// is replaced by this rank's parts, with their placements. The optimizer updates these, and clipping, checkpoints
+  /// and hashes read them; their gradients are in their .grad.
+  virtual std::vector<Parameter> held(std::vector<Parameter> parameters) const { return parameters; }
 
   virtual void before_forward(const MicroBatch& micro) {}
 
@@ -39,14 +47,34 @@ class GradientSync {
   virtual void after_backward(const MicroBatch& micro) {}
   virtual void after_step() {}
 
-  /// Gives all ranks the buffers of rank 0 (batch norm's running statistics).
-  virtual void sync_buffers() = 0;
+  /// Makes equal on all ranks what they have in common and has come apart since: buffers are those of rank 0 (batch
+  /// norm's running statistics). Called before tests and saves.
+  virtual void unify() = 0;
+
+  /// The same for what the optimizer keeps beside the parameters (Optimizer::state()); called before unify(). By
+  /// default nothing: where all ranks make the same steps, it is equal.
+  virtual void unify_optimizer(const std::vector<Parameter>& state) {}
+  /// While it is on, the blocks of the model run alone, not one after the other, as memory::rehearse() runs them.
+  virtual void run_alone(bool is_on) {}
+
+  /// How long gradients have travelled since the object was made, and how long the step has waited for them.
+  struct Overlap {
+    double travelled = 0, waited = 0;  // seconds
+
+    /// The share of communication that computation hides: 1 - waited / travelled, from 0 to 1; 1 if nothing travelled.
+    double hidden() const;
+  };
+  virtual Overlap overlap() const { return {}; }
+
+  /// Bytes that the last after_backward() of a step needs for a moment, besides the gradients. Collective.
+  virtual int64_t exchange_bytes() { return 0; }
 
   /// The parameters whose gradients lie in memory of this object, such as buckets: what backward makes for them is
   /// given back at once. None: each gradient stays as backward makes it.
   virtual std::vector<Tensor> owned_gradients() const { return {}; }
 
-  /// What a checkpoint must hold besides the model and the optimizer's state. The tensors are the object's own.
+  /// What a checkpoint must hold besides the model and the optimizer's state, named "optimizer.<...>": a file of
+  /// weights alone leaves it out. The tensors are the object's own.
   virtual std::vector<Parameter> state() const { return {}; }
 };
 

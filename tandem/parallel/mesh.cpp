@@ -91,10 +91,26 @@ int Mesh::number_along(Axes axes, const Only& only) const {
   return place * size_of(axes & ~bit_of(only.axis)) + number_along(axes & ~bit_of(only.axis));
 }
 
+/// The ranks of the world that differ from this one along `axes` only.
+std::vector<int> Mesh::ranks_along(Axes axes) const {
+  std::vector<int> ranks = {0};
+  for (const auto axis : kRankOrder) {
+    std::vector<int> finer;
+    const bool differs = (axes & bit_of(axis)) != 0;
+    for (const int rank : ranks) {
+      for (int i = 0; i < (differs ? size(axis) : 1); ++i) {
+        finer.push_back(rank * size(axis) + (differs ? i : coordinate(axis)));
+      }
+    }
+    ranks = std::move(finer);
+  }
+  return ranks;
+}
+
 comm::ProcessGroup& Mesh::make_group(Axes axes) {
   if (size_of(axes) == world_.size()) return world_;
   auto& group = groups_[axes];
-  if (!group) group = axes == 0 ? comm::make_single_group() : world_.split(number_along(~axes));
+  if (!group) group = axes == 0 ? comm::make_single_group() : world_.split(number_along(~axes), ranks_along(axes));
   return *group;
 }
 

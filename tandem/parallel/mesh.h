@@ -27,8 +27,9 @@ struct MeshSizes {
 class Mesh {
  public:
   /// Makes the groups of the axes. An axis that has all ranks uses `world` itself, an axis of size 1 a group of one:
-  /// neither sends a message. Any other axis costs one split of the world. Throws c10::ValueError if a size is below 1
-  /// or if the product of the sizes is not the size of the world. `world` must outlive the mesh. Collective.
+  /// neither sends a message. Any other axis costs one split of the world, which asks no rank. Throws c10::ValueError
+  /// if a size is below 1 or if the product of the sizes is not the size of the world. `world` must outlive the mesh.
+  /// Collective.
   Mesh(const MeshSizes& sizes, comm::ProcessGroup& world);
 
   int size(Axis axis) const;
@@ -36,6 +37,9 @@ class Mesh {
 
   comm::ProcessGroup& world() const { return world_; }
   comm::ProcessGroup& group(Axis axis);
+
+  /// The ranks that share a batch: along data and shard. Collective as group() of several axes.
+  comm::ProcessGroup& batch() { return group({Axis::data, Axis::shard}); }
 
   /// The ranks that differ from this one in these coordinates only, in rank order. The first call for a set of axes
   /// makes its group and is collective over the world; later calls return the same group.
@@ -67,6 +71,7 @@ class Mesh {
   int number_along(Axes axes) const;
   int number_along(Axes axes, const Only& only) const;
   int size_of(Axes axes) const;
+  std::vector<int> ranks_along(Axes axes) const;
   comm::ProcessGroup& make_group(Axes axes);
 
   comm::ProcessGroup& world_;

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/placement.h"
@@ -32,5 +33,11 @@ class Parameter {
  private:
   Parameter(std::string of_name, Tensor of_tensor, Placement of_placement);
 };
+
+/// Those that require a gradient: without the frozen ones.
+std::vector<Parameter> trained_of(const std::vector<Parameter>& parameters);
+
+std::vector<Tensor> tensors_of(const std::vector<Parameter>& parameters);
+std::vector<std::string> names_of(const std::vector<Parameter>& parameters);
 
 }  // namespace tandem::parallel

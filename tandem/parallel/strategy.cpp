@@ -4,31 +4,167 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/parallel/ordered_data_parallel.h"
 
 namespace tandem::parallel {
 namespace {
 
-std::unique_ptr<GradientSync> make_ddp(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
-                                       comm::ProcessGroup& data, const StrategyOptions& options) {
-  std::vector<Tensor> tensors;
-  std::vector<std::string> names;
-  for (const auto& parameter : parameters) {
-    if (!parameter.placement.is_everywhere()) continue;
-    tensors.push_back(parameter.tensor);
-    names.push_back(parameter.name);
-  }
-  return std::make_unique<DistributedDataParallel>(tensors, buffers, names, data, options.ddp);
+MeshSizes along_data(int ranks, const StrategyOptions&) { return {.data = ranks}; }
+
+/// The parameters that every rank holds whole.
+std::vector<Parameter> whole_of(const ReplicatedModel& model) {
+  auto parameters = model.parameters;
+  std::erase_if(parameters, [](const Parameter& parameter) { return !parameter.placement.is_everywhere(); });
+  return parameters;
 }
 
-CategoryBytes ddp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions&) {
+std::unique_ptr<GradientSync> make_ddp(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  const auto whole = whole_of(model);
+  if (options.shards > 0) return std::make_unique<OrderedDataParallel>(whole, model.buffers, mesh.batch());
+  return std::make_unique<DistributedDataParallel>(tensors_of(whole), model.buffers, names_of(whole), mesh.batch(),
+                                                   options.ddp);
+}
+
+std::unique_ptr<GradientSync> make_ps(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  return std::make_unique<ParameterServer>(whole_of(model), model.buffers, mesh.batch(), options.ps);
+}
+
+CategoryBytes no_bytes(int64_t, int, const StrategyOptions&) { return {}; }
+
+MeshSizes one_rank(int ranks, const StrategyOptions&) {
+  if (ranks == 1) return {};
+  throw SettingsError("parallel is dp with " + std::to_string(ranks) +
+                          " ranks in the world, wanted 1, whose replicas are threads of its process",
+                      "use parallel=ddp");
+}
+
+std::unique_ptr<GradientSync> make_dp(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  return std::make_unique<OneProcessReplicas>(make_ddp(model, mesh, options), model.chain, options.dp);
+}
+
+template <ModelAveragingOptions StrategyOptions::*own>
+std::unique_ptr<GradientSync> make_averaging(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  return std::make_unique<ModelAveraging>(whole_of(model), model.buffers, mesh.batch(), options.*own);
+}
+
+template <ModelAveragingOptions StrategyOptions::*own>
+CategoryBytes averaging_bytes(int64_t parameter_bytes, int, const StrategyOptions& options) {
   CategoryBytes bytes{};
-  if (ranks > 1) bytes[static_cast<size_t>(Category::gradients)] = parameter_bytes;  // the buckets
+  if ((options.*own).outer) bytes[static_cast<size_t>(Category::optimizer)] = 2 * parameter_bytes;
   return bytes;
 }
 
-constexpr std::array<Strategy, 1> kStrategies = {
-    {{"ddp", "data parallel", "each rank holds the whole backbone, and gradients are summed during backward", make_ddp,
-      ddp_bytes}}};
+CategoryBytes ddp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+  CategoryBytes bytes{};
+  auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
+  if (options.shards > 0) gradients = parameter_bytes + (parameter_bytes + ranks - 1) / ranks;  // and a part of the sum
+  if (options.shards > 0 || ranks == 1) return bytes;
+  const auto& hook = options.ddp.hook_kind();
+  gradients = parameter_bytes;  // the buckets
+  if (hook.bytes != nullptr) {
+    bytes[static_cast<size_t>(Category::communication)] = hook.bytes(parameter_bytes, options.ddp.hook_options());
+  }
+  return bytes;
+}
+
+constexpr auto kLocalSgd = &StrategyOptions::local_sgd;
+constexpr auto kDiloco = &StrategyOptions::diloco;
+
+MeshSizes along_shard(int ranks, const StrategyOptions&) { return {.shard = ranks}; }
+
+/// Ranks among which the parameters are divided; the others hold copies.
+MeshSizes along_both(int ranks, const StrategyOptions& options) {
+  const int shard = options.fsdp.shard == 0 ? ranks : options.fsdp.shard;
+  if (shard < 1 || ranks % shard != 0) {
+    throw SettingsError("shard is " + std::to_string(shard) + " with " + std::to_string(ranks) +
+                            " ranks, wanted a number that divides them",
+                        "set shard=0 to divide the parameters among all ranks");
+  }
+  return {.data = ranks / shard, .shard = shard};
+}
+
+template <Sharded what>
+std::unique_ptr<GradientSync> make_sharded(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  auto own = options.fsdp;
+  own.in_order = options.shards > 0;
+  return std::make_unique<FullyShard>(whole_of(model), model.buffers, model.chain, what, mesh, own);
+}
+
+CategoryBytes zero1_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions&) {
+  CategoryBytes bytes{};
+  if (ranks > 1) bytes[static_cast<size_t>(Category::gradients)] = parameter_bytes;  // the flats
+  return bytes;
+}
+
+CategoryBytes fsdp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+  CategoryBytes bytes{};
+  const int64_t shard = along_both(ranks, options).shard;
+  bytes[static_cast<size_t>(Category::parameters)] = (parameter_bytes + shard - 1) / shard - parameter_bytes;
+  return bytes;
+}
+
+constexpr std::array<Strategy, 8> kStrategies = {{
+    {.name = "ddp",
+     .title = "data parallel",
+     .doc = "each rank holds the whole backbone, and gradients are summed during backward",
+     .mesh = along_data,
+     .make = make_ddp,
+     .bytes = ddp_bytes,
+     .settings = "ddp",
+     .sums_in_order = true},
+    {.name = "zero1",
+     .title = "data parallel with a sharded optimizer",
+     .doc = "as ddp, but each rank updates a part of the backbone, and holds the optimizer's state of that part",
+     .mesh = along_shard,
+     .make = make_sharded<Sharded::optimizer>,
+     .bytes = zero1_bytes,
+     .sums_in_order = true},
+    {.name = "zero2",
+     .title = "data parallel with sharded gradients",
+     .doc = "as zero1, and of the gradients each rank holds its part",
+     .mesh = along_shard,
+     .make = make_sharded<Sharded::gradients>,
+     .bytes = no_bytes,
+     .sums_in_order = true},
+    {.name = "fsdp",
+     .title = "fully sharded data parallel",
+     .doc = "as zero2, and of the backbone each rank holds its part; a block is gathered while it runs",
+     .mesh = along_both,
+     .make = make_sharded<Sharded::parameters>,
+     .bytes = fsdp_bytes,
+     .settings = "fsdp",
+     .sums_in_order = true},
+    {.name = "dp",
+     .title = "data parallel in one process",
+     .doc = "the ranks are threads of one process, which share one backbone; the first also holds the whole head",
+     .mesh = one_rank,
+     .make = make_dp,
+     .bytes = no_bytes,
+     .is_one_process = true},
+    {.name = "ps",
+     .title = "parameter server",
+     .doc = "as ddp, but after backward each rank sums, or otherwise aggregates, a part of the gradients of all",
+     .mesh = along_data,
+     .make = make_ps,
+     .bytes = no_bytes,
+     .settings = "ps"},
+    {.name = "local-sgd",
+     .title = "local SGD",
+     .doc = "each rank trains a backbone on its own images, and every few steps all go on from the mean",
+     .mesh = along_data,
+     .make = make_averaging<kLocalSgd>,
+     .bytes = averaging_bytes<kLocalSgd>,
+     .settings = "local_sgd",
+     .is_synchronous = false},
+    {.name = "diloco",
+     .title = "DiLoCo",
+     .doc = "as local-sgd, but all go on from a step of an outer optimizer towards the mean",
+     .mesh = along_data,
+     .make = make_averaging<kDiloco>,
+     .bytes = averaging_bytes<kDiloco>,
+     .settings = "diloco",
+     .is_synchronous = false},
+}};
 
 }  // namespace
 

@@ -4,14 +4,35 @@
 #include <string_view>
 
 #include "tandem/base/category.h"
+#include "tandem/memory/chain.h"
 #include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/fully_shard.h"
 #include "tandem/parallel/gradient_sync.h"
+#include "tandem/parallel/mesh.h"
+#include "tandem/parallel/model_averaging.h"
+#include "tandem/parallel/parameter_server.h"
+#include "tandem/parallel/replicas/one_process.h"
 
 namespace tandem::parallel {
 
 /// The options of all strategies; each reads its own member.
 struct StrategyOptions {
+  int64_t shards = 0;  // gradients are summed over so many shards of a batch in their order; 0: over the ranks
   DistributedDataParallelOptions ddp;
+  ModelAveragingOptions local_sgd = {.every = 16};
+  ModelAveragingOptions diloco = {.every = 50, .outer = OuterNesterov{}};
+  ParameterServerOptions ps;
+  FullyShardOptions fsdp;
+  OneProcessOptions dp;
+};
+
+/// A model whose parts every rank holds whole, before a strategy takes it.
+struct ReplicatedModel {
+  std::vector<Parameter> parameters;  // those with another placement are left to their layers
+  std::vector<Tensor> buffers = {};
+  /// The blocks that use them, where the model runs them from: a strategy may replace what they run, for as long as it
+  /// lives. null: the model has none.
+  memory::Chain* chain = nullptr;
 };
 
 /// A way to train in parallel: a file with a GradientSync and its options, a member of StrategyOptions, and a row of
@@ -21,14 +42,29 @@ struct Strategy {
   std::string_view title;  // in words, for messages
   std::string_view doc;    // what each rank holds, for the settings' table
 
-  /// Makes the strategy for the parameters that all ranks hold whole; others are left to their layers. The
-  /// group, the data axis, must outlive the result. Collective.
-  std::unique_ptr<GradientSync> (*make)(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
-                                        comm::ProcessGroup& data, const StrategyOptions& options);
+  /// How `ranks` ranks are arranged for it. Throws SettingsError for a number that it cannot use. The ranks along the
+  /// axis shard hold different parts of the replicated parameters, or of their optimizer's state.
+  MeshSizes (*mesh)(int ranks, const StrategyOptions& options);
+
+  /// Makes the strategy for a model whose batches the ranks of mesh.batch() share. The mesh, and what `model` refers
+  /// to, must outlive the result. Collective.
+  std::unique_ptr<GradientSync> (*make)(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options);
 
   /// The bytes that a rank holds for it between and during steps, besides what one device needs. `parameter_bytes`: of
-  /// the replicated parameters that are trained; `ranks`: of the data axis.
+  /// the replicated parameters that are trained; `ranks`: that share a batch.
   CategoryBytes (*bytes)(int64_t parameter_bytes, int ranks, const StrategyOptions& options);
+
+  /// The first word of the names of the settings that only this strategy reads, such as "ddp"; "": there are none.
+  std::string_view settings = "";
+
+  /// Every step is one of the whole batch, and equals one device's. Otherwise the ranks train apart for some steps, and
+  /// are one model after unify().
+  bool is_synchronous = true;
+
+  bool sums_in_order = false;  // it can: StrategyOptions::shards
+  /// True: the ranks that share a batch are replicas in one process, `dp.replicas` of the options, and the world is one
+  /// rank.
+  bool is_one_process = false;
 };
 
 /// All strategies; the first is the default.

@@ -151,5 +151,42 @@ TEST(DistributedDataParallel, MicroBatchesAddUpInTheBucketsAndAreSentOnce) {
   }
 }
 
+TEST(DistributedDataParallel, BuffersComeFromRankZeroBeforeEachStepIfAsked) {
+  for (const bool asked : {false, true}) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      const auto mean = at::zeros({2}, at::kDouble);
+      DistributedDataParallel replicas({at::ones({1}).requires_grad_()}, {mean}, {"weight"}, group,
+                                       {.broadcast_buffers = asked});
+      const double own = group.rank() + 1;
+      mean.fill_(own);
+      replicas.before_forward({0, 2});
+      EXPECT_TRUE(mean.equal(at::full({2}, asked ? 1 : own, at::kDouble)));
+      mean.fill_(own);
+      replicas.before_forward({1, 2});  // of the same step
+      EXPECT_TRUE(mean.equal(at::full({2}, own, at::kDouble)));
+    });
+  }
+}
+
+TEST(DistributedDataParallel, GradientsHaveMemoryOfTheirOwnIfAsked) {
+  for (const bool is_view : {true, false}) {
+    comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+      const auto weight = at::ones({4}).requires_grad_();
+      DistributedDataParallel replicas({weight}, {}, {"weight"}, group, {.gradient_as_bucket_view = is_view});
+      EXPECT_EQ(replicas.owned_gradients().size(), is_view ? 1U : 0U);
+      std::vector<Tensor> gradients;  // of two steps
+      for (int step = 0; step < 3; ++step) {
+        replicas.zero_grad();
+        const auto loss = (weight * (step + 1.0)).sum();
+        replicas.before_backward(loss);
+        loss.backward();
+        EXPECT_TRUE(weight.grad().equal(at::full({4}, 2 * (step + 1.0))));
+        if (step > 0) gradients.push_back(weight.grad());  // the buckets are rebuilt after the first step
+      }
+      EXPECT_EQ(gradients[0].is_alias_of(gradients[1]), is_view);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace tandem::parallel

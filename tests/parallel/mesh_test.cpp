@@ -64,14 +64,26 @@ TEST(Mesh, OneAxisOverTheWorldSendsNothing) {
   }
 }
 
-TEST(Mesh, EachAxisThatDividesTheWorldCostsOneSplit) {
-  comm::run_ranks(4, [](comm::ProcessGroup& world) {
-    const Mesh mesh({.data = 2, .tensor = 2}, world);
-    const auto counts = world.meter().counts();
-    ASSERT_EQ(counts.size(), 1u);
-    EXPECT_EQ(counts.at("all_gather").calls, 2);
-    EXPECT_EQ(counts.at("all_gather").bytes, 2 * 3 * 4);
+TEST(Mesh, RanksKnowTheGroupsOfTheAxesWithoutAsking) {
+  comm::run_ranks(8, [](comm::ProcessGroup& world) {
+    Mesh mesh({.data = 2, .shard = 2, .tensor = 2}, world);
+    EXPECT_TRUE(world.meter().counts().empty());
+    const int rank = world.rank(), tensor = rank % 2, shard = rank / 2 % 2, data = rank / 4;
+    EXPECT_EQ(mesh.group(Axis::tensor).members(), (std::vector<int>{rank - tensor, rank - tensor + 1}));
+    EXPECT_EQ(mesh.group(Axis::shard).members(), (std::vector<int>{rank - 2 * shard, rank - 2 * shard + 2}));
+    EXPECT_EQ(mesh.group(Axis::data).members(), (std::vector<int>{rank - 4 * data, rank - 4 * data + 4}));
+    EXPECT_EQ(mesh.group({Axis::data, Axis::tensor}).members(),
+              (std::vector<int>{2 * shard, 2 * shard + 1, 2 * shard + 4, 2 * shard + 5}));
   });
+}
+
+/// As for the one rank of a large job that is rehearsed.
+TEST(Mesh, AnImaginedWorldHasGroupsOfTheRightSizes) {
+  const auto world = comm::make_rehearsal_group(5, 6);
+  Mesh mesh({.data = 3, .shard = 2}, *world);
+  EXPECT_EQ(mesh.group(Axis::shard).size(), 2);
+  EXPECT_EQ(mesh.group(Axis::shard).rank(), 1);
+  EXPECT_EQ(mesh.group(Axis::data).members(), (std::vector<int>{1, 3, 5}));
 }
 
 TEST(Mesh, FaultsAreNamed) {

@@ -15,8 +15,8 @@ namespace {
 using test::text_of;
 
 constexpr const char* kRemedy =
-    ": use it in the loss of every step, or freeze it with requires_grad_(false) before DistributedDataParallel is "
-    "made";
+    ": use it in the loss of every step, set find_unused_parameters, or freeze it with requires_grad_(false) before "
+    "training";
 
 /// Three parameters, each in a bucket of its own.
 struct Three {

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/module.h>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
 #include "tandem/memory/meter.h"
@@ -14,34 +16,72 @@ namespace tandem::parallel {
 namespace {
 
 TEST(Strategy, NamesAreFoundAndOthersNameTheSetting) {
-  for (const auto& strategy : strategies()) EXPECT_EQ(&strategy_of(strategy.name), &strategy);
-  EXPECT_EQ(test::text_of<SettingsError>([] { strategy_of("magic"); }), "parallel is 'magic', wanted one of ddp");
+  std::string names;
+  for (const auto& strategy : strategies()) {
+    EXPECT_EQ(&strategy_of(strategy.name), &strategy);
+    names += (names.empty() ? "" : ", ") + std::string(strategy.name);
+  }
+  EXPECT_EQ(test::text_of<SettingsError>([] { strategy_of("magic"); }), "parallel is 'magic', wanted one of " + names);
 }
 
-/// Each strategy leaves, on every rank, the gradient of the whole batch; the split parameter is not its business.
+/// A block that multiplies with its weight.
+struct Scaling : torch::nn::Module {
+  explicit Scaling(const Tensor& values) : weight(register_parameter("weight", values)) {}
+
+  Tensor weight;
+};
+
+memory::Chain chain_of(const std::shared_ptr<Scaling>& scaling) {
+  return memory::chain_of("scaling", scaling, [scaling](const Tensor& x) { return scaling->weight * x; });
+}
+
+/// The world in which so many share a batch.
+int world_of(const Strategy& strategy, int ranks) { return strategy.is_one_process ? 1 : ranks; }
+
+StrategyOptions options_of(int ranks) {
+  StrategyOptions options;
+  options.dp.replicas = ranks;
+  return options;
+}
+
+/// Each synchronous strategy leaves, on every rank, the gradient of the whole batch; the split parameter is not its
+/// business.
 TEST(Strategy, GradientsAreSumsOverRanksAndMicroBatches) {
   for (const auto& strategy : strategies()) {
+    if (!strategy.is_synchronous) continue;
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int64_t parts : {1, 2, 3}) {
-        comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
-          const auto weight = at::ones({3}, at::kDouble).requires_grad_(), own = at::ones({1, 2}).requires_grad_();
-          const std::vector<Parameter> parameters = {Parameter::replicated("weight", weight),
-                                                     Parameter::split("own", own, {0, group.rank(), 1, ranks})};
-          const auto sync = strategy.make(parameters, {}, group, {});
+        comm::run_ranks(world_of(strategy, ranks), [&](comm::ProcessGroup& group) {
+          const auto scaling = std::make_shared<Scaling>(at::ones({3}, at::kDouble));
+          auto chain = chain_of(scaling);
+          const auto own = at::ones({1, 2}).requires_grad_();
+          const std::vector<Parameter> parameters = {Parameter::replicated("weight", scaling->weight),
+                                                     Parameter::split("own", own, {0, group.rank(), 1, group.size()})};
+          Mesh mesh(strategy.mesh(group.size(), options_of(ranks)), group);
+          const auto sync = strategy.make({parameters, {}, &chain}, mesh, options_of(ranks));
+          const auto held = sync->held(parameters);
           for (int step = 0; step < 3; ++step) {
             for (int64_t i = 0; i < parts; ++i) {
               const MicroBatch micro{i, parts};
               sync->before_forward(micro);
-              const auto loss = (weight * static_cast<double>(group.rank() + 1) * static_cast<double>(i + 1)).sum() +
-                                own.sum() * (group.rank() + 1.0);
+              const auto factor = static_cast<double>((group.rank() + 1) * (i + 1));
+              const auto samples = at::full({4, 3}, factor / 4, at::kDouble);
+              const auto loss = memory::run(chain, samples).sum() + own.sum() * (group.rank() + 1.0);
               sync->before_backward(loss, micro);
               loss.backward();
               sync->after_backward(micro);
             }
-            const double sum = 0.25 * ranks * (ranks + 1) * parts * (parts + 1);
-            EXPECT_TRUE(weight.grad().equal(at::full({3}, sum, at::kDouble))) << strategy.name;
+            const double sum = 0.25 * group.size() * (group.size() + 1) * parts * (parts + 1);
+            double numbers = 0;
+            for (const auto& parameter : held) {
+              if (parameter.name == "own") continue;
+              EXPECT_TRUE(parameter.tensor.grad().equal(at::full_like(parameter.tensor, sum))) << strategy.name;
+              numbers += static_cast<double>(parameter.tensor.numel());
+            }
+            const int copies = group.size() / mesh.size(Axis::shard);
+            EXPECT_EQ(comm::reduce_number(numbers, comm::Reduce::sum, group), 3 * copies) << strategy.name;
             EXPECT_TRUE(own.grad().equal(at::full({1, 2}, (group.rank() + 1.0) * parts))) << strategy.name;
-            for (const auto& tensor : {weight, own}) tensor.mutable_grad().reset();
+            for (const auto& parameter : held) parameter.tensor.mutable_grad().reset();
             sync->after_step();
           }
         });
@@ -50,19 +90,29 @@ TEST(Strategy, GradientsAreSumsOverRanksAndMicroBatches) {
   }
 }
 
+TEST(Strategy, ReplicasOfOneProcessWantAWorldOfOneRank) {
+  EXPECT_EQ(test::text_of<SettingsError>([] { strategy_of("dp").mesh(2, {}); }),
+            "parallel is dp with 2 ranks in the world, wanted 1, whose replicas are threads of its process: use "
+            "parallel=ddp");
+}
+
 TEST(Strategy, HoldsTheBytesThatItSays) {
   memory::install_meter();
   for (const auto& strategy : strategies()) {
     for (const int ranks : {1, 3}) {
-      comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+      comm::run_ranks(world_of(strategy, ranks), [&](comm::ProcessGroup& group) {
         const RankScope scope(group.rank());
-        const auto weight = at::ones({3000}).requires_grad_();
+        const CategoryScope category(Category::parameters);
+        const auto scaling = std::make_shared<Scaling>(at::ones({3000}));
+        auto chain = chain_of(scaling);
         comm::barrier(group);
         const auto before = memory::account(group.rank()).live;
-        const auto sync = strategy.make({Parameter::replicated("weight", weight)}, {}, group, {});
+        Mesh mesh(strategy.mesh(group.size(), options_of(ranks)), group);
+        const auto sync =
+            strategy.make({{Parameter::replicated("weight", scaling->weight)}, {}, &chain}, mesh, options_of(ranks));
         auto held = memory::account(group.rank()).live;
         for (size_t i = 0; i < held.size(); ++i) held[i] -= before[i];
-        EXPECT_EQ(held, strategy.bytes(12000, ranks, {})) << strategy.name << " ranks " << ranks;
+        EXPECT_EQ(held, strategy.bytes(12000, group.size(), options_of(ranks))) << strategy.name << " ranks " << ranks;
         comm::barrier(group);
       });
     }

@@ -36,12 +36,16 @@ std::string place_of(const std::vector<std::string>& ranks, int size) {
 }  // namespace
 
 GradientArrivals::GradientArrivals(std::vector<Tensor> parameters, std::vector<std::string> names)
-    : parameters_(std::move(parameters)),
-      names_(std::move(names)),
-      came_(std::make_shared<std::vector<uint8_t>>(parameters_.size(), 0)) {
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    hooks_.push_back(parameters_[i].register_hook([came = came_, i](const Tensor& gradient) {
-      (*came)[i] = 1;
+    : parameters_(std::move(parameters)), names_(std::move(names)), record_(std::make_shared<Record>()) {
+  const auto count = parameters_.size();
+  *record_ = {std::vector<uint8_t>(count, 0), std::vector<uint8_t>(count, 0), std::vector<uint8_t>(count, 0), ""};
+  for (size_t i = 0; i < count; ++i) {
+    hooks_.push_back(parameters_[i].register_hook([record = record_, i, name = names_[i]](const Tensor& gradient) {
+      record->came[i] = 1;
+      if (!gradient.defined()) return;
+      TORCH_CHECK_VALUE(record->refused[i] == 0, "parameter ", name, " of the model has a gradient", record->place,
+                        ", wanted none, as in the first step: leave static_graph out");
+      record->used[i] = 1;
       memory::tag(gradient, Category::gradients);  // it was made by an operator like any other
     }));
   }
@@ -51,17 +55,33 @@ GradientArrivals::~GradientArrivals() {
   for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].remove_hook(hooks_[i]);
 }
 
-void GradientArrivals::reset() { std::ranges::fill(*came_, uint8_t{0}); }
-
-bool GradientArrivals::are_complete() const {
-  return std::ranges::all_of(*came_, [](uint8_t came) { return came == 1; });
+void GradientArrivals::begin_step() {
+  std::ranges::fill(record_->used, uint8_t{0});
+  begin_backward();
 }
 
-void GradientArrivals::check(comm::ProcessGroup& group) const {
+void GradientArrivals::begin_backward() { std::ranges::fill(record_->came, uint8_t{0}); }
+
+void GradientArrivals::excuse(const std::vector<size_t>& parameters) {
+  for (const auto i : parameters) record_->came[i] = 1;
+}
+
+void GradientArrivals::excuse_all() { std::ranges::fill(record_->came, uint8_t{1}); }
+
+bool GradientArrivals::are_complete() const {
+  return std::ranges::all_of(record_->came, [](uint8_t came) { return came == 1; });
+}
+
+void GradientArrivals::refuse(const std::vector<size_t>& parameters, const std::string& place) {
+  for (const auto i : parameters) record_->refused[i] = 1;
+  record_->place = place;
+}
+
+void GradientArrivals::check(comm::ProcessGroup& group, std::string_view remedy) const {
   const at::NoGradGuard no_grad;
-  const auto count = static_cast<int64_t>(came_->size());
+  const auto count = static_cast<int64_t>(record_->came.size());
   const auto own = at::empty({count}, at::kByte);
-  if (count > 0) std::memcpy(own.data_ptr(), came_->data(), came_->size());
+  if (count > 0) std::memcpy(own.data_ptr(), record_->came.data(), record_->came.size());
   const auto all = comm::all_gather(own, group, 0, std::vector<int64_t>(group.size(), count));
   const auto* came = all.const_data_ptr<uint8_t>();
   std::vector<std::string> names, ranks;
@@ -75,8 +95,8 @@ void GradientArrivals::check(comm::ProcessGroup& group) const {
     if (std::any_of(first, first + count, [](uint8_t one) { return one == 0; })) ranks.push_back(std::to_string(rank));
   }
   TORCH_CHECK_VALUE(names.empty(), subject_of(names), " no gradient after backward", place_of(ranks, group.size()),
-                    ", wanted one: use it in the loss of every step, or freeze it with requires_grad_(false) before "
-                    "DistributedDataParallel is made");
+                    ", wanted one: use it in the loss of every step, ", remedy,
+                    "or freeze it with requires_grad_(false) before training");
 }
 
 }  // namespace tandem::parallel::detail

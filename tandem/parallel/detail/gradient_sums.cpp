@@ -1,58 +1,79 @@
 #include "tandem/parallel/detail/gradient_sums.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <limits>
 
 #include "tandem/base/context.h"
-#include "tandem/comm/wire_bytes.h"
 
 namespace tandem::parallel::detail {
 namespace {
-
-flight::CallInfo info_of(const Tensor& bucket, flight::Where where) {
-  flight::CallInfo call;
-  call.operation = "all_reduce";
-  call.shape = bucket.sizes().vec();
-  call.type = c10::toString(bucket.scalar_type());
-  call.detail = "gradients";
-  call.where = where;
-  return call;
-}
 
 /// The element that marks a spoilt bucket: it is NaN, and so is any sum with it.
 Tensor mark_of(const Tensor& bucket) { return bucket.narrow(0, 0, std::min<int64_t>(1, bucket.numel())); }
 
 }  // namespace
 
-GradientSums::Future GradientSums::start(const Tensor& bucket) {
-  const PhaseScope phase(Phase::backward);
-  const auto call = info_of(bucket, where_);
-  const comm::WireBytes wire{group_.rank(), group_.size()};
-  const auto number = group_.begin(call, wire.all_reduce(bucket.numel(), bucket.element_size()));
-  Future sent;
-  try {
-    const flight::CallScope scope(&call);
-    std::vector<Tensor> tensors = {bucket};
-    sent = group_.backend(bucket.device().type()).allreduce(tensors)->getFuture();
-  } catch (const std::exception& error) {
-    group_.log()->fail(number, call, error);
+std::vector<Tensor> gradient_views(const c10d::GradBucket& bucket) {
+  const auto parameters = bucket.getParameters();
+  auto views = bucket.getGradients();
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (!parameters[i].is_non_overlapping_and_dense()) continue;
+    views[i] = views[i].as_strided(parameters[i].sizes(), parameters[i].strides(), views[i].storage_offset());
   }
-  // This object may be gone when the sum ends: an exception does not wait for sums.
-  auto done = sent->then(
-      [log = group_.log(), call, number](c10::ivalue::Future& future) {
-        try {
-          auto value = future.value();
-          log->end(number);
-          return value;
-        } catch (const std::exception& error) {
-          log->fail(number, call, error);
-        }
-      },
-      sent->elementType());
-  buckets_.push_back(bucket);
+  return views;
+}
+
+GradientSums::GradientSums(comm::ProcessGroup& channel, Parts parts)
+    : channel_(channel), state_(std::make_shared<State>()) {
+  for (size_t i = 0; i < parts.parameters.size(); ++i) {
+    state_->index_of[parts.parameters[i].unsafeGetTensorImpl()] = i;
+  }
+  state_->parts = std::move(parts);
+}
+
+GradientBucket GradientSums::State::describe(const c10d::GradBucket& bucket, flight::Where where) const {
+  GradientBucket described{bucket.getBuffer(), {}, where};
+  if (!parts.hook->reads_members() && !parts.before && !parts.after) return described;
+  const auto parameters = bucket.getParameters();
+  const auto gradients = gradient_views(bucket);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto index = index_of.at(parameters[i].unsafeGetTensorImpl());
+    described.members.push_back({index, parts.names[index], gradients[i]});
+  }
+  return described;
+}
+
+void GradientSums::State::sum(const GradientBucket& bucket, comm::ProcessGroup& channel) const {
+  const at::NoGradGuard no_grad;
+  const auto tell = [&](const Callback& callback) {
+    if (!callback) return;
+    for (const auto& member : bucket.members) callback(member.name, member.gradient);
+  };
+  tell(parts.before);
+  parts.hook->sum(bucket, channel);
+  tell(parts.after);
+}
+
+GradientSums::Future GradientSums::start(const c10d::GradBucket& bucket) {
+  const PhaseScope phase(Phase::backward);
+  const CategoryScope category(Category::communication);
+  const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  const auto index = static_cast<int64_t>(buckets_.size());
+  buckets_.push_back(bucket.getBuffer());
   futures_.push_back(done);
+  channel_.queue([state = state_, &channel = channel_, done, index, start = OverlapClock::now(),
+                  told = state_->describe(bucket, where_)]() mutable {
+    try {
+      state->sum(told, channel);
+    } catch (...) {
+      return done->setError(std::current_exception());
+    }
+    state->clock.has_travelled(start);
+    told = {};  // whoever has waited frees the bucket's memory by letting go of it
+    done->markCompleted(index);
+  });
   return done;
 }
 
@@ -62,18 +83,18 @@ void GradientSums::reset(flight::Where where) {
   futures_.clear();
 }
 
-void GradientSums::start_spoilt(const Tensor& bucket) {
+void GradientSums::start_spoilt(const c10d::GradBucket& bucket) {
   const at::NoGradGuard no_grad;
-  mark_of(bucket).fill_(std::numeric_limits<double>::quiet_NaN());
+  mark_of(bucket.getBuffer()).fill_(std::numeric_limits<double>::quiet_NaN());
   start(bucket);
 }
 
 bool GradientSums::wait_for_spoilt() {
+  const auto start = OverlapClock::now();
+  for (const auto& future : futures_) future->waitAndThrow();
+  state_->clock.has_waited(start);
   bool is_spoilt = false;
-  for (size_t i = 0; i < futures_.size(); ++i) {
-    futures_[i]->waitAndThrow();
-    is_spoilt |= mark_of(buckets_[i]).isnan().any().item<bool>();
-  }
+  for (const auto& bucket : buckets_) is_spoilt |= mark_of(bucket).isnan().any().item<bool>();
   return is_spoilt;
 }
 

@@ -1,0 +1,220 @@
+#include "tandem/parallel/detail/sharded_flat.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <utility>
+
+#include "tandem/base/context.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/memory/meter.h"
+
+namespace tandem::parallel::detail {
+namespace {
+
+/// Memory that is allocated while it lives is for `category`, and belongs to the parameters' block.
+struct Owner {
+  Owner(Category category, int block) : of_category(category), of_block(block) {}
+
+  const CategoryScope of_category;
+  const BlockScope of_block;
+};
+
+/// The memory of `from` goes to the storage of `to`, which has none.
+void move_memory(const Tensor& from, const Tensor& to) {
+  auto* source = from.storage().unsafeGetStorageImpl();
+  auto* target = to.storage().unsafeGetStorageImpl();
+  target->set_data_ptr_noswap(std::move(source->mutable_data_ptr()));
+  target->set_nbytes(source->nbytes());
+  source->set_nbytes(0);
+}
+
+void free_memory(const Tensor& tensor) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(at::DataPtr(nullptr, tensor.device()));
+  storage->set_nbytes(0);
+}
+
+/// All of the memory that a part of a shard lies in.
+Tensor shard_around(const Tensor& part, int64_t size) {
+  return at::empty({0}, part.options().requires_grad(false)).set_(part.storage(), 0, {size}, {1});
+}
+
+}  // namespace
+
+ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, bool is_released, bool keeps_gradients, bool in_order,
+                         Mesh& mesh)
+    : parameters_(std::move(parameters)),
+      is_trained_(parameters_.at(0).tensor.requires_grad()),
+      is_released_(is_released && mesh.size(Axis::shard) > 1),
+      keeps_gradients_(keeps_gradients && is_trained_),
+      in_order_(in_order),
+      shards_(mesh.group(Axis::shard)),
+      replicas_(mesh.group(Axis::data)),
+      block_(memory::block_of(parameters_[0].tensor)),
+      layout_(tensors_of(parameters_), mesh.size(Axis::shard)) {
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView untracked;  // the parameters are no views to autograd
+  {
+    const Owner owner(Category::parameters, block_);
+    flat_ = at::zeros({layout_.size()}, layout_.options());
+    for (size_t i = 0; i < parameters_.size(); ++i) layout_.whole(flat_, i).copy_(parameters_[i].tensor);
+    comm::broadcast_(flat_, 0, mesh.batch());
+    shard_ = flat_.narrow(0, shards_.rank() * layout_.shard_size(), layout_.shard_size());
+    if (is_released_) shard_ = shard_.clone();
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].tensor.set_data(layout_.whole(flat_, i));
+  close();
+  make_held(mesh);
+  const Owner owner(Category::gradients, block_);
+  if (keeps_gradients_) gradients_ = at::zeros({layout_.size()}, layout_.options());
+}
+
+void ShardedFlat::make_held(Mesh& mesh) {
+  const int own = shards_.rank(), replica = mesh.coordinate(Axis::data);
+  held_.resize(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& parameter = parameters_[i];
+    const auto sizes = parameter.tensor.sizes();
+    const auto [first, last] = layout_.shards_of(i);
+    const int holders = last - first + 1;
+    for (const auto& part : layout_.parts(i, own)) {
+      Placement placement{.splits = {}, .replica = replica};
+      for (size_t dim = 0; dim < sizes.size(); ++dim) {
+        const Split split{static_cast<int64_t>(dim), part.box.first[dim], part.box.count[dim], sizes[dim]};
+        if (split.count < split.total) placement.splits.push_back(split);
+      }
+      if (holders * replicas_.size() < mesh.world().size()) placement.holder = replica * holders + own - first;
+      const auto tensor = layout_.part(shard_, i, part).requires_grad_(is_trained_);
+      held_[i].push_back(Parameter::placed(parameter.name, tensor, placement));
+    }
+  }
+}
+
+std::vector<int64_t> ShardedFlat::shard_sizes() const {
+  return std::vector<int64_t>(static_cast<size_t>(shards_.size()), layout_.shard_size());
+}
+
+void ShardedFlat::open() {
+  if (is_open_) return;
+  const at::NoGradGuard no_grad;
+  const Owner owner(Category::parameters, block_);
+  if (auto coming = std::exchange(coming_, std::nullopt)) {
+    move_memory(coming->wait(), flat_);
+  } else {
+    move_memory(comm::all_gather(shard_, shards_, 0, shard_sizes()), flat_);
+  }
+  is_open_ = true;
+}
+
+void ShardedFlat::start_to_open(comm::ProcessGroup& channel) {
+  if (is_open_ || coming_) return;
+  const at::NoGradGuard no_grad;
+  const Owner owner(Category::parameters, block_);
+  coming_.emplace(comm::all_gather_async(shard_, channel, 0, shard_sizes()));
+}
+
+void ShardedFlat::drop() {
+  // Another thread may hold the tensor for a while.
+  if (auto coming = std::exchange(coming_, std::nullopt)) free_memory(coming->wait());
+}
+
+void ShardedFlat::close() {
+  if (!is_released_ || !is_open_) return;
+  free_memory(flat_);
+  is_open_ = false;
+}
+
+void ShardedFlat::refresh() {
+  if (!is_released_ && is_trained_) comm::all_gather_(flat_, shards_);
+}
+
+void ShardedFlat::lay_gradients() {
+  if (!is_trained_) return;
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView untracked;
+  if (keeps_gradients_) {
+    gradients_.zero_();
+  } else {
+    const Owner owner(Category::gradients, block_);
+    gradients_ = at::zeros({layout_.size()}, layout_.options());
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].tensor.mutable_grad() = layout_.whole(gradients_, i);
+  }
+}
+
+void ShardedFlat::drop_gradients() {
+  if (!is_trained_) return;
+  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  if (!keeps_gradients_) gradients_.reset();
+}
+
+Tensor ShardedFlat::summed_gradients() {
+  if (keeps_gradients_) {
+    comm::reduce_scatter_(gradients_, shards_);
+    return gradients_.narrow(0, shards_.rank() * layout_.shard_size(), layout_.shard_size());
+  }
+  const CategoryScope scratch(Category::communication);
+  auto sum = comm::reduce_scatter(gradients_, shards_, 0, shard_sizes());
+  memory::tag(sum, Category::gradients, block_);
+  return sum;
+}
+
+void ShardedFlat::sum_gradients() {
+  if (!is_trained_) return;
+  for (const auto& [name, tensor, placement] : parameters_) {
+    TORCH_CHECK(tensor.grad().defined() && tensor.grad().is_alias_of(gradients_), "fully shard: the gradient of ", name,
+                " has left the memory that it was given, wanted backward without create_graph and without a change of "
+                ".grad");
+  }
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView untracked;
+  const auto start = std::chrono::steady_clock::now();
+  if (in_order_) {
+    add_in_order();
+  } else {
+    auto sum = summed_gradients();
+    drop_gradients();
+    comm::all_reduce_(sum, replicas_);
+    const auto earlier = keeps_gradients_ ? Tensor() : sum_so_far();
+    earlier.defined() ? void(earlier.add_(sum)) : give(sum);
+  }
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void ShardedFlat::add_in_order() {
+  const int64_t own = layout_.shard_size();
+  Tensor parts;
+  {
+    const CategoryScope scratch(Category::communication);
+    parts = comm::all_to_all(gradients_, shards_, 0, shard_sizes(), shard_sizes());
+  }
+  drop_gradients();
+  auto sum = sum_so_far();
+  if (!sum.defined()) {
+    const Owner owner(Category::gradients, block_);
+    sum = at::zeros({own}, layout_.options());
+    give(sum);
+  }
+  for (int rank = 0; rank < shards_.size(); ++rank) sum.add_(parts.narrow(0, rank * own, own));
+}
+
+/// Of the gradients of what this rank holds; undefined: there is none, or this rank holds nothing.
+Tensor ShardedFlat::sum_so_far() const {
+  for (const auto& parts : held_) {
+    if (parts.empty()) continue;
+    const auto& gradient = parts[0].tensor.grad();
+    return gradient.defined() ? shard_around(gradient, layout_.shard_size()) : Tensor();
+  }
+  return {};
+}
+
+void ShardedFlat::give(const Tensor& sum) {
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const auto parts = layout_.parts(i, shards_.rank());
+    for (size_t k = 0; k < parts.size(); ++k) held_[i][k].tensor.mutable_grad() = layout_.part(sum, i, parts[k]);
+  }
+}
+
+}  // namespace tandem::parallel::detail

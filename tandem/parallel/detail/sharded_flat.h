@@ -1,0 +1,79 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "tandem/parallel/detail/flat_layout.h"
+#include "tandem/parallel/mesh.h"
+#include "tandem/parallel/parameter.h"
+
+namespace tandem::parallel::detail {
+
+/// Replicated parameters of one type that all require a gradient, or none of them, in one flat of which each rank of
+/// the shard axis has a shard. Each parameter becomes a view of the flat, once: filling and releasing the flat swaps
+/// the memory under its storage, and neither copies nor counts as a change of the parameters.
+///
+///   released   parameter ─▶ flat: storage of 0 bytes        shard: 1/N, which the optimizer updates
+///   open       parameter ─▶ flat: memory of an all_gather
+///
+/// All functions but the constructor of a held list are collective over the batch's ranks where they say so.
+class ShardedFlat {
+ public:
+  /// Takes the values of rank 0. `is_released`: the flat is released between uses; otherwise it is always open, and the
+  /// shard is a part of it. `keeps_gradients`: the flat of the gradients lives as long as this object. `in_order`: see
+  /// sum_gradients(). Throws c10::ValueError for a parameter whose numbers do not lie next to each other. Collective.
+  ShardedFlat(std::vector<Parameter> parameters, bool is_released, bool keeps_gradients, bool in_order, Mesh& mesh);
+  ShardedFlat(const ShardedFlat&) = delete;
+  ShardedFlat& operator=(const ShardedFlat&) = delete;
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  bool is_trained() const { return is_trained_; }
+  bool keeps_gradients() const { return keeps_gradients_; }
+
+  /// This rank's parts of parameter `i`: leaves, views of the shard.
+  const std::vector<Parameter>& held(size_t i) const { return held_[i]; }
+
+  bool is_open() const { return is_open_; }
+  void open();   // collective
+  void close();  // no effect on a flat that is always open
+
+  /// Starts what open() then waits for, on another group of the same ranks. drop() waits for it in vain.
+  void start_to_open(comm::ProcessGroup& channel);
+  void drop();
+
+  /// Fills a flat that is always open from the ranks' shards. Collective.
+  void refresh();
+
+  /// Lays the parameters' .grad into a flat of zeros, to which backward adds.
+  void lay_gradients();
+
+  /// Sums the flat of the gradients over the ranks, and adds this rank's shard of the sum to the .grad of what it
+  /// holds; the parameters' .grad become undefined. In order: the ranks' gradients are added to that .grad one after
+  /// the other, in rank order, and the flat may be laid again. Throws c10::Error if one has left the flat. Collective.
+  void sum_gradients();
+
+  /// How long the sums of gradients have taken.
+  double seconds() const { return seconds_; }
+
+  /// Forgets gradients that were laid and not summed.
+  void drop_gradients();
+
+ private:
+  void make_held(Mesh& mesh);
+  std::vector<int64_t> shard_sizes() const;
+  Tensor sum_so_far() const;
+  void give(const Tensor& sum);
+  Tensor summed_gradients();
+  void add_in_order();
+
+  std::vector<Parameter> parameters_;
+  bool is_trained_, is_released_, keeps_gradients_, in_order_, is_open_ = true;
+  comm::ProcessGroup &shards_, &replicas_;
+  int block_;
+  FlatLayout layout_;
+  Tensor flat_, shard_, gradients_;
+  std::vector<std::vector<Parameter>> held_;
+  std::optional<comm::Handle> coming_;  // the memory of the flat
+  double seconds_ = 0;
+};
+
+}  // namespace tandem::parallel::detail

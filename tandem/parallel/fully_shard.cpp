@@ -1,0 +1,277 @@
+#include "tandem/parallel/fully_shard.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "tandem/parallel/detail/block_backward.h"
+#include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/sharded_flat.h"
+
+namespace tandem::parallel {
+namespace {
+
+using Flats = std::vector<std::unique_ptr<detail::ShardedFlat>>;
+using Key = const c10::TensorImpl*;
+
+Key key_of(const Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+
+/// Which unit each parameter belongs to: the block of its number in the chain, or else the unit behind the last block.
+std::map<size_t, std::vector<Parameter>> units_of(const std::vector<Parameter>& parameters,
+                                                  const memory::Chain* chain) {
+  std::unordered_map<Key, size_t> block_of;
+  const size_t blocks = chain != nullptr ? chain->blocks.size() : 0;
+  for (size_t i = 0; i < blocks; ++i) {
+    for (const auto& tensor : memory::parameters_of(chain->blocks[i])) {
+      const auto place = block_of.emplace(key_of(tensor), i).first->second;
+      TORCH_CHECK_VALUE(place == i, "fully shard: a parameter of sizes ", tensor.sizes(), " is in the blocks ",
+                        chain->blocks[place].name, " and ", chain->blocks[i].name, ", wanted it in one");
+    }
+  }
+  std::map<size_t, std::vector<Parameter>> units;
+  for (const auto& parameter : parameters) {
+    const auto found = block_of.find(key_of(parameter.tensor));
+    units[found == block_of.end() ? blocks : found->second].push_back(parameter);
+  }
+  return units;
+}
+
+/// Parameters of one type, and either trained or not.
+std::vector<std::vector<Parameter>> alike(const std::vector<Parameter>& parameters) {
+  std::vector<std::vector<Parameter>> groups;
+  for (const auto& parameter : parameters) {
+    const auto& tensor = parameter.tensor;
+    const auto fits = [&](const std::vector<Parameter>& group) {
+      const auto& other = group[0].tensor;
+      return other.dtype() == tensor.dtype() && other.device() == tensor.device() &&
+             other.requires_grad() == tensor.requires_grad();
+    };
+    const auto found = std::ranges::find_if(groups, fits);
+    (found == groups.end() ? groups.emplace_back() : *found).push_back(parameter);
+  }
+  return groups;
+}
+
+/// Opens what is closed of a block's flats, and closes that again.
+class OpenScope {
+ public:
+  explicit OpenScope(const Flats& flats) {
+    for (const auto& flat : flats) {
+      if (flat->is_open()) continue;
+      opened_.push_back(flat.get());
+      flat->open();
+    }
+  }
+  void leave_open() { opened_.clear(); }
+
+  ~OpenScope() {
+    for (auto* flat : opened_) flat->close();
+  }
+  OpenScope(const OpenScope&) = delete;
+  OpenScope& operator=(const OpenScope&) = delete;
+
+ private:
+  std::vector<detail::ShardedFlat*> opened_;
+};
+
+}  // namespace
+
+struct FullyShard::Impl : detail::BlockBackward {
+  Impl(Mesh& of_mesh, std::vector<Tensor> of_model, const FullyShardOptions& of_caller)
+      : mesh(of_mesh), buffers(std::move(of_model)), options(of_caller) {}
+
+  void enter(size_t block) override {
+    for (const auto& flat : flats[block]) flat->open();
+    if (block > 0 && is_in_graph[block - 1]) fetch(block - 1);
+    for (const auto& flat : flats[block]) flat->lay_gradients();
+  }
+
+  void leave(size_t block) override {
+    for (const auto& flat : flats[block]) flat->close();
+    for (const auto& flat : flats[block]) flat->sum_gradients();
+    if (is_alone && block > 0) drop(block - 1);
+  }
+
+  void abandon(size_t block) override {
+    for (const auto& flat : flats[block]) {
+      flat->close();
+      flat->drop_gradients();
+    }
+  }
+
+  template <class Work>
+  void for_each_flat(const Work& work) const {
+    for (const auto& unit : flats) {
+      for (const auto& flat : unit) work(*flat);
+    }
+  }
+
+  memory::Flow run(size_t block, const memory::Flow& input) {
+    const bool is_again = is_in_backward();
+    if (is_alone && !is_again) close(block);  // without reshard an earlier run has left it open
+    memory::Flow output;
+    {
+      OpenScope open(flats[block]);
+      if (!is_again) fetch(block + 1);
+      output = plain[block].forward(input);
+      const bool is_reached = watch(block, output);
+      if (!is_again) is_in_graph[block] = is_reached;
+      if (is_reached && !is_again && !options.reshard) open.leave_open();
+    }
+    if (is_alone && !is_again) drop(block + 1);
+    return output;
+  }
+
+  void fetch(size_t block) {
+    if (!channel) return;
+    for (const auto& flat : flats[block]) flat->start_to_open(*channel);
+  }
+
+  void drop(size_t block) {
+    for (const auto& flat : flats[block]) flat->drop();
+  }
+
+  void close(size_t block) {
+    for (const auto& flat : flats[block]) flat->close();
+  }
+
+  /// Releases what a step has left open, or has fetched in vain.
+  void close_all() {
+    for_each_flat([](auto& flat) {
+      flat.drop();
+      flat.close();
+    });
+  }
+
+  void refresh() {
+    for_each_flat([](auto& flat) { flat.refresh(); });
+    is_fresh = true;
+  }
+
+  Mesh& mesh;
+  std::vector<Tensor> buffers;
+  FullyShardOptions options;
+  std::unique_ptr<comm::ProcessGroup> channel;  // of fetch(); null: nothing is fetched early
+  std::vector<Flats> flats;                     // of each block, then of the rest
+  memory::Chain* chain = nullptr;               // whose blocks are replaced
+  std::vector<memory::Block> plain;             // as they were
+  std::vector<bool> is_in_graph;                // whether backward will come to the block
+  bool is_alone = false;
+  bool is_fresh = false;  // the flats that are always open have what the ranks' shards have: not after loading
+};
+
+FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, memory::Chain* chain,
+                       Sharded what, Mesh& mesh, const FullyShardOptions& options)
+    : impl_(std::make_shared<Impl>(mesh, std::move(buffers), options)) {
+  if (mesh.batch().size() == 1) return;
+  TORCH_CHECK_VALUE(!options.in_order || mesh.size(Axis::data) == 1,
+                    "fully shard: in_order with copies of the shards, wanted one of each");
+  const size_t blocks = chain != nullptr ? chain->blocks.size() : 0;
+  impl_->flats.resize(blocks + 1);
+  const bool is_released = what == Sharded::parameters;
+  std::vector<Tensor> whole;
+  for (const auto& [unit, members] : units_of(parameters, chain)) {
+    for (auto& group : alike(members)) {
+      const bool is_trained = group[0].tensor.requires_grad();
+      if (!is_trained && (!is_released || unit == blocks)) {
+        for (const auto& parameter : group) whole.push_back(parameter.tensor);
+        continue;
+      }
+      const bool keeps_gradients = what == Sharded::optimizer || unit == blocks;
+      impl_->flats[unit].push_back(std::make_unique<detail::ShardedFlat>(std::move(group), is_released && unit < blocks,
+                                                                         keeps_gradients, options.in_order, mesh));
+    }
+  }
+  detail::broadcast_all(whole, 0, mesh.batch());
+  detail::broadcast_all(impl_->buffers, 0, mesh.batch());
+  if (what == Sharded::optimizer || blocks == 0) return;
+  impl_->chain = chain;
+  impl_->plain = chain->blocks;
+  impl_->is_in_graph.resize(blocks);
+  if (is_released && options.prefetch && mesh.size(Axis::shard) > 1) {
+    impl_->channel = private_channel(mesh.group(Axis::shard));
+  }
+  for (size_t i = 0; i < blocks; ++i) {
+    if (impl_->flats[i].empty()) continue;
+    chain->blocks[i].forward = [impl = impl_, i](const memory::Flow& input) { return impl->run(i, input); };
+    chain->blocks[i].parts.clear();
+  }
+}
+
+FullyShard::~FullyShard() {
+  if (impl_->chain != nullptr) impl_->chain->blocks = impl_->plain;
+}
+
+std::vector<Parameter> FullyShard::held(std::vector<Parameter> parameters) const {
+  std::unordered_map<Key, const std::vector<Parameter>*> parts;
+  impl_->for_each_flat([&](const auto& flat) {
+    for (size_t i = 0; i < flat.parameters().size(); ++i) parts[key_of(flat.parameters()[i].tensor)] = &flat.held(i);
+  });
+  std::vector<Parameter> result;
+  for (auto& parameter : parameters) {
+    const auto found = parts.find(key_of(parameter.tensor));
+    if (found == parts.end()) {
+      result.push_back(std::move(parameter));
+    } else {
+      result.insert(result.end(), found->second->begin(), found->second->end());
+    }
+  }
+  return result;
+}
+
+void FullyShard::before_forward(const MicroBatch& micro) {
+  impl_->end_at_once();
+  impl_->close_all();
+  if (!micro.is_first() && !impl_->options.in_order) return;
+  if (!impl_->is_fresh) impl_->refresh();
+  impl_->for_each_flat([](auto& flat) {
+    if (flat.keeps_gradients()) flat.lay_gradients();
+  });
+}
+
+void FullyShard::after_backward(const MicroBatch& micro) {
+  if (!micro.is_last() && !impl_->options.in_order) return;
+  impl_->for_each_flat([](auto& flat) {
+    if (flat.keeps_gradients()) flat.sum_gradients();
+  });
+}
+
+void FullyShard::after_step() {
+  impl_->close_all();
+  impl_->refresh();
+}
+
+void FullyShard::run_alone(bool is_on) {
+  impl_->is_alone = is_on;
+  impl_->close_all();
+}
+
+GradientSync::Overlap FullyShard::overlap() const {
+  Overlap overlap;
+  impl_->for_each_flat([&](const auto& flat) { overlap.waited += flat.seconds(); });
+  overlap.travelled = overlap.waited;  // each sum is waited for at once
+  return overlap;
+}
+
+void FullyShard::unify() {
+  if (impl_->mesh.batch().size() == 1) return;
+  if (!impl_->is_fresh) impl_->refresh();
+  detail::broadcast_all(impl_->buffers, 0, impl_->mesh.batch());
+}
+
+std::vector<Tensor> FullyShard::owned_gradients() const {
+  std::vector<Tensor> owned;
+  impl_->for_each_flat([&](const auto& flat) {
+    if (!flat.keeps_gradients()) return;
+    for (size_t i = 0; i < flat.parameters().size(); ++i) {
+      owned.push_back(flat.parameters()[i].tensor);
+      if (impl_->options.in_order) continue;
+      for (const auto& part : flat.held(i)) owned.push_back(part.tensor);
+    }
+  });
+  return owned;
+}
+
+}  // namespace tandem::parallel

@@ -1,0 +1,87 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "tandem/memory/chain.h"
+#include "tandem/parallel/gradient_sync.h"
+#include "tandem/parallel/mesh.h"
+
+namespace tandem::parallel {
+
+/// What the ranks of the shard axis divide among them; each row divides what the rows before it divide, too.
+enum class Sharded : uint8_t {
+  optimizer,   // ZeRO-1: the optimizer's state. Gradients are whole until the last backward of a step has ended
+  gradients,   // ZeRO-2: those of a block are whole while backward is in the block
+  parameters,  // ZeRO-3, FSDP: those of a block are whole while forward or backward is in the block
+};
+
+struct FullyShardOptions {
+  int shard = 0;  // ranks among which everything is divided; the others hold copies. 0: all. Must divide the ranks
+  bool reshard = true;    // Sharded::parameters: a block is released after forward, and gathered again for backward
+  bool prefetch = true;   // Sharded::parameters: the next block is gathered while one runs
+  bool in_order = false;  // gradients are added one rank after the other, micro-batch by micro-batch; without copies
+};
+
+/// Each rank holds, and its optimizer updates, one of N equal parts of the replicated parameters. With
+/// Sharded::parameters, for a block of the chain:
+///
+///   forward    all_gather ▶ block ▶ release
+///   backward   all_gather, gradients of zeros ▶ block ▶ release, reduce_scatter ▶ this rank's part of the gradients
+///
+/// held() gives the parts: a few boxes of each parameter, views of this rank's shard, whose .grad has the sum over the
+/// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and cannot be cut
+/// into parts; with Sharded::optimizer they stay as they are. Parameters in no block, or without a chain, are always
+/// whole, and so are their gradients.
+///
+/// Between steps, S being the bytes of a type's parameters with each block padded to a multiple of N numbers:
+///
+///                            parameters   gradients between micro-batches   of the optimizer   sent in a step, all
+///                            ranks
+///   Sharded::optimizer       S            S, always                         1/N                2 (N - 1) S
+///   Sharded::gradients       S            S / N                             1/N                2 (N - 1) S
+///   Sharded::parameters      S / N        S / N                             1/N                3 (N - 1) S
+///
+/// Without `reshard` Sharded::parameters sends 2 (N - 1) S a micro-batch, and every block stays whole until backward
+/// has left it. With `prefetch` the parameters of two neighbours are whole at a time; the gathers run on a group of
+/// their own, beside those of forward and backward. With K micro-batches Sharded::gradients sends (K + 1) (N - 1) S,
+/// and Sharded::parameters 3 K (N - 1) S. In backward there are the whole gradients of one block besides. In a group of
+/// one nothing is divided, copied or sent.
+///
+/// With `in_order` the sum of a gradient runs over the ranks of the first micro-batch in their order, then over those
+/// of the next, so that its bits do not depend on how many ranks share the micro-batches. Each micro-batch then sends
+/// its gradients, also with Sharded::optimizer, which holds 1/N of them besides.
+///
+/// A parameter without a gradient counts as one whose gradient is zero if its block has one. All ranks must run the
+/// same blocks in the same order. A block may run several times in a step. While its parameters are released, nothing
+/// may read them but their sizes. Backward with create_graph is not supported: it throws c10::Error.
+///
+/// The parameters of the model remain views of this object's memory; after its end they must not be used with
+/// Sharded::parameters. Collective: construction, forward and backward of each block, after_backward(), after_step(),
+/// unify(). Source: Rajbhandari et al. 2020, ZeRO (arXiv:1910.02054); Zhao et al. 2023, PyTorch FSDP
+/// (arXiv:2304.11277).
+class FullyShard : public GradientSync {
+ public:
+  /// `parameters`: all replicated ones of the model. `chain`: may be null. The mesh must outlive the object. Takes the
+  /// parameters and buffers of rank 0. Throws c10::ValueError: a parameter in two blocks of the chain, or whose numbers
+  /// do not lie next to each other; copies with in_order.
+  FullyShard(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, memory::Chain* chain, Sharded what,
+             Mesh& mesh, const FullyShardOptions& options = {});
+  ~FullyShard() override;
+
+  std::vector<Parameter> held(std::vector<Parameter> parameters) const override;
+  void before_forward(const MicroBatch& micro) override;
+  void before_backward(const Tensor& loss, const MicroBatch& micro = {},
+                       flight::Where where = flight::Where::current()) override {}
+  void after_backward(const MicroBatch& micro) override;
+  void after_step() override;
+  void unify() override;
+  void run_alone(bool is_on) override;
+  Overlap overlap() const override;
+  std::vector<Tensor> owned_gradients() const override;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // also of the chain's blocks
+};
+
+}  // namespace tandem::parallel

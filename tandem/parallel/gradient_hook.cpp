@@ -1,0 +1,41 @@
+#include "tandem/parallel/gradient_hook.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/parallel/hook/compressed_sum.h"
+#include "tandem/parallel/hook/plain_sum.h"
+#include "tandem/parallel/hook/power_sum.h"
+
+namespace tandem::parallel {
+namespace {
+
+constexpr std::array<GradientHookKind, 4> kHooks = {
+    {{.name = "sum", .doc = "gradients travel as they are", .make = make_plain_sum},
+     {.name = "fp16",
+      .doc = "gradients travel as float16, half the bytes, infinite above 65504",
+      .make = make_half_sum,
+      .bytes = compressed_sum_bytes},
+     {.name = "bf16",
+      .doc = "gradients travel as bfloat16, half the bytes, with 8 bits of precision",
+      .make = make_bfloat16_sum,
+      .bytes = compressed_sum_bytes},
+     {.name = "powersgd",
+      .doc = "matrices travel as products of two narrow ones, and what that leaves out is added to the next gradient",
+      .make = make_power_sum,
+      .bytes = power_sum_bytes,
+      .has_rank = true}}};
+
+}  // namespace
+
+std::span<const GradientHookKind> gradient_hooks() { return kHooks; }
+
+const GradientHookKind& gradient_hook(std::string_view name) {
+  const auto found = std::ranges::find(kHooks, name, &GradientHookKind::name);
+  std::string names;
+  for (const auto& hook : kHooks) names += (names.empty() ? "" : ", ") + std::string(hook.name);
+  TORCH_CHECK_VALUE(found != kHooks.end(), "gradient hook is '", name, "', wanted one of ", names);
+  return *found;
+}
+
+}  // namespace tandem::parallel

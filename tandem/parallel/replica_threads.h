@@ -1,0 +1,39 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace tandem::parallel {
+
+/// The threads on which the replicas of one process compute. They live as long as the object, and wait between calls.
+///
+/// `threads` of them share what one replica would have alone: each has max(1, intra_op / threads) threads within an
+/// operation. With one thread, the replicas run on the calling thread, one after the other, with all of its threads;
+/// then what they allocate, and when, is the same in each run.
+class ReplicaThreads {
+ public:
+  /// `first_rank`: the memory meter and the other instruments count what replica i does for rank first_rank + i, as if
+  /// it were a device of its own; nullopt: for the caller's. Throws c10::ValueError unless the numbers are 1 or more.
+  ReplicaThreads(int threads, int intra_op, std::optional<int> first_rank = {});
+  ~ReplicaThreads();
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
+
+  /// As many threads as replicas, but not more than the calling thread has within an operation.
+  static std::unique_ptr<ReplicaThreads> for_replicas(int replicas, std::optional<int> first_rank = {});
+
+  /// Runs work(0) .. work(count - 1), replica i on thread i % threads, in the caller's state of libtorch (gradient
+  /// mode, autocast, context), and returns when all have ended. An exception of a replica comes to the caller with its
+  /// number: Error and c10::Error in their type, others as RankError (base/error.h); of several, that of the lowest
+  /// number. Only one call at a time.
+  void run(int count, const std::function<void(int replica)>& work);
+
+  int threads() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  std::optional<int> first_rank_;
+};
+
+}  // namespace tandem::parallel

@@ -1,0 +1,429 @@
+#include "tandem/parallel/fully_shard.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/world.h"
+#include "tandem/parallel/strategy.h"
+#include "tests/parallel/sharded_model.h"
+#include "tests/support/text_of.h"
+
+namespace tandem::parallel {
+namespace {
+
+constexpr std::array kAll = {Sharded::optimizer, Sharded::gradients, Sharded::parameters};
+constexpr double kRate = 0.05;
+
+struct Sharding {
+  ShardedModel model;
+  Mesh mesh;
+  FullyShard sync;
+  std::vector<Parameter> held;
+
+  Sharding(Sharded what, comm::ProcessGroup& group, const FullyShardOptions& options = {})
+      : mesh(strategy_of("fsdp").mesh(group.size(), {.fsdp = options}), group),
+        sync(model.parameters(), {}, &model.chain, what, mesh, options),
+        held(sync.held(model.parameters())) {}
+
+  void forward_and_backward(const Tensor& images, const MicroBatch& micro = {}) {
+    sync.before_forward(micro);
+    const auto loss = model.loss(images);
+    sync.before_backward(loss, micro);
+    loss.backward();
+    sync.after_backward(micro);
+  }
+
+  /// Plain gradient descent on what this rank holds.
+  void update() {
+    const at::NoGradGuard no_grad;
+    for (auto& [name, tensor, placement] : held) {
+      if (tensor.grad().defined()) tensor.sub_(tensor.grad(), kRate);
+      tensor.mutable_grad().reset();
+    }
+    sync.after_step();
+  }
+};
+
+using Named = std::map<std::string, Tensor>;
+
+void update_plainly(const ShardedModel& model) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor, placement] : model.parameters()) {
+    if (tensor.grad().defined()) tensor.sub_(tensor.grad(), kRate);
+    tensor.mutable_grad().reset();
+  }
+}
+
+/// Of a model without ranks after some steps.
+Named trained_plainly(int64_t steps) {
+  const ShardedModel model;
+  for (int64_t step = 0; step < steps; ++step) {
+    model.loss(ShardedModel::images(step)).backward();
+    update_plainly(model);
+  }
+  Named weights;
+  for (const auto& parameter : model.parameters()) weights[parameter.name] = parameter.tensor.detach();
+  return weights;
+}
+
+void expect_parts_of(const Named& whole, const std::vector<Parameter>& held, const std::string& what) {
+  for (const auto& [name, tensor, placement] : held) {
+    auto expected = whole.at(name);
+    for (const auto& split : placement.splits) expected = expected.narrow(split.dim, split.first, split.count);
+    ASSERT_EQ(tensor.sizes(), expected.sizes());
+    EXPECT_TRUE(at::allclose(tensor.detach(), expected, 1e-13, 1e-13)) << what << ' ' << name;
+  }
+}
+
+TEST(FullyShard, TrainsAsOneDevice) {
+  const auto expected = trained_plainly(3);
+  for (const auto what : kAll) {
+    for (const int ranks : {1, 2, 3, 4, 5}) {
+      for (const bool is_cut : {false, true}) {
+        comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+          Sharding sharding(what, group);
+          for (int64_t step = 0; step < 3; ++step) {
+            const auto own = ShardedModel::images(step, group.rank(), ranks);
+            const int64_t half = own.size(0) / 2;
+            if (is_cut) sharding.forward_and_backward(own.slice(0, 0, half), {0, 2});
+            sharding.forward_and_backward(is_cut ? own.slice(0, half) : own, is_cut ? MicroBatch{1, 2} : MicroBatch{});
+            sharding.update();
+          }
+          expect_parts_of(expected, sharding.held,
+                          "level " + std::to_string(static_cast<int>(what)) + " ranks " + std::to_string(ranks));
+        });
+      }
+    }
+  }
+}
+
+TEST(FullyShard, TrainsTheSameHoweverItGathers) {
+  const auto expected = trained_plainly(3);
+  for (const bool reshard : {true, false}) {
+    for (const bool prefetch : {true, false}) {
+      comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+        Sharding sharding(Sharded::parameters, group, {.reshard = reshard, .prefetch = prefetch});
+        for (int64_t step = 0; step < 3; ++step) {
+          {
+            const at::NoGradGuard no_grad;
+            sharding.model.loss(ShardedModel::images(0));  // a test between steps
+          }
+          sharding.model.loss(ShardedModel::images(0));  // a forward without backward
+          sharding.forward_and_backward(ShardedModel::images(step, group.rank(), 3));
+          sharding.update();
+          EXPECT_EQ(sharding.model.middle->weight.storage().nbytes(), 0u);
+        }
+        expect_parts_of(expected, sharding.held, reshard ? "released" : "kept");
+      });
+    }
+  }
+}
+
+TEST(FullyShard, TrainsAsOneDeviceOverSockets) {
+  const auto expected = trained_plainly(3);
+  for (const auto what : kAll) {
+    for (const int shard : {0, 2}) {
+      comm::run_ranks(4,
+                      [&](comm::ProcessGroup& group) {
+                        Sharding sharding(what, group, {.shard = shard});
+                        for (int64_t step = 0; step < 3; ++step) {
+                          sharding.forward_and_backward(ShardedModel::images(step, group.rank(), 4));
+                          sharding.update();
+                        }
+                        expect_parts_of(expected, sharding.held, "sockets");
+                      },
+                      {.gloo = true});
+    }
+  }
+}
+
+/// Two groups of ranks, each of which divides the parameters.
+TEST(FullyShard, TrainsAsOneDeviceWithCopiesOfTheShards) {
+  const auto expected = trained_plainly(3);
+  for (const auto what : kAll) {
+    for (const int shard : {1, 2, 3}) {
+      comm::run_ranks(2 * shard, [&](comm::ProcessGroup& group) {
+        Sharding sharding(what, group, {.shard = shard});
+        for (int64_t step = 0; step < 3; ++step) {
+          sharding.forward_and_backward(ShardedModel::images(step, group.rank(), group.size()));
+          sharding.update();
+        }
+        expect_parts_of(expected, sharding.held, "shard " + std::to_string(shard));
+      });
+    }
+  }
+}
+
+/// The numbers that count, over all ranks, are those of the model, each once.
+TEST(FullyShard, EachNumberCountsOnce) {
+  for (const int shard : {1, 2, 4}) {
+    comm::run_ranks(4, [&](comm::ProcessGroup& group) {
+      const Sharding sharding(Sharded::parameters, group, {.shard = shard});
+      double numbers = 0;
+      std::map<std::string, std::optional<int>> holders;
+      for (const auto& [name, tensor, placement] : sharding.held) {
+        if (placement.counts_on(group.rank())) numbers += static_cast<double>(tensor.numel());
+        const auto [known, is_new] = holders.emplace(name, placement.holder);
+        EXPECT_EQ(known->second, placement.holder) << name;
+      }
+      const auto all = comm::all_reduce(at::full({1}, numbers), group).item<double>();
+      EXPECT_EQ(all, 70 + 56 + 16 + 2);
+    });
+  }
+}
+
+int64_t padded(int64_t numbers, int shards) { return (numbers + shards - 1) / shards * shards; }
+
+/// Numbers of each block, then of the rest.
+constexpr std::array<int64_t, 4> kNumbers = {70, 56, 16, 2};
+
+/// Bytes of float64, each block padded to equal shards.
+int64_t padded_bytes(int shards) {
+  int64_t numbers = 0;
+  for (const auto block : kNumbers) numbers += padded(block, shards);
+  return 8 * numbers;
+}
+
+/// Bytes that one rank sends in a step of some micro-batches.
+int64_t sent_in_step(Sharding& sharding, comm::ProcessGroup& group, int64_t parts) {
+  sharding.forward_and_backward(ShardedModel::images(0, group.rank(), group.size()));
+  sharding.update();
+  group.meter().reset();
+  for (int64_t i = 0; i < parts; ++i) {
+    sharding.forward_and_backward(ShardedModel::images(1, group.rank(), group.size()), {i, parts});
+  }
+  sharding.update();
+  int64_t bytes = 0;
+  for (const auto& [operation, count] : group.meter().counts()) bytes += count.bytes;
+  return bytes;
+}
+
+TEST(FullyShard, SendsWhatItsTableSays) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    const int64_t all = padded_bytes(ranks), rest = 8 * padded(2, ranks);
+    for (const int64_t parts : {1, 3}) {
+      std::map<Sharded, int64_t> expected = {{Sharded::optimizer, 2 * all},
+                                             {Sharded::gradients, (parts + 1) * (all - rest) + 2 * rest},
+                                             {Sharded::parameters, 3 * parts * (all - rest) + 2 * rest}};
+      for (const auto what : kAll) {
+        comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+          Sharding sharding(what, group);
+          const auto own = sent_in_step(sharding, group, parts);
+          EXPECT_EQ(own * ranks, (ranks - 1) * expected[what]) << ranks << ' ' << parts;
+        });
+      }
+    }
+  }
+}
+
+TEST(FullyShard, SendsLessIfBlocksStay) {
+  const int64_t all = padded_bytes(3), rest = 8 * padded(2, 3);
+  for (const bool prefetch : {true, false}) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      Sharding sharding(Sharded::parameters, group, {.reshard = false, .prefetch = prefetch});
+      EXPECT_EQ(sent_in_step(sharding, group, 2) * 3, 2 * (4 * (all - rest) + 2 * rest));
+    });
+  }
+}
+
+/// Bytes of parameters at the highest moment of a step.
+TEST(FullyShard, HoldsWholeBlocksWhileTheyRun) {
+  memory::install_meter();
+  const int64_t conv = 8 * padded(70, 3), middle = 8 * padded(56, 3), last = 8 * padded(16, 3), rest = 8 * padded(2, 3);
+  const auto highest = [&](const FullyShardOptions& options) {
+    int64_t most = 0;
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      const RankScope scope(group.rank());
+      Sharding sharding(Sharded::parameters, group, options);
+      std::optional<memory::EventLog> log;
+      if (group.rank() == 1) log.emplace(1);
+      sharding.forward_and_backward(ShardedModel::images(0, group.rank(), 3));
+      if (!log) return;
+      int64_t live = (conv + middle + last) / 3 + rest;
+      for (const auto& event : log->end()) {
+        if (event.category != Category::parameters) continue;
+        live += event.what == memory::Event::What::free ? -event.bytes : event.bytes;
+        most = std::max(most, live);
+      }
+    });
+    return most;
+  };
+  const int64_t between = (conv + middle + last) / 3 + rest;
+  EXPECT_EQ(highest({.prefetch = false}), between + conv);
+  EXPECT_EQ(highest({.prefetch = true}), between + conv + middle);
+  EXPECT_EQ(highest({.reshard = false}), between + conv + middle + last);
+}
+
+/// Bytes by category: after construction, and the most of backward besides.
+TEST(FullyShard, HoldsWhatItsTableSays) {
+  memory::install_meter();
+  for (const int ranks : {2, 3, 4}) {
+    const int64_t all = padded_bytes(ranks), rest = 8 * padded(2, ranks);
+    for (const auto what : kAll) {
+      comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+        const RankScope scope(group.rank());
+        const auto of = [&](Category category) {
+          return memory::account(group.rank()).live[static_cast<size_t>(category)];
+        };
+        Sharding sharding(what, group);
+        const bool is_released = what == Sharded::parameters, is_whole = what == Sharded::optimizer;
+        EXPECT_EQ(of(Category::parameters), is_released ? (all - rest) / ranks + rest : all);
+        EXPECT_EQ(of(Category::gradients), is_whole ? all : rest);
+        for (int64_t i = 0; i < 2; ++i) {
+          sharding.forward_and_backward(ShardedModel::images(0, group.rank(), ranks), {i, 3});
+          EXPECT_EQ(of(Category::parameters), is_released ? (all - rest) / ranks + rest : all);
+          EXPECT_EQ(of(Category::gradients), is_whole ? all : (all - rest) / ranks + rest);
+        }
+        for (const auto& parameter : sharding.held) parameter.tensor.mutable_grad().reset();
+        EXPECT_EQ(of(Category::gradients), is_whole ? all : rest);
+        comm::barrier(group);
+      });
+    }
+  }
+}
+
+TEST(FullyShard, ReleasesABlockWhenItHasRun) {
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    const Sharding sharding(Sharded::parameters, group);
+    const auto bytes = [](const torch::nn::Linear& layer) { return layer->weight.storage().nbytes(); };
+    const auto& model = sharding.model;
+    EXPECT_EQ(bytes(model.middle), 0u);
+    const auto hidden = model.chain.blocks[0].forward({ShardedModel::images(0)});
+    EXPECT_EQ(bytes(model.middle), 0u);
+    model.loss(ShardedModel::images(0)).backward();
+    EXPECT_EQ(bytes(model.middle), 0u);
+    EXPECT_FALSE(model.middle->weight.grad().defined());
+    const at::NoGradGuard no_grad;
+    model.loss(ShardedModel::images(0));
+    EXPECT_EQ(bytes(model.last), 0u);
+  });
+}
+
+TEST(FullyShard, FrozenParametersAreDividedWithoutGradients) {
+  memory::install_meter();
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    const ShardedModel plain;
+    ShardedModel model;
+    for (const auto* each : {&plain, static_cast<const ShardedModel*>(&model)}) {
+      for (const auto& parameter : each->conv->parameters()) parameter.requires_grad_(false);
+      each->middle->weight.requires_grad_(false);
+    }
+    plain.loss(ShardedModel::images(0)).backward();
+    Mesh mesh({.shard = 3}, group);
+    FullyShard sync(model.parameters(), {}, &model.chain, Sharded::parameters, mesh);
+    const auto held = sync.held(model.parameters());
+    sync.before_forward({});
+    model.loss(ShardedModel::images(0, group.rank(), 3)).backward();
+    sync.after_backward({});
+    Named gradients;
+    for (const auto& [name, tensor, placement] : plain.parameters()) gradients[name] = tensor.grad();
+    for (const auto& [name, tensor, placement] : held) {
+      ASSERT_EQ(tensor.grad().defined(), gradients[name].defined()) << name;
+      EXPECT_EQ(tensor.requires_grad(), gradients[name].defined()) << name;
+      if (!tensor.grad().defined()) continue;
+      auto expected = gradients[name];
+      for (const auto& split : placement.splits) expected = expected.narrow(split.dim, split.first, split.count);
+      EXPECT_TRUE(at::allclose(tensor.grad(), expected, 1e-13, 1e-13)) << name;
+    }
+    EXPECT_EQ(model.conv->weight.storage().nbytes(), 0u);
+  });
+}
+
+/// As of two views of an image.
+TEST(FullyShard, ABlockMayRunTwice) {
+  const ShardedModel plain;
+  (plain.loss(ShardedModel::images(0)) + plain.loss(ShardedModel::images(1))).backward();
+  update_plainly(plain);
+  Named expected;
+  for (const auto& parameter : plain.parameters()) expected[parameter.name] = parameter.tensor.detach();
+  for (const auto what : kAll) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      Sharding sharding(what, group);
+      sharding.sync.before_forward({});
+      const auto loss = sharding.model.loss(ShardedModel::images(0, group.rank(), 3)) +
+                        sharding.model.loss(ShardedModel::images(1, group.rank(), 3));
+      loss.backward();
+      sharding.sync.after_backward({});
+      sharding.update();
+      expect_parts_of(expected, sharding.held, "twice");
+    });
+  }
+}
+
+/// In forward of one step and in backward of the next.
+TEST(FullyShard, AStepMayFollowAnException) {
+  const auto expected = trained_plainly(1);
+  for (const auto what : kAll) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      Sharding sharding(what, group);
+      const auto images = ShardedModel::images(0, group.rank(), 3);
+      auto& model = sharding.model;
+      sharding.sync.before_forward({});
+      EXPECT_THROW(model.loss(images.narrow(2, 0, 2)), c10::Error);
+      const auto loss = [&] {
+        const auto hidden = memory::run({{model.chain.blocks[0], model.chain.blocks[1]}}, images);
+        if (hidden.requires_grad()) {
+          hidden.register_hook([](const Tensor&) { throw std::runtime_error("a bad day"); });
+        }
+        return memory::run({{model.chain.blocks[2]}}, hidden).sum();
+      }();
+      EXPECT_THROW(loss.backward(), std::runtime_error);
+      for (const auto& parameter : sharding.held) parameter.tensor.mutable_grad().reset();
+      sharding.forward_and_backward(images);
+      sharding.update();
+      expect_parts_of(expected, sharding.held, "after an exception");
+    });
+  }
+}
+
+TEST(FullyShard, RefusesWhatItCannotDo) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    ShardedModel twice;
+    twice.chain.blocks.push_back(memory::make_block("again", {twice.middle.ptr()}, [](const Tensor& x) { return x; }));
+    Mesh mesh({.shard = 2}, group);
+    EXPECT_EQ(test::text_of<c10::ValueError>(
+                  [&] { FullyShard(twice.parameters(), {}, &twice.chain, Sharded::gradients, mesh); }),
+              "fully shard: a parameter of sizes [7, 7] is in the blocks middle and again, wanted it in one");
+    Sharding sharding(Sharded::parameters, group);
+    const auto text = test::text_of<c10::Error>([&] {
+      sharding.model.loss(ShardedModel::images(0)).backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    });
+    EXPECT_EQ(
+        text.find("fully shard: the gradient of last.weight has left the memory that it was given, wanted backward "
+                  "without create_graph and without a change of .grad"),
+        0u)
+        << text;
+  });
+}
+
+TEST(FullyShard, BuffersAndWeightsAreThoseOfRankZero) {
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    ShardedModel model;
+    const at::NoGradGuard no_grad;
+    model.last->bias.fill_(group.rank() + 1.0);
+    const auto buffer = at::full({2}, group.rank() + 5.0);
+    Mesh mesh({.shard = 3}, group);
+    FullyShard sync(model.parameters(), {buffer}, &model.chain, Sharded::gradients, mesh);
+    EXPECT_TRUE(model.last->bias.eq(1).all().item<bool>());
+    EXPECT_TRUE(buffer.eq(5).all().item<bool>());
+    buffer.fill_(group.rank() + 7.0);
+    sync.unify();
+    EXPECT_TRUE(buffer.eq(7).all().item<bool>());
+  });
+}
+
+TEST(FullyShard, TheRanksOfAShardMustDivideTheRanks) {
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] { strategy_of("fsdp").mesh(4, {.fsdp = {.shard = 3}}); }),
+      "shard is 3 with 4 ranks, wanted a number that divides them: set shard=0 to divide the parameters among all "
+      "ranks");
+  EXPECT_EQ(strategy_of("fsdp").mesh(6, {.fsdp = {.shard = 3}}).data, 2);
+  EXPECT_EQ(strategy_of("zero2").mesh(6, {}).shard, 6);
+}
+
+}  // namespace
+}  // namespace tandem::parallel
