@@ -6,6 +6,7 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
+#include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 
@@ -22,7 +23,10 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
   TORCH_CHECK_VALUE(options.classes > 0, "head: classes is ", options.classes, ", wanted 1 or more");
   TORCH_CHECK_VALUE(options.dim > 0, "head: dim is ", options.dim, ", wanted 1 or more");
   auto& counts = options_.counts;
-  if (counts.empty()) counts = comm::split_sizes(options.classes, group.size());
+  if (counts.empty()) {
+    counts = options.shards > 0 ? ordered_counts({options.shards, options.classes}, group.size())
+                                : comm::split_sizes(options.classes, group.size());
+  }
   TORCH_CHECK_VALUE(static_cast<int>(counts.size()) == group.size() &&
                         std::accumulate(counts.begin(), counts.end(), int64_t{0}) == options.classes,
                     "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
@@ -35,6 +39,10 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
 }
 
 Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
+  if (options_.shards > 0 && is_training_) {
+    return ordered_softmax_loss(features.to(options_.dtype), weight_, targets, sizes,
+                                {options_.shards, options_.classes}, options_.scoring, group_, options_.blocks);
+  }
   const auto all_features = gather(features.to(options_.dtype), sizes);
   const auto all_targets = gather(targets, sizes);
   if (options_.naive) {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/classifier/head.h"
 #include "tandem/classifier/softmax_loss.h"
-#include "tandem/parallel/parameter.h"
 
 namespace tandem::classifier {
 
@@ -17,7 +17,8 @@ struct HeadOptions {
   Scoring scoring = normalised_softmax(1.0);
   bool naive = false;  // all scores on rank 0, the baseline
   BlockOptions blocks = {};
-  std::vector<int64_t> counts = {};       // classes of each rank, in rank order; empty: split_sizes(classes, ranks)
+  std::vector<int64_t> counts = {};  // classes of each rank, in rank order; empty: split_sizes(classes, ranks)
+  int64_t shards = 0;  // the loss in training is ordered_softmax_loss() with so many shards of classes; 0: it is not
   std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
   at::ScalarType dtype = at::kFloat;
@@ -29,38 +30,24 @@ struct HeadOptions {
 /// Each rank brings the features of its own part of the batch; they are gathered, scored against the rank's classes,
 /// and the gradient of a rank's features comes back to it by reduce_scatter. Memory a rank: C_local * D elements of
 /// weight, the same of gradient, and what sharded_softmax_loss() needs.
-class ClassShardedHead {
+class ClassShardedHead : public Head {
  public:
   /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks and on any
   /// device.
   /// Throws c10::ValueError when classes or dim is not positive, or counts do not add up to classes.
   ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group);
 
-  /// Mean cross entropy over the global batch, equal on all ranks; see sharded_softmax_loss(). Collective.
-  ///   features  [n_r, D]  this rank's rows         targets  [n_r]  int64, -1 leaves a row out
-  ///   sizes     n_r of every rank
-  Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes);
+  /// With HeadOptions::shards, while training, the mean loss of each rank's rows, [ranks]: ordered_softmax_loss().
+  Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
+  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  void set_softening(double softening) override { options_.scoring.margin.softening = softening; }
+  void set_step(int64_t step) override { step_ = step; }
+  void set_training(bool training) override { is_training_ = training; }
+  void set_row_update(RowUpdate update) override { update_ = std::move(update); }  // not for the naive form
+  void set_rows_read(RowsRead read) override { read_ = std::move(read); }
 
-  /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most `classes`); of equal ones
-  /// any. Memory: the scores of a block of classes. Collective.
-  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes);
-
-  /// The margin's softening from now on; see Margin.
-  void set_softening(double softening) { options_.scoring.margin.softening = softening; }
-
-  /// What the next loss samples its classes by; while not training all are scored.
-  void set_step(int64_t step) { step_ = step; }
-  void set_training(bool training) { is_training_ = training; }
-
-  /// From now on backward gives the weight's gradient to `update`, rows counted from this rank's first, and none is
-  /// kept: 4 bytes a weight less. Empty: back to a gradient. Not for the naive form.
-  void set_row_update(RowUpdate update) { update_ = std::move(update); }
-
-  /// From now on `read` is told of sampled rows before they are.
-  void set_rows_read(RowsRead read) { read_ = std::move(read); }
-
-  /// The weight for an optimizer, a checkpoint, clipping: this rank's rows, and which of all classes they are.
-  parallel::Parameter parameter(std::string name = "head.weight") const {
+  /// The weight, split by its rows: this rank's, and which of all classes they are.
+  parallel::Parameter parameter(std::string name = "head.weight") const override {
     return parallel::Parameter::split(std::move(name), weight_,
                                       {.dim = 0, .first = first_, .count = weight_.size(0), .total = options_.classes});
   }

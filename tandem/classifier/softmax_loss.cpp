@@ -15,17 +15,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void check_arguments(const Tensor& features, const Tensor& weight, const Tensor& targets, const Scoring& scoring) {
-  TORCH_CHECK_VALUE(features.dim() == 2 && weight.dim() == 2 && features.size(1) == weight.size(1),
-                    "softmax loss: features are ", features.sizes(), " and weight ", weight.sizes(),
-                    ", wanted [N, D] and [C_local, D]");
-  TORCH_CHECK_VALUE(targets.dim() == 1 && targets.size(0) == features.size(0), "softmax loss: targets are ",
-                    targets.sizes(), ", wanted [", features.size(0), "], one a row of features");
-  TORCH_CHECK_TYPE(features.scalar_type() == weight.scalar_type(), "softmax loss: features are ",
-                   features.scalar_type(), " and weight ", weight.scalar_type(), ", wanted the same");
-  check_scoring(scoring);
-}
-
 // What each loss keeps for its backward.
 template <class Softmax>
 struct Kept : torch::CustomClassHolder {
@@ -142,7 +131,7 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                             int64_t classes, const Scoring& scoring, comm::ProcessGroup& group,
                             const LossOptions& options) {
-  check_arguments(features, weight, targets, scoring);
+  detail::check_arguments(features, weight, targets, scoring);
   TORCH_CHECK_VALUE(!options.sample || scoring.smoothing == 0,
                     "softmax loss: smoothing is over all classes, wanted 0 where only some are sampled");
   return ShardedLoss::apply(features, weight, targets, first, classes, scoring, &group, options);
@@ -150,7 +139,7 @@ Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const 
 
 Tensor naive_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
                           const std::vector<int64_t>& counts, const Scoring& scoring, comm::ProcessGroup& group) {
-  check_arguments(features, weight, targets, scoring);
+  detail::check_arguments(features, weight, targets, scoring);
   return NaiveLoss::apply(features, weight, targets, first, counts, scoring, &group);
 }
 

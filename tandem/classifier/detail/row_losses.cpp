@@ -27,7 +27,18 @@ void put_target_scores(Tensor line, const LocalTargets& targets) {
 
 }  // namespace
 
-RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets, comm::ProcessGroup& group) {
+void check_arguments(const Tensor& features, const Tensor& weight, const Tensor& targets, const Scoring& scoring) {
+  TORCH_CHECK_VALUE(features.dim() == 2 && weight.dim() == 2 && features.size(1) == weight.size(1),
+                    "softmax loss: features are ", features.sizes(), " and weight ", weight.sizes(),
+                    ", wanted [N, D] and [C_local, D]");
+  TORCH_CHECK_VALUE(targets.dim() == 1 && targets.size(0) == features.size(0), "softmax loss: targets are ",
+                    targets.sizes(), ", wanted [", features.size(0), "], one a row of features");
+  TORCH_CHECK_TYPE(features.scalar_type() == weight.scalar_type(), "softmax loss: features are ",
+                   features.scalar_type(), " and weight ", weight.scalar_type(), ", wanted the same");
+  check_scoring(scoring);
+}
+
+Tensor pack(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets) {
   const double lowest = lowest_of(own.sum.scalar_type());
   auto packed = at::empty({1, own.total.defined() ? 4 : 3, own.sum.size(0)}, own.sum.options());
   packed[0][0].copy_(own.maximum);
@@ -35,18 +46,24 @@ RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& 
   packed[0][2].fill_(lowest);
   put_target_scores(packed[0][2], targets);
   if (own.total.defined()) packed[0][3].copy_(own.total);
+  return packed;
+}
 
-  const auto all = comm::all_gather(packed, group, 0, std::vector<int64_t>(group.size(), 1));  // [ranks, 3, N]
+RowNumbers merge_parts(const Tensor& all) {
   RowNumbers rows;
   const auto maxima = all.select(1, 0);
   const auto maximum = maxima.amax({0});
   rows.log_sum = (all.select(1, 1) * (maxima - maximum).exp_()).sum({0}).log_().add_(maximum);
   const auto scores = all.select(1, 2);
-  const auto is_elsewhere = scores.eq(lowest);
+  const auto is_elsewhere = scores.eq(lowest_of(all.scalar_type()));
   rows.has_owner = is_elsewhere.logical_not().any(0);
   rows.target = scores.masked_fill(is_elsewhere, 0).sum({0});
-  if (own.total.defined()) rows.total = all.select(1, 3).sum({0});
+  if (all.size(1) == 4) rows.total = all.select(1, 3).sum({0});
   return rows;
+}
+
+RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets, comm::ProcessGroup& group) {
+  return merge_parts(comm::all_gather(pack(own, targets), group, 0, std::vector<int64_t>(group.size(), 1)));
 }
 
 void check_owners(const Tensor& targets, const Tensor& has_owner) {

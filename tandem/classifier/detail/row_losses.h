@@ -12,6 +12,16 @@ struct RowNumbers {
   Tensor has_owner;        // bool: some rank has the target
 };
 
+/// The arguments that both forms of the loss check; throws c10::ValueError, c10::TypeError.
+void check_arguments(const Tensor& features, const Tensor& weight, const Tensor& targets, const Scoring& scoring);
+
+/// A part's numbers of each row, [1, 3, N] or with smoothing [1, 4, N]: the maximum, the sum of exp(score - maximum),
+/// the target's score, or where the target is another part's the lowest number there is; the total.
+Tensor pack(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets);
+
+/// From those of all parts, [parts, 3 or 4, N].
+RowNumbers merge_parts(const Tensor& all);
+
 /// One all_gather of three numbers a row: this rank's maximum, its sum of exp(score - maximum), and the target's score,
 /// or where that is another rank's the lowest number there is; with smoothing also the total. Collective.
 RowNumbers merge_ranks(const BlockSoftmax::OwnNumbers& own, const LocalTargets& targets, comm::ProcessGroup& group);

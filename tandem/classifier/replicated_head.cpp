@@ -1,0 +1,60 @@
+#include "tandem/classifier/replicated_head.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "tandem/base/context.h"
+#include "tandem/comm/collectives.h"
+
+namespace tandem::classifier {
+namespace {
+
+HeadOptions of_one_rank(HeadOptions options) {
+  TORCH_CHECK_VALUE(!options.naive, "head: the replicated form gathers no scores, wanted naive left out");
+  TORCH_CHECK_VALUE(!options.sampling,
+                    "head: the replicated form scores all classes, wanted the sharded one to sample");
+  options.counts.clear();
+  return options;
+}
+
+std::pair<double, double> sum_over_ranks(double one, double other, comm::ProcessGroup& group) {
+  const CategoryScope scope(Category::communication);
+  const auto sums = at::tensor({one, other}, at::kDouble);
+  comm::all_reduce_(sums, group);
+  return {sums[0].item<double>(), sums[1].item<double>()};
+}
+
+}  // namespace
+
+ReplicatedHead::ReplicatedHead(const HeadOptions& options, comm::ProcessGroup& group)
+    : group_(group), alone_(comm::make_single_group()), own_(of_one_rank(options), *alone_) {}
+
+Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t>) {
+  const int64_t rows = targets.size(0);
+  const auto own = own_.loss(features, targets, {&rows, 1});
+  const auto counted = static_cast<double>(targets.ne(-1).sum().item<int64_t>());
+  const auto [sum, counted_by_all] = sum_over_ranks(own.item<double>() * counted, counted, group_);
+  const double all = std::max(1.0, counted_by_all);
+  const auto share = own * (counted / all);
+  // The value is the same bits on all ranks, the gradient is this rank's rows'.
+  return share - share.detach() + sum / all;
+}
+
+Tensor ReplicatedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t>) {
+  const int64_t rows = features.size(0);
+  return own_.top_k(features, k, {&rows, 1});
+}
+
+void ReplicatedHead::set_row_update(RowUpdate update) {
+  TORCH_CHECK_VALUE(!update,
+                    "head: the replicated form's gradient is summed over the ranks after backward, wanted the sharded "
+                    "one to update rows in it");
+  own_.set_row_update(std::move(update));
+}
+
+parallel::Parameter ReplicatedHead::parameter(std::string name) const {
+  return parallel::Parameter::replicated(std::move(name), own_.parameter().tensor);
+}
+
+}  // namespace tandem::classifier
