@@ -7,6 +7,11 @@
 
 namespace tandem::models {
 
+/// Freezes each parameter whose name begins with one of `prefixes`, such as "layer1" or "conv1.weight": it requires no
+/// gradient any more. Norms of a batch in a frozen layer still use the statistics of the batch, and move the running
+/// ones. Throws SettingsError, naming `freeze`, if no parameter begins with a prefix, or if a prefix is empty.
+void freeze(torch::nn::Module& model, std::span<const std::string> prefixes);
+
 /// A network from images to embeddings, which are the input of a classifier's head.
 class Backbone : public torch::nn::Module {
  public:
@@ -21,6 +26,7 @@ class Backbone : public torch::nn::Module {
 
   /// The network as blocks, in their order; forward() runs these. A copy keeps the modules alive.
   const memory::Chain& chain() const { return chain_; }
+  memory::Chain& chain() { return chain_; }
 
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }

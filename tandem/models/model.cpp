@@ -76,10 +76,14 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("size", options.size, 1, 4096);
   check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
+  check_range("ghost", options.ghost, 1, 1'000'000'000);
   auto backbone = model.make(options);
   for (const auto& module : backbone->modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
-    if (auto* norm = dynamic_cast<Normalization*>(module.get())) norm->share_statistics(options.ranks);
+    if (auto* norm = dynamic_cast<Normalization*>(module.get())) {
+      norm->share_statistics(options.ranks);
+      norm->normalize_by(options.ghost);
+    }
   }
   return backbone;
 }

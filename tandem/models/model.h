@@ -20,8 +20,9 @@ class Backbone;
 /// each image on its own, so that splitting a batch over ranks does not change the result. abn_* are batch
 /// normalisation and an invertible activation in one operation in place (memory/inplace_abn.h): it stands for the
 /// activation of the whole model, and keeps about half as many bytes for backward. `sync` is `batch` with the
-/// statistics of the images of all ranks (ModelOptions::ranks). Weights and their names are those of `batch`.
-enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish, sync };
+/// statistics of the images of all ranks (ModelOptions::ranks). `ghost` is `batch` on ModelOptions::ghost images of
+/// this rank at a time. Weights and their names are those of `batch`.
+enum class Norm { batch, group, none, abn_leaky, abn_elu, abn_swish, sync, ghost };
 
 /// True for the in-place norms: ModelOptions::activation has no effect with them.
 bool has_own_activation(Norm norm);
@@ -43,8 +44,10 @@ struct ModelOptions {
   int64_t columns() const { return width > 0 ? width : size; }
   int64_t embedding = 128;  // width of the output; 0: the output is the pooled features
   Norm norm = Norm::batch;
-  std::string activation = "relu";              // one of memory::activation_names()
-  double dropout = 0;                           // before the embedding, in mlp after each activation
+  int64_t ghost = 32;               // Norm::ghost: images that share statistics; the last of a batch may be fewer
+  bool zero_gamma = false;          // the last norm of a residual block starts at 0: the block starts as its shortcut
+  std::string activation = "relu";  // one of memory::activation_names()
+  double dropout = 0;               // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
   uint64_t seed = 1;

@@ -77,6 +77,28 @@ class SyncBatchNorm : public BatchNorm {
   void share_statistics(std::shared_ptr<memory::StatisticsExchange> ranks) override { ranks_ = std::move(ranks); }
 };
 
+/// The same with the statistics of a few images at a time, which normalise these. The running statistics move once for
+/// each of these groups, in their order. Source: Hoffer, Hubara, Soudry 2017, Train longer, generalize better
+/// (arXiv:1705.08741), algorithm 1.
+class GhostBatchNorm : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+
+  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    if (!is_training() || input.size(0) <= images_) return BatchNorm::forward(input, then, residual);
+    const auto groups = input.split(images_);
+    const auto residuals = residual.defined() ? residual.split(images_) : std::vector<Tensor>(groups.size());
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < groups.size(); ++i) outputs.push_back(BatchNorm::forward(groups[i], then, residuals[i]));
+    return at::cat(outputs);
+  }
+
+  void normalize_by(int64_t images) override { images_ = images; }
+
+ private:
+  int64_t images_ = ModelOptions().ghost;
+};
+
 /// In place where the activation follows at once. After a sum with the shortcut, which needs the normalised values
 /// without activation, and where none follows, it is BatchNorm and a plain activation.
 class InplaceAbn : public BatchNorm {
@@ -170,7 +192,8 @@ constexpr std::array kNorms = {
     NormEntry{"abn-leaky", Norm::abn_leaky, made_in_place<Invertible::leaky_relu, kLeaky>, true},
     NormEntry{"abn-elu", Norm::abn_elu, made_in_place<Invertible::elu, kElu>, true},
     NormEntry{"abn-swish", Norm::abn_swish, made_in_place<Invertible::swish, kSwish>, true},
-    NormEntry{"sync", Norm::sync, made<SyncBatchNorm>, false, true}};
+    NormEntry{"sync", Norm::sync, made<SyncBatchNorm>, false, true},
+    NormEntry{"ghost", Norm::ghost, made<GhostBatchNorm>}};
 
 const NormEntry& norm_entry(Norm norm) { return *std::ranges::find(kNorms, norm, &NormEntry::norm); }
 

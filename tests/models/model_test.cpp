@@ -81,7 +81,7 @@ TEST(Model, UnknownNamesAreRefusedWithTheList) {
   EXPECT_EQ(text_of<SettingsError>([] { make({.name = "resnet19"}); }),
             "model is 'resnet19', wanted one of resnet_glyph, resnet18, resnet34, resnet50, mlp, none");
   EXPECT_EQ(text_of<SettingsError>([] { norm_of("layer"); }),
-            "norm is 'layer', wanted batch, group, none, abn-leaky, abn-elu, abn-swish or sync");
+            "norm is 'layer', wanted batch, group, none, abn-leaky, abn-elu, abn-swish, sync or ghost");
   EXPECT_EQ(norm_of("group"), Norm::group);
   EXPECT_TRUE(text_of<SettingsError>([] {
                 make({.name = "mlp", .activation = "relu6"});

@@ -68,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"resnet18", 3, 48, at::kFloat, Norm::batch, "swish-fused"},
                     Case{"resnet_glyph", 32, 32, at::kFloat, Norm::abn_leaky},
                     Case{"resnet_glyph", 5, 32, at::kFloat, Norm::abn_swish},
-                    Case{"resnet50", 3, 64, at::kFloat, Norm::abn_leaky}),
+                    Case{"resnet50", 3, 64, at::kFloat, Norm::abn_leaky},
+                    Case{"resnet_glyph", 75, 32, at::kFloat, Norm::ghost}),
     [](const auto& info) { return std::string(info.param.model) + "_" + std::to_string(info.index); });
 
 }  // namespace

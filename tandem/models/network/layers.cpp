@@ -46,4 +46,9 @@ void Linear::initialize(uint64_t seed, const std::string& name) {
   if (bias_.defined()) fill_uniform_(bias_, bound, seed, stream_of(name + ".bias"));
 }
 
+void Normalization::zero_weight() {
+  const at::NoGradGuard no_grad;
+  if (auto* weight = named_parameters(/*recurse=*/false).find("weight")) weight->zero_();
+}
+
 }  // namespace tandem::models

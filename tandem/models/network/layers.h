@@ -91,6 +91,12 @@ class Normalization : public Layer, public memory::HasActivation {
   /// Norm::sync only.
   virtual void share_statistics(std::shared_ptr<memory::StatisticsExchange> ranks) {}
 
+  /// From now on, statistics are of this many images at a time. Has an effect on Norm::ghost only.
+  virtual void normalize_by(int64_t images) {}
+
+  /// Sets the weight to 0: a residual block whose last norm this is gives its shortcut. Has no effect without a weight.
+  void zero_weight();
+
  protected:
   /// Null for none.
   const memory::Activation* following(Then then) const { return then == Then::activation ? activation_ : nullptr; }

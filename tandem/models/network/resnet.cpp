@@ -155,6 +155,10 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
   }
   add_head(shape, options);
   initialize(*this, options.seed);
+  if (!options.zero_gamma) return;
+  for (const auto& module : modules(/*include_self=*/false)) {
+    if (auto* block = dynamic_cast<ResidualBlock*>(module.get())) block->zero_gamma();
+  }
 }
 
 void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {

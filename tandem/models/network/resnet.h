@@ -27,6 +27,9 @@ class ResidualBlock : public torch::nn::Module {
   /// It as the parts of a chain's block (memory/chain.h): convolutions, and norms with what follows them. A norm that
   /// overwrites its input is in the part of its convolution. The value of a flow is first, the shortcut second.
   std::vector<memory::Block> parts() const;
+
+  /// The norm at the end of the branch starts at 0 (Goyal et al. 2017, arXiv:1706.02677, section 5.1).
+  void zero_gamma() { branch_.back().norm->zero_weight(); }
   int64_t out_channels() const { return out_channels_; }
 
  private:
