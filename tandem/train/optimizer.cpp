@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <ranges>
+#include <unordered_set>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
+#include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/detail/whole_vectors.h"
 
 namespace tandem::train {
 namespace {
@@ -29,11 +32,19 @@ void check_options(const OptimizerOptions& options) {
   check(options.kind != OptimizerKind::sgd || !options.nesterov || options.momentum > 0,
         "nesterov is true with momentum 0, wanted a momentum above 0", "add nesterov=false for plain SGD");
   check(options.weight_decay >= 0, "weight_decay is negative, wanted 0 or more");
+  for (const auto& group : options.groups) {
+    check(group.weight_decay.value_or(0) >= 0, "weight_decay of a group is negative, wanted 0 or more");
+    check(group.rate >= 0, "rate of a group is negative, wanted 0 or more");
+  }
   check_decay("beta1", options.beta1);
   check_decay("beta2", options.beta2);
 }
 
 }  // namespace
+
+ParameterGroup vectors_without_decay() {
+  return {.takes = [](const Parameter& parameter) { return parameter.tensor.dim() <= 1; }, .weight_decay = 0.0};
+}
 
 Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options)
     : parameters_(std::move(parameters)), options_(options) {
@@ -41,16 +52,41 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
   const CategoryScope scope(Category::optimizer);
   const bool adam = options.kind == OptimizerKind::adamw;
   for (const auto& parameter : parameters_) {
+    numbers_.push_back(numbers_of(parameter));
     const BlockScope block(memory::block_of(parameter.tensor));
     if (adam || options.momentum > 0) first_.push_back(at::zeros_like(parameter.tensor.detach()));
     if (adam) second_.push_back(at::zeros_like(parameter.tensor.detach()));
-    if (adam) steps_.push_back(at::zeros({}, parameter.tensor.options().dtype(at::kFloat).requires_grad(false)));
+    if (adam) steps_.push_back(step_count_of(parameter));
   }
 }
 
 Optimizer::~Optimizer() = default;
 
+/// The parts of a parameter that this rank holds share one.
+Tensor Optimizer::step_count_of(const Parameter& parameter) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (parameters_[i].name == parameter.name) return steps_[i];
+  }
+  return at::zeros({}, parameter.tensor.options().dtype(at::kFloat).requires_grad(false));
+}
+
+Optimizer::Numbers Optimizer::numbers_of(const Parameter& parameter) const {
+  for (const auto& group : options_.groups) {
+    if (group.takes(parameter)) return {group.weight_decay.value_or(options_.weight_decay), group.rate};
+  }
+  return {options_.weight_decay, 1};
+}
+
 namespace {
+
+std::vector<Tensor> each_once(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> once;
+  std::unordered_set<const void*> seen;
+  for (const auto& tensor : tensors) {
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) once.push_back(tensor);
+  }
+  return once;
+}
 
 /// The numbers of a tensor in the order in which they lie in memory.
 Tensor in_memory_order(const Tensor& tensor) { return at::as_strided(tensor, {tensor.numel()}, {1}); }
@@ -74,15 +110,24 @@ void Optimizer::Lists::flatten() {
 
 void Optimizer::update(Lists& lists, double learning_rate) const {
   lists.flatten();
-  auto& [weights, gradients, first, second, steps] = lists;
+  learning_rate *= lists.numbers.rate;
+  auto [numbers, weights, gradients, first, second, steps] = lists;  // of the caller: it reads them afterwards
+  const detail::WholeVectors vectors({&weights, &gradients, &first, &second}, steps);
   if (options_.kind == OptimizerKind::sgd) {
     // The momentum starts at zero, which gives the same as torch's copy of the first gradient.
-    at::_fused_sgd_(weights, gradients, first, options_.weight_decay, options_.momentum, learning_rate,
+    at::_fused_sgd_(weights, gradients, first, numbers.weight_decay, options_.momentum, learning_rate,
                     /*dampening=*/0.0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
   } else {
     at::_fused_adamw_(weights, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2,
-                      options_.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+                      numbers.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
   }
+  vectors.write_back();
+}
+
+size_t Optimizer::place_of(std::string_view name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  TORCH_INTERNAL_ASSERT(found != parameters_.end(), "optimizer: no parameter is called ", name);
+  return static_cast<size_t>(found - parameters_.begin());
 }
 
 void Optimizer::step(double learning_rate) {
@@ -102,23 +147,30 @@ void Optimizer::step(double learning_rate) {
     }
   }
   step_dense(learning_rate);
-  if (lazy_) lazy_->end_step(learning_rate);
+  if (lazy_) lazy_->end_step(learning_rate * lazy_rate_);
 }
 
 void Optimizer::step_dense(double learning_rate) {
-  Lists lists;
+  std::vector<Lists> groups;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& tensor = parameters_[i].tensor;
-    if (!tensor.grad().defined() || tensor.grad().is_sparse()) continue;
-    lists.weights.push_back(tensor);
-    lists.gradients.push_back(tensor.grad());
-    if (!first_.empty()) lists.first.push_back(first_[i]);
-    if (!second_.empty()) lists.second.push_back(second_[i]);
-    if (!steps_.empty()) lists.steps.push_back(steps_[i]);
+    const auto& gradient = parameters_[i].tensor.grad();
+    if (gradient.defined() && !gradient.is_sparse()) add(i, groups);
   }
-  if (lists.weights.empty()) return;
-  if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
-  update(lists, learning_rate);
+  std::vector<Tensor> steps;
+  for (const auto& lists : groups) steps.insert(steps.end(), lists.steps.begin(), lists.steps.end());
+  if (!steps.empty()) at::_foreach_add_(each_once(steps), 1);
+  for (auto& lists : groups) update(lists, learning_rate);
+}
+
+void Optimizer::add(size_t parameter, std::vector<Lists>& groups) const {
+  auto lists = std::ranges::find(groups, numbers_[parameter], &Lists::numbers);
+  if (lists == groups.end()) lists = groups.insert(lists, {.numbers = numbers_[parameter]});
+  const auto& tensor = parameters_[parameter].tensor;
+  lists->weights.push_back(tensor);
+  lists->gradients.push_back(tensor.grad());
+  if (!first_.empty()) lists->first.push_back(first_[parameter]);
+  if (!second_.empty()) lists->second.push_back(second_[parameter]);
+  if (!steps_.empty()) lists->steps.push_back(steps_[parameter]);
 }
 
 RowUpdate Optimizer::step_rows(size_t parameter, double learning_rate) {
@@ -133,7 +185,7 @@ RowUpdate Optimizer::step_rows(size_t parameter, double learning_rate) {
 void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate) {
   if (rows.count == 0) return;
   const auto& weight = parameters_[parameter].tensor;
-  Lists lists;
+  Lists lists{.numbers = numbers_[parameter]};
   lists.weights = {rows.of(weight)};
   lists.gradients = {gradient};
   if (!first_.empty()) lists.first = {rows.of(first_[parameter])};
@@ -149,7 +201,8 @@ void Optimizer::move_all_rows(size_t parameter) {
   check(options_.kind == OptimizerKind::sgd, "rows that a step skips cannot be updated late with AdamW, wanted SGD");
   const CategoryScope scope(Category::optimizer);
   lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
-                options_.momentum, options_.weight_decay, options_.nesterov);
+                options_.momentum, numbers_[parameter].weight_decay, options_.nesterov);
+  lazy_rate_ = numbers_[parameter].rate;
 }
 
 void Optimizer::prepare_rows(const Rows& rows) {
@@ -180,7 +233,11 @@ std::vector<Parameter> Optimizer::state() const {
   const bool adam = options_.kind == OptimizerKind::adamw;
   add(adam ? "exp_avg" : "momentum_buffer", first_, &Parameter::beside);
   add("exp_avg_sq", second_, &Parameter::beside);
-  add("step", steps_, &Parameter::whole_beside);
+  std::unordered_set<const void*> listed;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!listed.insert(steps_[i].unsafeGetTensorImpl()).second) continue;
+    state.push_back(parameters_[i].whole_beside("optimizer.step." + parameters_[i].name, steps_[i]));
+  }
   return state;
 }
 
@@ -211,9 +268,41 @@ int64_t clip_memory(const std::vector<Parameter>& parameters) {
   return most;
 }
 
-double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group) {
+namespace {
+
+/// Adds the squares of each shard of a part to those of all parts.
+void add_squares(const Tensor& gradient, const Placement& placement, std::vector<double>& squares) {
+  if (squares.size() == 1) {
+    squares[0] += square_of(gradient);
+    return;
+  }
+  TORCH_CHECK_VALUE(placement.splits.size() == 1 && placement.splits[0].dim == 0,
+                    "clipping in the order of shards: a tensor is split along another dim than 0, wanted dim 0");
+  const auto& split = placement.splits[0];
+  for (size_t shard = 0; shard < squares.size(); ++shard) {
+    const auto [begin, end] = comm::split_range(split.total, static_cast<int>(squares.size()), static_cast<int>(shard));
+    if (begin < split.first || end > split.first + split.count || begin == end) continue;
+    squares[shard] += square_of(gradient.narrow(0, begin - split.first, end - begin));
+  }
+}
+
+/// The sum over the ranks, in the order of the shards.
+double sum_of(const std::vector<double>& squares, comm::ProcessGroup& group) {
+  if (squares.size() == 1) return comm::reduce_number(squares[0], comm::Reduce::sum, group);
+  const auto all = at::tensor(squares, at::kDouble);
+  comm::all_reduce_(all, group);  // of each number, all ranks but one have 0
+  double sum = 0;
+  for (int64_t i = 0; i < all.numel(); ++i) sum += all[i].item<double>();
+  return sum;
+}
+
+}  // namespace
+
+double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
+                      int64_t shards) {
   const at::NoGradGuard no_grad;
-  double everywhere = 0, of_parts = 0;
+  double everywhere = 0;
+  std::vector<double> of_parts(std::max<int64_t>(1, shards));
   bool has_parts = parameters.empty();  // a rank without parameters has peers that hold them
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
@@ -225,11 +314,10 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
     if (placement.is_everywhere()) {
       everywhere += square_of(gradients.back());
     } else if (placement.counts_on(group.rank())) {
-      of_parts += square_of(gradients.back());
+      add_squares(gradients.back(), placement, of_parts);
     }
   }
-  if (has_parts) of_parts = comm::reduce_number(of_parts, comm::Reduce::sum, group);
-  const double norm = std::sqrt(everywhere + of_parts);
+  const double norm = std::sqrt(everywhere + (has_parts ? sum_of(of_parts, group) : 0));
   if (norm > largest) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;
 }

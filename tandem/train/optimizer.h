@@ -1,5 +1,7 @@
 #pragma once
+#include <functional>
 #include <optional>
+#include <string_view>
 
 #include "tandem/base/rows.h"
 #include "tandem/comm/process_group.h"
@@ -10,26 +12,44 @@ namespace tandem::train {
 
 enum class OptimizerKind { sgd, adamw };
 
+/// Numbers that hold for some of an optimizer's parameters, in place of those of OptimizerOptions.
+struct ParameterGroup {
+  std::function<bool(const Parameter& parameter)> takes;
+  std::optional<double> weight_decay = {};
+  double rate = 1;  // factor of the learning rate
+};
+
+/// Norms' weights and all biases, which are vectors, without weight decay. Source: Goyal et al. 2017, Accurate, Large
+/// Minibatch SGD (arXiv:1706.02677), section 5.1; He et al. 2018, Bag of Tricks (arXiv:1812.01187), section 3.1.
+ParameterGroup vectors_without_decay();
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;                              // sgd
   bool nesterov = true;                               // sgd
   double weight_decay = 5e-4;                         // sgd: added to the gradient; adamw: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adamw
+  std::vector<ParameterGroup> groups = {};            // the first that takes a parameter holds for it
 };
 
-/// SGD and AdamW on libtorch's fused kernels. The numbers equal torch.optim's.
+/// SGD and AdamW on libtorch's fused kernels. The numbers equal torch.optim's. On CPUs the bits of a number do not
+/// depend on how its tensor has been cut.
 ///
 /// The constructor allocates the state: for SGD one tensor per parameter (none without momentum), for AdamW two and a
 /// step count. A parameter without a gradient is not updated. If .grad is sparse, rows without a gradient are not
 /// updated, unless move_all_rows() was called for that parameter; AdamW's step count rises all the same.
+///
+/// To leave frozen parameters out, with their state, pass trained_of() (parallel/parameter.h).
 class Optimizer {
  public:
-  /// Throws SettingsError: a number out of its range, Nesterov without momentum.
+  /// Throws SettingsError: a number out of its range, also of a group; Nesterov without momentum.
   Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options);
   ~Optimizer();
 
   void step(double learning_rate);
+
+  /// Index of the parameter of this name, for the functions below. There must be one.
+  size_t place_of(std::string_view name) const;
 
   /// Returns a function that updates one parameter block by block: call it once for each block of rows, with the
   /// block's gradient. The result equals that of step(). Threads may call it at the same time for different rows. It
@@ -55,19 +75,32 @@ class Optimizer {
   std::vector<Parameter> state() const;
 
  private:
+  /// The numbers of one parameter that a group may change.
+  struct Numbers {
+    double weight_decay = 0, rate = 1;
+
+    bool operator==(const Numbers&) const = default;
+  };
+  /// The tensors of parameters with the same numbers.
   struct Lists {
-    std::vector<Tensor> weights, gradients, first, second, steps;
+    Numbers numbers;
+    std::vector<Tensor> weights = {}, gradients = {}, first = {}, second = {}, steps = {};
 
     void flatten();
   };
+  Tensor step_count_of(const Parameter& parameter) const;
+  Numbers numbers_of(const Parameter& parameter) const;
+  void add(size_t parameter, std::vector<Lists>& groups) const;
   void update(Lists& lists, double learning_rate) const;
   void step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate);
   void step_dense(double learning_rate);
 
   std::vector<Parameter> parameters_;
   OptimizerOptions options_;
+  std::vector<Numbers> numbers_;  // one a parameter, as are the lists of tensors that are not empty
   std::vector<Tensor> first_, second_, steps_;
   std::optional<detail::LazyDecay> lazy_;
+  double lazy_rate_ = 1;  // of the parameter whose rows are updated late
 };
 
 /// Bytes that clip_grad_norm() needs besides the gradients.
@@ -77,6 +110,11 @@ int64_t clip_memory(const std::vector<Parameter>& parameters);
 /// once, however many ranks hold it. Returns the norm before scaling, the same bits on all ranks. `group`: all ranks of
 /// the job. Collective: no message if every parameter is held whole by all ranks, otherwise one of 8 bytes. So if one
 /// rank lists a parameter that is split or that other ranks do not hold, each rank must list one, or no parameter.
-double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group);
+///
+/// `shards`: if above 0, the squares of a split tensor are summed in the order of so many shards of its dim 0
+/// (split_sizes), of which each rank holds whole ones: the same bits for every number of ranks. A message of 8 bytes a
+/// shard then.
+double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
+                      int64_t shards = 0);
 
 }  // namespace tandem::train

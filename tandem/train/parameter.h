@@ -14,6 +14,7 @@ namespace tandem::train {
 using parallel::Parameter;
 using parallel::Placement;
 using parallel::Split;
+using parallel::trained_of;
 
 /// A tensor that forward changes (running statistics). The values of rank 0 are used.
 using Buffer = storage::NamedTensor;

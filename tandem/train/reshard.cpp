@@ -13,8 +13,6 @@ namespace {
 using parallel::Box;
 using parallel::Placement;
 
-constexpr std::string_view kOptimizerPrefix = "optimizer.";
-
 /// The counts of all ranks along a dim of `total`.
 std::vector<int64_t> counts_of(int64_t total, int ranks, const RowSplit& split) {
   auto counts = split(total);
@@ -98,7 +96,7 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path) {
   std::vector<storage::TensorSource> tensors;
   for (const auto& name : from.names()) {
-    if (name.starts_with(kOptimizerPrefix)) continue;
+    if (is_state_name(name)) continue;
     tensors.push_back(from.source(name, parallel::whole_box(from.tensor(name).sizes), name));
   }
   storage::write_safetensors(path, std::span<const storage::TensorSource>(tensors),

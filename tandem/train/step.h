@@ -5,6 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/data/loader.h"
 #include "tandem/memory/rehearsal.h"
+#include "tandem/parallel/gradient_sync.h"
 #include "tandem/storage/fields.h"
 #include "tandem/train/parameter.h"
 #include "tandem/train/scores.h"
@@ -54,10 +55,13 @@ class Step {
   /// Brings the tensors of state() up to date: applies updates that are late.
   virtual void settle() {}
 
-  /// As settle(); besides, makes equal on all ranks what they have in common.
+  /// As settle(); besides, makes equal on all ranks what they have in common. Called before tests and saves.
   virtual void unify() { settle(); }
 
-  /// The weights (parameters, then buffers), then all other tensors that a checkpoint must hold. The tensors are the
+  /// What a trained model consists of, as this rank holds it: parameters, then buffers.
+  virtual std::vector<Parameter> weights() const = 0;
+
+  /// The weights, then all other tensors that a checkpoint must hold. The tensors are the
   /// step's own, not copies.
   virtual std::vector<Parameter> state() const = 0;
 
@@ -65,6 +69,9 @@ class Step {
   virtual storage::Fields numbers() const { return {}; }
   /// Called with all numbers of a checkpoint, which may lack this step's, after its tensors have been read.
   virtual void set_numbers(const storage::Fields& numbers) {}
+
+  /// How much of the gradients' communication the steps so far have hidden, on this rank; nullopt: nothing is sent.
+  virtual std::optional<parallel::GradientSync::Overlap> overlap() const { return std::nullopt; }
 
   /// Evaluates the weights on all samples of a loader. The scores are equal on all ranks.
   virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;

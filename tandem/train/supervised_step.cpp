@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/block_runner.h"
 #include "tandem/train/detail/divergence.h"
 #include "tandem/train/detail/micro_batches.h"
 #include "tandem/train/detail/row_hooks.h"
@@ -13,24 +17,53 @@
 namespace tandem::train {
 namespace {
 
+using parallel::tensors_of;
+
 std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
   std::vector<Tensor> tensors;
   for (const auto& buffer : buffers) tensors.push_back(buffer.tensor);
   return tensors;
 }
 
-std::vector<Tensor> trained_tensors(const std::vector<Parameter>& parameters) {
-  std::vector<Tensor> tensors;
+/// How many of the parameters as this rank holds them are trained. These come first: a strategy may hold its own parts,
+/// so the task's tensors say which are.
+size_t put_trained_first(std::vector<Parameter>& held, const std::vector<Parameter>& parameters) {
+  std::set<std::string> frozen;
   for (const auto& parameter : parameters) {
-    if (parameter.tensor.requires_grad()) tensors.push_back(parameter.tensor);
+    if (!parameter.tensor.requires_grad()) frozen.insert(parameter.name);
   }
-  return tensors;
+  const auto rest = std::ranges::stable_partition(held, [&](const auto& part) { return !frozen.contains(part.name); });
+  return held.size() - rest.size();
 }
 
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
   for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
+}
+
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
+  std::erase_if(tensors, [&](const Tensor& tensor) {
+    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
+  });
+  return tensors;
+}
+
+/// Of the memory that they lie in.
+int64_t bytes_of_gradients(const std::vector<Tensor>& tensors) {
+  std::map<const void*, int64_t> storages;
+  for (const auto& tensor : tensors) {
+    if (!tensor.grad().defined()) continue;
+    const auto& storage = tensor.grad().storage();
+    storages[storage.unsafeGetStorageImpl()] = static_cast<int64_t>(storage.nbytes());
+  }
+  int64_t bytes = 0;
+  for (const auto& [storage, size] : storages) bytes += size;
+  return bytes;
+}
+
+void reset_gradients(const std::vector<Tensor>& tensors) {
+  for (const auto& tensor : tensors) tensor.mutable_grad().reset();
 }
 
 std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
@@ -55,6 +88,17 @@ memory::Composition highest_of(memory::Composition one, memory::Composition othe
   return one;
 }
 
+std::vector<double> numbers_of(const Tensor& loss) {
+  const auto numbers = loss.detach().to(at::kCPU, at::kDouble).reshape({-1});
+  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
+}
+
+/// The derivative of the step's loss by the numbers of a part's; undefined: 1.
+Tensor start_of_backward(const Tensor& loss, const std::vector<double>& shares) {
+  if (loss.dim() == 0 && shares[0] == 1) return {};
+  return at::tensor(shares, at::kDouble).to(loss.options()).view(loss.sizes());
+}
+
 Context context_of(const data::Batch& batch) {
   auto context = current_context();
   context.first_sample = batch.first_sample;
@@ -63,23 +107,30 @@ Context context_of(const data::Batch& batch) {
 
 }  // namespace
 
-SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, comm::ProcessGroup& data,
-                               comm::ProcessGroup& world)
+SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh)
     : task_(task),
       options_(std::move(options)),
-      data_(data),
-      world_(world),
-      parameters_(task.parameters()),
-      optimizer_(parameters_, options_.optimizer),
-      sync_(options_.strategy->make(parameters_, tensors_of(task.buffers()), data, options_.strategy_options)) {
+      data_(mesh.batch()),
+      world_(mesh.world()),
+      sync_(options_.strategy->make({task.parameters(), tensors_of(task.buffers()), task.replicated_chain()}, mesh,
+                                    options_.strategy_options)),
+      parameters_(sync_->held(task.parameters())),
+      trained_(parameters_.begin(), parameters_.begin() + put_trained_first(parameters_, task.parameters())),
+      optimizer_(trained_, options_.optimizer) {
+  if (options_.shards > 0) ordered_buffers_.emplace(task.buffers(), options_.shards / data_.size());
   const auto rows = task_.row_parameter();
-  if (rows && rows->moves_all_rows) optimizer_.move_all_rows(rows->place);
+  if (rows && rows->moves_all_rows) optimizer_.move_all_rows(optimizer_.place_of(rows->name));
   if (rows && rows->steps_in_backward) {
     check_option(options_.clip > 0, "clip is " + std::to_string(options_.clip), "the norm of all gradients is known");
   }
   check_option(rows && options_.accumulate > 1, "accumulate is " + std::to_string(options_.accumulate),
                "all micro-batches are known");
   task_.set_training(true);
+}
+
+std::vector<detail::BatchPart> SupervisedStep::parts_of(const data::Batch& batch) const {
+  return options_.shards > 0 ? detail::cut_shards(batch, options_.shards, data_)
+                             : detail::cut(batch, options_.accumulate, data_);
 }
 
 void SupervisedStep::allow_skips(int64_t in_a_row) {
@@ -96,14 +147,14 @@ Reading SupervisedStep::run(const data::Batch& batch, int64_t step, double learn
   double loss = 0;
   if (const auto fault = add_gradients(batch, step, loss)) return skip(*fault, buffers_before);
   const PhaseScope phase(Phase::optimizer);
-  auto fault = detail::first_nonfinite_gradient(parameters_);
+  auto fault = detail::first_nonfinite_gradient(trained_);
   if (!fault) fault = hooks.nonfinite();
   if (may_skip_) {
     if (const auto first = detail::agree(false, fault, world_).fault) {
-      return skip(detail::gradient_fault(parameters_, *first, step + 1, world_), buffers_before);
+      return skip(detail::gradient_fault(trained_, *first, step + 1, world_), buffers_before);
     }
   }
-  if (options_.clip > 0) clip_grad_norm(parameters_, options_.clip, world_);
+  if (options_.clip > 0) clip();
   optimizer_.step(learning_rate);
   optimizer_.zero_grad();
   sync_->after_step();
@@ -113,54 +164,93 @@ Reading SupervisedStep::run(const data::Batch& batch, int64_t step, double learn
 /// Leaves the gradients of the whole batch in .grad, and its loss in `loss`. Returns the fault of a loss that is not
 /// finite: losses are equal on all ranks, so that all ranks stop there or none does.
 std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& batch, int64_t step, double& loss) {
-  for (const auto& part : detail::cut(batch, options_.accumulate, data_)) {
+  if (ordered_buffers_) ordered_buffers_->before_step();
+  for (const auto& part : parts_of(batch)) {
     const ContextScope scope(context_of(part.batch));
     sync_->before_forward(part.place);
-    const auto own = task_.loss(part.batch, part.sizes);
-    const double value = own.item<double>();
-    if (!std::isfinite(value)) return detail::loss_fault("loss of step ", step + 1, value);
+    auto own = task_.loss(part.batch, part.sizes);
+    if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
+    const auto values = numbers_of(own);
+    TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!std::isfinite(values[i])) return detail::loss_fault("loss of step ", step + 1, values[i]);
+      loss += part.shares[i] * values[i];
+    }
     sync_->before_backward(own, part.place);
     {
       const PhaseScope phase(Phase::backward);
-      own.backward(part.place.count > 1 ? at::full_like(own, part.share) : Tensor());
+      own.backward(start_of_backward(own, part.shares));
     }
+    own.reset();  // with what its graph holds
     sync_->after_backward(part.place);
-    loss += part.share * value;
   }
+  if (ordered_buffers_) ordered_buffers_->end_step(data_);
   return std::nullopt;
 }
 
 memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
   if (may_skip_) held.add(Category::buffers, bytes_of(tensors_of(task_.buffers())));
-  const auto parts = detail::cut(batch, options_.accumulate, data_);
+  const auto parts = parts_of(batch);
   const auto images = [](const detail::BatchPart& part) { return part.batch.images.size(0); };
-  if (parts.size() == 1) return rehearse_part(parts[0], held, /*adds=*/false);
-  if (images(parts.back()) == images(parts[0]) || images(parts.back()) == 0) return rehearse_part(parts[0], held, true);
-  const auto last = rehearse_part(parts.back(), held, true);  // also because the model may refuse its images
-  if (images(parts[1]) == images(parts[0])) return rehearse_part(parts[0], held, true);
-  return highest_of(rehearse_part(parts[0], held, false), last);
+  const auto equals_next = [&](size_t i) {  // which adds to the gradients at the latest
+    return i + 1 < parts.size() && images(parts[i]) == images(parts[i + 1]) &&
+           parts[i].batch.global_size == parts[i + 1].batch.global_size;
+  };
+  std::optional<memory::Composition> highest;
+  for (size_t i = parts.size(); i-- > 0;) {  // the last first: the model may refuse its images
+    if (equals_next(i) || (i > 0 && images(parts[i]) == 0)) continue;
+    const auto one = rehearse_part(parts[i], held, /*adds=*/i > 0);
+    highest = highest ? highest_of(one, *highest) : one;
+  }
+  return *highest;
 }
 
 /// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
 memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
-  if (adds) held.add(Category::gradients, bytes_of(trained_tensors(parameters_)) - bytes_of(sync_->owned_gradients()));
   std::vector<memory::Change> update;
-  if (options_.clip > 0) update.push_back({clip_memory(parameters_), Category::activations, 0});
-  return memory::compose(blocks_of(part, adds, /*in_parts=*/false).records, held, update);
+  if (const auto bytes = sync_->exchange_bytes(); bytes > 0) update.push_back({bytes, Category::communication, 0});
+  if (options_.clip > 0) update.push_back({clip_memory(trained_), Category::activations, 0});
+  const auto parts = parts_with_gradients();
+  const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
+  if (adds) {
+    const auto whole = without(without(tensors_of(trained_), parts), sync_->owned_gradients());
+    held.add(Category::gradients, bytes_of(whole) + bytes_of_gradients(parts));
+  }
+  reset_gradients(parts);
+  return memory::compose(records, held, update);
+}
+
+/// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
+std::vector<Tensor> SupervisedStep::parts_with_gradients() const {
+  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync_->owned_gradients());
 }
 
 Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
-  const auto part = detail::cut(batch, options_.accumulate, data_).front();
-  return blocks_of(part, part.place.count > 1, in_parts);
-}
-
-Step::Blocks SupervisedStep::blocks_of(const detail::BatchPart& part, bool adds, bool in_parts) {
-  const auto given_away = adds ? trained_tensors(parameters_) : sync_->owned_gradients();
-  const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
+  const auto part = parts_of(batch).front();
   Blocks blocks{task_.chain(part.batch, part.sizes), {}};
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
-  blocks.records = memory::rehearse(blocks.chain, {part.batch.images}, {given_away});
+  blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1);
+  reset_gradients(parts_with_gradients());
   return blocks;
+}
+
+/// Leaves gradients of parts_with_gradients().
+std::vector<memory::BlockRecord> SupervisedStep::rehearse_chain(const memory::Chain& chain,
+                                                                const detail::BatchPart& part, bool adds) {
+  auto given_away = sync_->owned_gradients();
+  if (adds) {
+    const auto others = without(tensors_of(trained_), given_away);
+    given_away.insert(given_away.end(), others.begin(), others.end());
+  }
+  const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
+  sync_->run_alone(true);
+  if (adds && !parts_with_gradients().empty()) {  // the micro-batch before leaves them
+    const memory::ProbeScope aside;
+    memory::rehearse(chain, {part.batch.images}, {given_away});
+  }
+  auto records = memory::rehearse(chain, {part.batch.images}, {given_away});
+  sync_->run_alone(false);
+  return records;
 }
 
 Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before) {
@@ -171,13 +261,35 @@ Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tens
   return {std::nullopt, std::nullopt, fault};
 }
 
+void SupervisedStep::clip() {
+  if (options_.strategy->is_synchronous) {
+    clip_grad_norm(trained_, options_.clip, world_, options_.shards);
+    return;
+  }
+  std::vector<Parameter> own, shared;
+  for (const auto& parameter : trained_) (parameter.placement.is_everywhere() ? own : shared).push_back(parameter);
+  clip_grad_norm(own, options_.clip, world_);
+  clip_grad_norm(shared, options_.clip, world_);
+}
+
 void SupervisedStep::unify() {
   settle();
-  sync_->sync_buffers();
+  sync_->unify_optimizer(optimizer_.state());
+  sync_->unify();
+}
+
+std::vector<Parameter> SupervisedStep::weights() const {
+  auto tensors = parameters_;
+  for (const auto& buffer : task_.buffers()) tensors.push_back(Parameter::replicated(buffer.name, buffer.tensor));
+  return tensors;
+}
+
+std::optional<parallel::GradientSync::Overlap> SupervisedStep::overlap() const {
+  return data_.size() > 1 ? std::optional(sync_->overlap()) : std::nullopt;
 }
 
 std::vector<Parameter> SupervisedStep::state() const {
-  auto tensors = task_.weights();
+  auto tensors = weights();
   for (const auto& tensor : optimizer_.state()) tensors.push_back(tensor);
   for (const auto& tensor : sync_->state()) tensors.push_back(tensor);
   return tensors;

@@ -3,6 +3,7 @@
 
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/strategy.h"
+#include "tandem/train/detail/ordered_buffers.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
@@ -17,6 +18,7 @@ struct SupervisedStepOptions {
   OptimizerOptions optimizer;
   double clip = 0;         // largest norm of the gradients; 0: no clipping
   int64_t accumulate = 1;  // micro-batches of a step
+  int64_t shards = 0;      // the same bits for every number of ranks that divides it; 0: not
   int64_t num_classes = 0;
   const parallel::Strategy* strategy = &parallel::strategies().front();
   parallel::StrategyOptions strategy_options;
@@ -30,18 +32,30 @@ struct SupervisedStepOptions {
 ///   rank 0   | 0 0 0 | 1 1 1 | 2 2 |       8 samples, K = 3
 ///   rank 1   | 0 0 0 | 1 1 | 2 2 |         7                  loss = sum over k of (samples of k / all) * loss of k
 ///
+/// With a strategy whose ranks train apart (Strategy::is_synchronous), each rank clips its replicated parameters by
+/// their own norm, and all ranks together the others by theirs.
+///
 /// Loss and gradients are those of the whole batch, unless the model uses statistics of a micro-batch or of one rank,
 /// or a target of -1 leaves samples out. The activations are those of one micro-batch. A rank with fewer samples than K
 /// has empty micro-batches; micro-batches that are empty on all ranks are left out.
 ///
+/// With `shards` V, the batch of all ranks is cut into V shards, each of which is computed alone, and all sums run over
+/// the shards in their order: losses, gradients, buffers (detail/ordered_buffers.h), the norm of the gradients. The
+/// numbers of a step then have the same bits for every number of ranks that divides V, if the ranks have as many
+/// threads, the strategy sums in order (StrategyOptions::shards) and so does the task, whose loss must be [ranks] (see
+/// classifier/ordered_softmax_loss.h). The loader must have the same shards.
+///
 /// The loss and the gradients of each step are checked; see Step. With allow_skips() a copy of the buffers is kept
 /// during each step.
+///
+/// A parameter of the task that requires no gradient when the step is made is frozen: it has no gradient, no state of
+/// the optimizer, and does not count in clipping; checkpoints hold it.
 class SupervisedStep : public Step {
  public:
-  /// `data`: the ranks that share a batch; `world`: all ranks that train together, which skip steps together. Task and
-  /// groups must outlive this object. Collective. Throws SettingsError: accumulation or clipping with a parameter that
-  /// is updated by rows in backward, options of the optimizer.
-  SupervisedStep(Task& task, SupervisedStepOptions options, comm::ProcessGroup& data, comm::ProcessGroup& world);
+  /// `mesh`: of all ranks that train together, which skip steps together; arranged as the strategy's `mesh` has it.
+  /// Task and mesh must outlive this object. Collective. Throws SettingsError: accumulation or clipping with a
+  /// parameter that is updated by rows in backward, options of the optimizer.
+  SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh);
 
   void allow_skips(int64_t in_a_row) override;
   Reading run(const data::Batch& batch, int64_t step, double learning_rate) override;
@@ -49,23 +63,30 @@ class SupervisedStep : public Step {
   Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override { optimizer_.settle(); }
   void unify() override;
+  std::vector<Parameter> weights() const override;
   std::vector<Parameter> state() const override;
+  std::optional<parallel::GradientSync::Overlap> overlap() const override;
   Scores evaluate(data::Loader& loader, const Tick& tick) override;
 
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
+  std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
   std::optional<NonFiniteError> add_gradients(const data::Batch& batch, int64_t step, double& loss);
   memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
-  Blocks blocks_of(const detail::BatchPart& part, bool adds, bool in_parts);
+  std::vector<Tensor> parts_with_gradients() const;
+  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
+  void clip();
   Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
 
   Task& task_;
   SupervisedStepOptions options_;
   comm::ProcessGroup &data_, &world_;
-  std::vector<Parameter> parameters_;
-  Optimizer optimizer_;
   std::unique_ptr<parallel::GradientSync> sync_;
+  std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first
+  std::vector<Parameter> trained_;
+  Optimizer optimizer_;
+  std::optional<detail::OrderedBuffers> ordered_buffers_;
   bool may_skip_ = false;
 };
 

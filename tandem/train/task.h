@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/base/rows.h"
@@ -11,7 +12,7 @@
 namespace tandem::train {
 
 struct RowParameter {
-  size_t place = 0;                // index in Task::parameters()
+  std::string name;                // in Task::parameters()
   bool steps_in_backward = false;  // updated in blocks of rows, without a gradient of the whole
   bool moves_all_rows = false;     // also rows without a gradient, see Optimizer::move_all_rows()
 };
@@ -42,6 +43,10 @@ class Task {
 
   /// If `training`, batch statistics are updated; otherwise they are used as they are.
   virtual void set_training(bool training) = 0;
+
+  /// The blocks of the replicated parameters, from where this object runs them in training and tests: a strategy may
+  /// replace what they run (parallel/strategy.h). null: it has none.
+  virtual memory::Chain* replicated_chain() { return nullptr; }
 
   virtual std::vector<Parameter> parameters() const = 0;
   virtual std::vector<Buffer> buffers() const = 0;

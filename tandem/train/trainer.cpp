@@ -196,7 +196,7 @@ TrainingState Trainer::state() const {
 }
 
 void Trainer::save(Outcome& outcome, Observer& observer) {
-  step_.settle();
+  step_.unify();
   check_state();
   if (checkpoints_ == nullptr) return;
   outcome.saved = save_checkpoint(*checkpoints_, steps_done_, state(), world_);

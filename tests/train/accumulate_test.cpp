@@ -42,8 +42,8 @@ Trained run(const Recipe& recipe, int ranks, int64_t accumulate) {
                   [&](comm::ProcessGroup& group) {
                     data::Loader loader(patterns, {.batch = kBatch, .rank = group.rank(), .size = group.size()});
                     ClassifierTask task(recipe, group);
-                    SupervisedStep step(task, {.clip = recipe.clip, .accumulate = accumulate, .num_classes = 11}, group,
-                                        group);
+                    parallel::Mesh mesh({.data = group.size()}, group);
+                    SupervisedStep step(task, {.clip = recipe.clip, .accumulate = accumulate, .num_classes = 11}, mesh);
                     Trainer trainer(step, loader, nullptr, loop_options(), nullptr, group);
                     LossRecorder recorder;
                     trainer.run(recorder);
@@ -100,7 +100,7 @@ TEST(Accumulate, ABatchIsCutOnEachRank) {
     EXPECT_EQ(parts[1].batch.global_size, 5);
     EXPECT_EQ(parts[1].batch.first_sample, group.rank() * 8 + 103);
     EXPECT_TRUE(parts[1].batch.labels.equal(batch.labels.slice(0, 3, group.rank() == 0 ? 6 : 5)));
-    EXPECT_DOUBLE_EQ(parts[2].share, 4.0 / 15);
+    EXPECT_DOUBLE_EQ(parts[2].shares[0], 4.0 / 15);
     EXPECT_TRUE(parts[0].place.is_first() && parts[2].place.is_last() && !parts[1].place.is_last());
     EXPECT_EQ(detail::cut(batch, 100, group).size(), 8u);  // none is empty on both ranks
   });
@@ -116,7 +116,8 @@ std::pair<int64_t, int64_t> peaks(int64_t batch, int64_t accumulate) {
                     const RankScope scope(group.rank());
                     data::Loader loader(patterns, {.batch = batch, .rank = group.rank(), .size = group.size()});
                     ClassifierTask task({.model = "resnet_glyph"}, group);
-                    SupervisedStep step(task, {.accumulate = accumulate, .num_classes = 11}, group, group);
+                    parallel::Mesh mesh({.data = group.size()}, group);
+                    SupervisedStep step(task, {.accumulate = accumulate, .num_classes = 11}, mesh);
                     Trainer trainer(step, loader, nullptr, loop_options(), nullptr, group);
                     Observer nobody;
                     const auto at_peak = trainer.run(nobody).memory.at_peak;
@@ -142,7 +143,8 @@ TEST(Accumulate, AParameterThatIsSteppedByRowsIsRefused) {
   recipe.steps_in_backward = true;
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     ClassifierTask task(recipe, group);
-    EXPECT_EQ(test::text_of<SettingsError>([&] { SupervisedStep(task, {.accumulate = 2}, group, group); }),
+    parallel::Mesh mesh({.data = group.size()}, group);
+    EXPECT_EQ(test::text_of<SettingsError>([&] { SupervisedStep(task, {.accumulate = 2}, mesh); }),
               "accumulate is 2 with a parameter that is updated before all micro-batches are known: leave accumulate "
               "out, or update that parameter with the others");
   });

@@ -29,7 +29,7 @@ std::vector<Parameter> ClassifierTask::parameters() const {
 
 std::optional<RowParameter> ClassifierTask::row_parameter() const {
   if (!recipe_.steps_in_backward && !recipe_.moves_all_rows) return std::nullopt;
-  return RowParameter{parameters_of(*backbone_).size(), recipe_.steps_in_backward, recipe_.moves_all_rows};
+  return RowParameter{head_.parameter().name, recipe_.steps_in_backward, recipe_.moves_all_rows};
 }
 
 }  // namespace tandem::train

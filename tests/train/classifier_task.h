@@ -39,6 +39,7 @@ class ClassifierTask : public Task {
     backbone_->train(training);
     head_.set_training(training);
   }
+  memory::Chain* replicated_chain() override { return &backbone_->chain(); }
   std::vector<Parameter> parameters() const override;
   std::vector<Buffer> buffers() const override { return buffers_of(*backbone_); }
   std::optional<RowParameter> row_parameter() const override;

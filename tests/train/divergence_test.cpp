@@ -69,9 +69,9 @@ Ended run(const Trial& trial, const std::filesystem::path& folder) {
                     task.steps_in_backward = trial.steps_in_backward;
                     if (trial.change) task.change = [&](int64_t step) { return trial.change(step, group.rank()); };
                     CheckpointStore store(folder, 100);
+                    parallel::Mesh mesh({.data = group.size()}, group);
                     SupervisedStep step(
-                        task, {.optimizer = trial.optimizer, .accumulate = trial.accumulate, .num_classes = 2}, group,
-                        group);
+                        task, {.optimizer = trial.optimizer, .accumulate = trial.accumulate, .num_classes = 2}, mesh);
                     Trainer trainer(step, loader, trial.tests ? &test : nullptr, trial.options, &store, group);
                     Skips skips;
                     Outcome outcome;

@@ -84,7 +84,14 @@ struct Ended {
   std::string parameter;
 };
 
-Ended run(const FaultPoint& fault, const parallel::Strategy& strategy, CheckpointStore& store) {
+/// Where the fault lies in the strategy's world, and what its steps are made with.
+FaultPoint in_world(FaultPoint fault, const parallel::Strategy& strategy) {
+  if (strategy.is_one_process) fault.ranks = 1, fault.rank = 0;
+  return fault;
+}
+
+Ended run(const FaultPoint& fault, const parallel::Strategy& strategy,
+          const parallel::StrategyOptions& options_of_ranks, CheckpointStore& store) {
   const Patterns patterns;
   const Recipe recipe = {.steps_in_backward = fault.is_fused};
   Ended ended{std::vector<ExitCode>(fault.ranks, ExitCode::done), std::vector<std::string>(fault.ranks), ""};
@@ -93,8 +100,13 @@ Ended run(const FaultPoint& fault, const parallel::Strategy& strategy, Checkpoin
                   [&](comm::ProcessGroup& group) {
                     data::Loader loader(patterns, {.batch = 10, .rank = group.rank(), .size = group.size()});
                     FaultyTask task(recipe, fault, group);
-                    SupervisedStep step(
-                        task, {.accumulate = fault.accumulate, .num_classes = 11, .strategy = &strategy}, group, group);
+                    parallel::Mesh mesh(strategy.mesh(group.size(), options_of_ranks), group);
+                    SupervisedStep step(task,
+                                        {.accumulate = fault.accumulate,
+                                         .num_classes = 11,
+                                         .strategy = &strategy,
+                                         .strategy_options = options_of_ranks},
+                                        mesh);
                     TrainerOptions options;
                     options.steps = 12;
                     options.schedule = {.kind = ScheduleKind::constant, .lr = 0.05, .steps = 12, .warmup = 0};
@@ -119,7 +131,8 @@ void expect_finite(const CheckpointStore& store, const FaultPoint& fault) {
   ASSERT_FALSE(store.list().empty());
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     ClassifierTask task({}, group);
-    SupervisedStep step(task, {.num_classes = 11}, group, group);
+    parallel::Mesh mesh({.data = group.size()}, group);
+    SupervisedStep step(task, {.num_classes = 11}, mesh);
     TrainingState state;
     state.tensors = step.state();
     const auto restored = load_checkpoint(store, state, std::nullopt, group);
@@ -147,12 +160,14 @@ TEST(FaultPoint, ANanInOneGradientOfOneRankEndsAllRanksWithAFiniteCheckpoint) {
   for (const auto& strategy : parallel::strategies()) {
     int good = 0;
     for (int n = 0; n < kRuns; ++n) {
-      const auto fault = fault_point(n);
+      const auto drawn = fault_point(n), fault = in_world(drawn, strategy);
       SCOPED_TRACE(std::string(strategy.name) + " run " + std::to_string(n) + " ranks " + std::to_string(fault.ranks) +
                    " step " + std::to_string(fault.step) + " parameter " + std::to_string(fault.parameter));
       const test::TemporaryFolder folder;
       CheckpointStore store(folder.path(), 100);
-      const auto ended = run(fault, strategy, store);
+      parallel::StrategyOptions options;
+      options.dp.replicas = drawn.ranks;
+      const auto ended = run(fault, strategy, options, store);
       const auto told =
           "gradient of '" + ended.parameter + "' in step " + std::to_string(fault.step) + " is not finite";
       bool is_good = true;

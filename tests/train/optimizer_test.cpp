@@ -31,6 +31,9 @@ Tensor drawn(at::IntArrayRef shape, uint64_t stream) {
 
 std::vector<Tensor> gradients_of(int step) { return {drawn({5, 3}, 100 + step), drawn({7}, 200 + step)}; }
 
+const ParameterGroup kSlowA = {
+    .takes = [](const Parameter& parameter) { return parameter.name == "a"; }, .weight_decay = 0.2, .rate = 0.5};
+
 struct OptimizerCase {
   std::string name, constructor;  // Python's
   OptimizerOptions options;
@@ -44,7 +47,15 @@ const std::vector<OptimizerCase>& cases() {
       {"sgd", "torch.optim.SGD(p, lr=1)", {.momentum = 0.0, .nesterov = false, .weight_decay = 0.0}},
       {"adamw",
        "torch.optim.AdamW(p, lr=1, betas=(0.8, 0.99), weight_decay=0.05)",
-       {.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99}}};
+       {.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99}},
+      {"no_decay_of_b",
+       "torch.optim.SGD([dict(params=p[:1]), dict(params=p[1:], weight_decay=0)], lr=1, momentum=0.9, nesterov=True, "
+       "weight_decay=0.01)",
+       {.momentum = 0.9, .nesterov = true, .weight_decay = 0.01, .groups = {vectors_without_decay()}}},
+      {"slow_a",
+       "torch.optim.AdamW([dict(params=p[:1], weight_decay=0.2, rate=0.5), dict(params=p[1:])], lr=1, "
+       "betas=(0.8, 0.99), weight_decay=0.05)",
+       {.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99, .groups = {kSlowA}}}};
   return all;
 }
 
@@ -90,7 +101,7 @@ def check(name, constructor):
     o = constructor(p)
     for step in range(5):
         for q, n in zip(p, 'ab'): q.grad = t[f'{n}_grad{step}'].clone()
-        o.param_groups[0]['lr'] = 0.1 / (1 + step)
+        for group in o.param_groups: group['lr'] = 0.1 / (1 + step) * group.get('rate', 1)
         o.step()
     for q, n in zip(p, 'ab'):
         if not torch.allclose(q, t[n], rtol=1e-13, atol=1e-15): print(name, n, (q - t[n]).abs().max())
@@ -169,7 +180,8 @@ TEST(Optimizer, SparseGradientsLeaveOtherRowsUntouched) {
 TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
   const std::vector<OptimizerOptions> all = {{.momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
                                              {.momentum = 0.9, .nesterov = false, .weight_decay = 0.01},
-                                             {.momentum = 0.0, .nesterov = false, .weight_decay = 0.01}};
+                                             {.momentum = 0.0, .nesterov = false, .weight_decay = 0.01},
+                                             {.momentum = 0.9, .weight_decay = 0.01, .groups = {kSlowA}}};
   for (const auto& options : all) {
     for (const bool in_backward : {false, true}) {
       std::vector<Parameter> some = {Parameter::replicated("a", drawn({20, 3}, 1))},
@@ -261,6 +273,29 @@ TEST(Optimizer, ClipsTheNormOverAllRanks) {
   }
 }
 
+TEST(Optimizer, ClipsByANormInTheOrderOfShards) {
+  const auto whole = drawn({11, 3}, 5), shared = drawn({4}, 6);
+  std::vector<double> norms;
+  for (const int world : {1, 2, 3, 6}) {
+    comm::run_ranks(world, [&](comm::ProcessGroup& group) {
+      const auto sizes = comm::split_sizes(11, 6);  // of each shard
+      const int each = 6 / world;
+      int64_t begin = 0, count = 0;
+      for (int shard = 0; shard < each * (group.rank() + 1); ++shard)
+        (shard < each * group.rank() ? begin : count) += sizes[shard];
+      std::vector<Parameter> parameters = {
+          Parameter::replicated("shared", at::zeros({4}, at::kDouble)),
+          Parameter::split("split", at::zeros({count, 3}, at::kDouble), {0, begin, count, 11})};
+      parameters[0].tensor.mutable_grad() = shared.clone();
+      parameters[1].tensor.mutable_grad() = whole.narrow(0, begin, count).clone();
+      const double norm = clip_grad_norm(parameters, 100, group, 6);
+      if (group.rank() == 0) norms.push_back(norm);
+    });
+  }
+  EXPECT_EQ(norms, std::vector<double>(4, norms[0]));
+  EXPECT_NEAR(norms[0], at::cat({whole.flatten(), shared}).norm().item<double>(), 1e-12);
+}
+
 TEST(Optimizer, LeavesParametersWithoutGradientAlone) {
   std::vector<Parameter> parameters = {Parameter::replicated("a", at::ones({2})),
                                        Parameter::replicated("b", at::ones({2}))};
@@ -269,6 +304,20 @@ TEST(Optimizer, LeavesParametersWithoutGradientAlone) {
   optimizer.step(0.1);
   EXPECT_TRUE(parameters[0].tensor.equal(at::ones({2})));
   EXPECT_FALSE(parameters[1].tensor.equal(at::ones({2})));
+}
+
+TEST(Optimizer, TheFirstGroupThatTakesAParameterHolds) {
+  const auto weight_after = [](std::vector<ParameterGroup> groups) {
+    std::vector<Parameter> one = {Parameter::replicated("a", at::ones({1, 1}, at::kDouble))};
+    one[0].tensor.mutable_grad() = at::zeros({1, 1}, at::kDouble);
+    Optimizer optimizer(one, {.momentum = 0, .nesterov = false, .weight_decay = 0.5, .groups = std::move(groups)});
+    optimizer.step(1.0);
+    return one[0].tensor.item<double>();
+  };
+  EXPECT_EQ(weight_after({}), 0.5);
+  EXPECT_EQ(weight_after({vectors_without_decay()}), 0.5) << "a matrix is no vector";
+  EXPECT_EQ(weight_after({vectors_without_decay(), kSlowA}), 0.9);
+  EXPECT_EQ(weight_after({{.takes = kSlowA.takes, .rate = 0.5}, kSlowA}), 0.75) << "decay as without a group";
 }
 
 TEST(Optimizer, FaultsAreNamed) {
@@ -287,6 +336,10 @@ TEST(Optimizer, FaultsAreNamed) {
   Optimizer adam(one, {.kind = OptimizerKind::adamw});
   EXPECT_EQ(test::text_of([&] { adam.move_all_rows(0); }),
             "rows that a step skips cannot be updated late with AdamW, wanted SGD");
+  EXPECT_EQ(text_of({.groups = {{.takes = kSlowA.takes, .weight_decay = -1}}}),
+            "weight_decay of a group is negative, wanted 0 or more");
+  EXPECT_EQ(text_of({.groups = {{.takes = kSlowA.takes, .rate = -1}}}),
+            "rate of a group is negative, wanted 0 or more");
   EXPECT_EQ(text_of({.momentum = 1.0}), "momentum is 1.000000, wanted 0 or more and less than 1");
 }
 

@@ -27,7 +27,7 @@ class Rowwise : public Task {
     return {Parameter::split("rows", weight_, {0, 0, kClasses, kClasses})};
   }
   std::vector<Buffer> buffers() const override { return {}; }
-  std::optional<RowParameter> row_parameter() const override { return RowParameter{0, true, false}; }
+  std::optional<RowParameter> row_parameter() const override { return RowParameter{"rows", true, false}; }
   void set_row_hooks(RowUpdate update, RowsRead read) override {
     update_ = std::move(update);
     read_ = std::move(read);
@@ -51,7 +51,8 @@ struct RowHooks : testing::Test {
     data::Loader loader(*data.train, {.batch = 4, .prefetch = 0});
     TrainerOptions options;
     options.steps = 2;
-    SupervisedStep step(task, {.num_classes = kClasses}, *group, *group);
+    parallel::Mesh mesh({}, *group);
+    SupervisedStep step(task, {.num_classes = kClasses}, mesh);
     Trainer trainer(step, loader, nullptr, options, nullptr, *group);
     Observer nobody;
     trainer.run(nobody);

@@ -52,7 +52,7 @@ std::vector<Parameter> SmallTask::parameters() const {
 }
 
 std::optional<RowParameter> SmallTask::row_parameter() const {
-  return steps_in_backward ? std::optional(RowParameter{.place = 1, .steps_in_backward = true}) : std::nullopt;
+  return steps_in_backward ? std::optional(RowParameter{.name = "v", .steps_in_backward = true}) : std::nullopt;
 }
 
 }  // namespace tandem::train

@@ -21,6 +21,7 @@ class CountingStep : public Step {
     return {static_cast<double>(steps_), std::nullopt, std::nullopt};
   }
   void settle() override { calls += "settle "; }
+  std::vector<Parameter> weights() const override { return {}; }
   std::vector<Parameter> state() const override { return {Parameter::replicated("total", total_)}; }
   storage::Fields numbers() const override { return {{"counted", steps_}}; }
   void set_numbers(const storage::Fields& numbers) override { steps_ = storage::whole_number(numbers, "counted"); }

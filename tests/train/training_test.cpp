@@ -65,7 +65,8 @@ Trained run(const Recipe& recipe, const Plan& plan) {
                       return plan.stop_after > 0 && group.rank() == 0 &&
                              static_cast<int64_t>(recorder.losses.size()) >= plan.stop_after;
                     };
-                    SupervisedStep step(task, step_options_of(recipe, patterns), group, group);
+                    parallel::Mesh mesh({.data = group.size()}, group);
+                    SupervisedStep step(task, step_options_of(recipe, patterns), mesh);
                     Trainer trainer(step, loader, &test, options, plan.store, group);
                     if (plan.resume) {
                       EXPECT_TRUE(trainer.resume(*plan.store, std::nullopt));
@@ -220,7 +221,8 @@ TEST(Training, AnotherJobsCheckpointIsPassedOver) {
     const Recipe recipe = {.embedding = 24};
     data::Loader loader(patterns, {.batch = 10});
     ClassifierTask task(recipe, group);
-    SupervisedStep step(task, step_options_of(recipe, patterns), group, group);
+    parallel::Mesh mesh({.data = group.size()}, group);
+    SupervisedStep step(task, step_options_of(recipe, patterns), mesh);
     Trainer trainer(step, loader, nullptr, options_of(recipe, {}), nullptr, group);
     testing::internal::CaptureStderr();
     EXPECT_FALSE(trainer.resume(store, std::nullopt));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tandem/base/finite.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 
 namespace tandem::train::detail {
@@ -13,10 +14,20 @@ namespace {
 
 constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
 
-NonFiniteError tensor_fault(const std::string& text, const Parameter& tensor, const NonFinite& found,
-                            const comm::ProcessGroup& group) {
-  NonFiniteError error(text + ", wanted finite numbers");
-  if (!tensor.placement.is_everywhere()) error.set_rank(found.rank, group.size());
+/// `before`, the name of the tensor, `behind`. Other ranks may list other parts of the tensors in that place: the rank
+/// at fault tells them the name.
+NonFiniteError tensor_fault(const std::string& before, const std::string& behind, const std::vector<Parameter>& tensors,
+                            const NonFinite& found, comm::ProcessGroup& group) {
+  std::string own_name;
+  bool is_split = false;
+  if (group.rank() == found.rank) {
+    const auto& tensor = tensors[found.place];
+    own_name = tensor.name;
+    is_split = !tensor.placement.is_everywhere();
+  }
+  const auto name = comm::broadcast_text(own_name, found.rank, group);
+  NonFiniteError error(before + "'" + name + "'" + behind + ", wanted finite numbers");
+  if (comm::broadcast_number(is_split ? 1 : 0, found.rank, group) == 1) error.set_rank(found.rank, group.size());
   return error;
 }
 
@@ -43,16 +54,13 @@ NonFiniteError loss_fault(const std::string& which, int64_t step, double value) 
 }
 
 NonFiniteError gradient_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
-                              const comm::ProcessGroup& group) {
-  const auto& tensor = tensors[found.place];
-  const auto text = "gradient of '" + tensor.name + "' in step " + std::to_string(step) + " is not finite";
-  return tensor_fault(text, tensor, found, group);
+                              comm::ProcessGroup& group) {
+  return tensor_fault("gradient of ", " in step " + std::to_string(step) + " is not finite", tensors, found, group);
 }
 
 NonFiniteError state_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
-                           const comm::ProcessGroup& group) {
-  const auto& tensor = tensors[found.place];
-  return tensor_fault("'" + tensor.name + "' is not finite after step " + std::to_string(step), tensor, found, group);
+                           comm::ProcessGroup& group) {
+  return tensor_fault("", " is not finite after step " + std::to_string(step), tensors, found, group);
 }
 
 StepVote agree(bool stop, std::optional<int64_t> own_fault, comm::ProcessGroup& group) {

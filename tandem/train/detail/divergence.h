@@ -11,7 +11,7 @@ namespace tandem::train::detail {
 
 /// A tensor of a list that holds an infinity or a NaN.
 struct NonFinite {
-  int64_t place = 0;  // index in the list
+  int64_t place = 0;  // index in the list of the rank
   int rank = 0;       // the lowest rank that holds it
 };
 
@@ -25,12 +25,12 @@ std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& pa
 /// "<which><step> is not a number, wanted a finite number". `step` counts from 1.
 NonFiniteError loss_fault(const std::string& which, int64_t step, double value);
 
-/// `tensors`: those in which `found` was looked for. The error names the rank unless all
-/// ranks hold the whole tensor.
+/// `tensors`: those in which `found` was looked for; ranks that hold other parts list others. The same error on all
+/// ranks, which names the rank at fault unless all ranks hold the whole tensor. Collective.
 NonFiniteError gradient_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
-                              const comm::ProcessGroup& group);
+                              comm::ProcessGroup& group);
 NonFiniteError state_fault(const std::vector<Parameter>& tensors, const NonFinite& found, int64_t step,
-                           const comm::ProcessGroup& group);
+                           comm::ProcessGroup& group);
 
 /// What the ranks agree on at the end of a step.
 struct StepVote {

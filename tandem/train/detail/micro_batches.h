@@ -11,12 +11,17 @@ namespace tandem::train::detail {
 struct BatchPart {
   data::Batch batch;           // this rank's samples of it; views
   std::vector<int64_t> sizes;  // samples of each rank
-  double share = 1;            // of the global batch's samples
+  std::vector<double> shares;  // of the global batch's samples: of each number of the part's loss
   parallel::MicroBatch place;
 };
 
 /// Cuts each rank's part of a batch into `parts` parts (split_sizes); leaves out parts that are empty on all ranks, but
 /// not the first. Not collective: each rank gets the same sizes.
 std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const comm::ProcessGroup& data);
+
+/// Cuts a batch into `shards` parts (split_sizes), whatever the number of ranks: part i of this rank, which has
+/// shards / ranks of them, is shard i * ranks + rank. `batch`: this rank's shards one after the other, as a loader with
+/// LoaderOptions::shards gives them. Each loss has a number for each rank. Not collective.
+std::vector<BatchPart> cut_shards(const data::Batch& batch, int64_t shards, const comm::ProcessGroup& data);
 
 }  // namespace tandem::train::detail

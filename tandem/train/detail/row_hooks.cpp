@@ -8,9 +8,10 @@ RowHooks::RowHooks(Task& task, Optimizer& optimizer, double learning_rate) {
   const auto rows = task.row_parameter();
   if (!rows) return;
   task_ = &task;
+  place_ = optimizer.place_of(rows->name);
   RowUpdate update;
   if (rows->steps_in_backward) {
-    update = [this, step = optimizer.step_rows(rows->place, learning_rate)](const Rows& some, const Tensor& gradient) {
+    update = [this, step = optimizer.step_rows(place_, learning_rate)](const Rows& some, const Tensor& gradient) {
       if (all_finite(gradient)) return step(some, gradient);
       is_nonfinite_ = true;
     };
@@ -20,7 +21,7 @@ RowHooks::RowHooks(Task& task, Optimizer& optimizer, double learning_rate) {
 
 std::optional<int64_t> RowHooks::nonfinite() const {
   if (!is_nonfinite_) return std::nullopt;
-  return static_cast<int64_t>(task_->row_parameter()->place);
+  return static_cast<int64_t>(place_);
 }
 
 RowHooks::~RowHooks() {

@@ -18,12 +18,13 @@ class RowHooks {
   RowHooks(const RowHooks&) = delete;
   RowHooks& operator=(const RowHooks&) = delete;
 
-  /// Index of the row parameter in Task::parameters() if a gradient of its rows was not finite on this rank, else
-  /// nullopt.
+  /// Index of the row parameter in the optimizer's parameters if a gradient of its rows was not finite on this rank,
+  /// else nullopt.
   std::optional<int64_t> nonfinite() const;
 
  private:
   Task* task_ = nullptr;  // null: the task has no row parameter
+  size_t place_ = 0;
   std::atomic<bool> is_nonfinite_{false};
 };
 

@@ -1,0 +1,176 @@
+#include "tandem/train/starting_weights.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/train/checkpoint.h"
+#include "tandem/train/weights_file.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
+#include "tests/train/placed_model.h"
+
+namespace tandem::train {
+namespace {
+
+using storage::NamedTensor;
+using test::spill;
+using test::TemporaryFolder;
+using test::text_of;
+using Lines = std::vector<std::string>;
+
+/// A trunk, an embedding and a head, as a library's model may have them.
+std::vector<Parameter> model_of(double value, at::ScalarType type = at::kFloat) {
+  const auto full = [&](at::IntArrayRef sizes) { return at::full(sizes, value, type); };
+  return {Parameter::replicated("conv.weight", full({2, 3})), Parameter::replicated("embedding.weight", full({4, 2})),
+          Parameter::replicated("head.weight", full({5, 4})),
+          Parameter::replicated("bn.num_batches_tracked", at::full({}, value, at::kLong))};
+}
+
+const WeightRoles kRoles = {.may_miss = {"embedding.", "head."}, .may_differ = {"head."}};
+
+std::vector<NamedTensor> named(const std::vector<Parameter>& weights, const std::string& before = "") {
+  std::vector<NamedTensor> tensors;
+  for (const auto& weight : weights) tensors.push_back({before + weight.name, weight.tensor});
+  return tensors;
+}
+
+class StartingWeights : public testing::Test {
+ protected:
+  std::string write(const std::vector<NamedTensor>& tensors) const {
+    const auto file = (folder_ / "w.safetensors").string();
+    std::filesystem::remove(file);
+    storage::write_safetensors(file, tensors);
+    return file;
+  }
+
+  /// Fills `weights` and returns what is told.
+  static Lines load(const std::string& file, const std::vector<Parameter>& weights) {
+    const auto files = open_weights(locate_weights(file));
+    const auto match = match_weights(files, "w.safetensors", weights, kRoles);
+    fill_weights(files, match, weights);
+    return lines_of(match, files, weights);
+  }
+
+  std::string fault(const std::vector<NamedTensor>& tensors) const {
+    return text_of<Error>([&] { load(write(tensors), model_of(0)); });
+  }
+
+  TemporaryFolder folder_;
+};
+
+void expect_all(const std::vector<Parameter>& weights, double value) {
+  for (const auto& weight : weights) EXPECT_TRUE(weight.tensor.eq(value).all().item<bool>()) << weight.name;
+}
+
+TEST_F(StartingWeights, OfAnyTypeAndWithAnyWrapperFillAModel) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const std::string before : {"", "module.", "_orig_mod.", "model.", "module._orig_mod."}) {
+      const auto weights = model_of(0);
+      EXPECT_EQ(load(write(named(model_of(3, type), before)), weights), Lines()) << before;
+      expect_all(weights, 3);
+    }
+  }
+}
+
+TEST_F(StartingWeights, MissingNeedlessAndOddOnesAreTold) {
+  const auto weights = model_of(0);
+  const std::vector<NamedTensor> tensors = {{"conv.weight", at::ones({2, 3})},
+                                            {"fc.bias", at::ones({7})},
+                                            {"fc.weight", at::ones({7, 2})},
+                                            {"head.weight", at::ones({7, 4})},
+                                            {"optimizer.momentum_buffer.conv.weight", at::ones({2, 3})}};
+  EXPECT_EQ(load(write(tensors), weights), (Lines{"'embedding.weight' not there: start as drawn",
+                                                  "'head.weight' is [7, 4] there, wanted [5, 4]: starts as drawn",
+                                                  "'fc.bias', 'fc.weight' left out: the model has no such weights"}));
+  EXPECT_TRUE(weights[0].tensor.equal(at::ones({2, 3})));
+  for (const size_t place : {1, 2, 3}) EXPECT_EQ(weights[place].tensor.abs().max().item<double>(), 0);
+}
+
+TEST_F(StartingWeights, FaultsAreOneLine) {
+  EXPECT_EQ(fault({{"embedding.weight", at::ones({4, 2})}}),
+            "weights is 'w.safetensors': 'conv.weight' is missing there, wanted all weights of this model: give the "
+            "model that they are of");
+  EXPECT_EQ(
+      fault({{"conv.weight", at::ones({3, 2})}, {"embedding.weight", at::ones({1, 2})}}),
+      "weights is 'w.safetensors': 'conv.weight' is [3, 2] there, wanted [2, 3], and 1 more differ: give the model, "
+      "and images of the size and channels, that they are of");
+  EXPECT_EQ(fault({{"conv.weight", at::ones({2, 3}, at::kChar)}}),
+            "weights is 'w.safetensors': 'conv.weight' is Char there, wanted floating-point numbers");
+  EXPECT_EQ(fault({{"conv.weight", at::full({2, 3}, std::numeric_limits<double>::infinity())}}),
+            "weights have an infinity or NaN in 'conv.weight', wanted finite numbers");
+  EXPECT_EQ(exit_code_of(SettingsError("")), ExitCode::settings);
+}
+
+TEST_F(StartingWeights, PathsThatLeadNowhereAreNamed) {
+  const auto at = [&](const std::string& name) { return "weights is '" + (folder_ / name).string() + "', which "; };
+  const std::string wanted = ", wanted a safetensors file, its index, or a run's folder";
+  const auto fault_at = [&](const std::string& name) {
+    return text_of<DataError>([&] { locate_weights(folder_ / name); });
+  };
+  EXPECT_EQ(fault_at("none"), at("none") + "does not exist" + wanted);
+  spill(folder_ / "net.pth", "PK");
+  EXPECT_EQ(fault_at("net.pth"), at("net.pth") + "is a pickle" + wanted +
+                                     ": convert it in Python: safetensors.torch.save_file(state_dict, FILE)");
+  spill(folder_ / "empty/readme", "");
+  EXPECT_EQ(fault_at("empty"), at("empty") + "holds no weights and no whole checkpoint" + wanted);
+  spill(folder_ / "bad.safetensors", "no header");
+  EXPECT_THROW(open_weights(folder_ / "bad.safetensors"), DataError);
+}
+
+TEST_F(StartingWeights, AnIndexOfSeveralFilesIsOneModel) {
+  const auto all = named(model_of(2));
+  const auto folder = folder_ / "parts";
+  std::filesystem::create_directory(folder);
+  storage::write_safetensors(folder / "a.safetensors", std::span(all).first(2));
+  storage::write_safetensors(folder / "b.safetensors", std::span(all).subspan(2));
+  nlohmann::json index;
+  for (size_t i = 0; i < all.size(); ++i) index["weight_map"][all[i].name] = i < 2 ? "a.safetensors" : "b.safetensors";
+  spill(folder / storage::kIndexName, index.dump());
+  const auto weights = model_of(0);
+  EXPECT_EQ(load(folder.string(), weights), Lines());
+  expect_all(weights, 2);
+  index["weight_map"]["conv.weight"] = "b.safetensors";
+  spill(folder / storage::kIndexName, index.dump());
+  EXPECT_EQ(text_of<DataError>([&] { open_weights(folder / storage::kIndexName); }),
+            "'" + (folder / storage::kIndexName).string() +
+                "': tensor 'conv.weight' is missing in 'b.safetensors', where the index has it: the files belong to "
+                "different copies, use another copy");
+}
+
+/// Every kind of placement, several boxes a rank among them, from what any other mesh has saved.
+TEST_F(StartingWeights, AnyMeshStartsFromTheCheckpointOfAnyOther) {
+  const std::vector<parallel::MeshSizes> some = {
+      {}, {.data = 3}, {.shard = 2, .tensor = 2}, {.shard = 3, .pipeline = 2}};
+  for (const auto& saved : some) {
+    const auto run = folder_ / name_of(saved);
+    CheckpointStore store(run / "checkpoints");
+    comm::run_ranks(ranks_of(saved), [&](comm::ProcessGroup& world) {
+      parallel::Mesh mesh(saved, world);
+      ASSERT_TRUE(save_checkpoint(store, 4, {.tensors = placed_model(mesh), .identity = {}, .trainer = {}}, world));
+    });
+    for (const auto& wanted : some) {
+      comm::run_ranks(ranks_of(wanted), [&](comm::ProcessGroup& world) {
+        parallel::Mesh mesh(wanted, world);
+        std::vector<Parameter> model, expected;
+        for (const auto& tensor : placed_model(mesh)) {
+          if (!is_state_name(tensor.name)) expected.push_back(tensor);
+        }
+        model = zeros_like(expected);
+        const auto files = open_weights(locate_weights(run));
+        // A stage of a pipeline lacks what other stages have.
+        fill_weights(files, match_weights(files, "run", model, {}), model);
+        for (size_t i = 0; i < model.size(); ++i) {
+          EXPECT_TRUE(model[i].tensor.equal(expected[i].tensor)) << name_of(saved) << " " << model[i].name;
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::train
