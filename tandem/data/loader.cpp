@@ -19,17 +19,47 @@ namespace {
 
 constexpr int64_t kChunk = 16;  // samples that a thread takes at a time
 
+/// Consecutive positions of an epoch.
+struct Run {
+  int64_t first = 0, count = 0;
+};
+
+/// The parts of a batch that one rank gets.
+std::vector<Run> runs_of(const LoaderOptions& options, int64_t begin, int64_t samples) {
+  const int64_t parts = std::max<int64_t>(options.shards, options.size), each = samples / parts, more = samples % parts;
+  std::vector<Run> runs;
+  for (int64_t part = options.rank; part < parts; part += options.size) {
+    runs.push_back({begin + part * each + std::min(part, more), each + (part < more ? 1 : 0)});
+  }
+  return runs;
+}
+
+int64_t count_of(const std::vector<Run>& runs) {
+  int64_t count = 0;
+  for (const auto& run : runs) count += run.count;
+  return count;
+}
+
 /// A batch in preparation. The loader's mutex guards the numbers; the thread that claimed a sample writes its part of
 /// the tensors.
 struct Job {
   Batch batch;
   float* images = nullptr;
   int64_t* labels = nullptr;
-  int64_t epoch = 0, first_position = 0, count = 0;
+  std::vector<Run> runs;
+  int64_t epoch = 0, count = 0;
   int64_t claimed = 0, finished = 0;
   int64_t fault_at = std::numeric_limits<int64_t>::max();
   std::exception_ptr fault;
 };
+
+int64_t position_of(const Job& job, int64_t i) {
+  for (const auto& run : job.runs) {
+    if (i < run.count) return run.first + i;
+    i -= run.count;
+  }
+  return i;
+}
 
 /// Makes samples. Holds scratch memory, so each thread needs its own.
 class Maker {
@@ -42,7 +72,7 @@ class Maker {
 
   /// Makes sample i of the job.
   void make(const Job& job, const Permutation& order, int64_t i) {
-    const int64_t position = job.first_position + i;
+    const int64_t position = position_of(job, i);
     const int64_t sample = options_.shuffle ? order(position) : position;
     job.labels[i] = dataset_.read(sample, pixels_);
     CounterRng rng(options_.seed, stream_of("augment") + static_cast<uint64_t>(job.epoch),
@@ -60,11 +90,16 @@ class Maker {
 void check(const Dataset& dataset, const LoaderOptions& options) {
   TORCH_CHECK_VALUE(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "loader: rank is ",
                     options.rank, " of ", options.size, ", wanted 0..size-1");
+  TORCH_CHECK_VALUE(options.shards >= 0 && options.shards % options.size == 0, "loader: shards is ", options.shards,
+                    " with size ", options.size, ", wanted a multiple of it");
   TORCH_CHECK_VALUE(options.prefetch >= 0, "loader: prefetch is ", options.prefetch, ", wanted 0 or more");
   TORCH_CHECK_VALUE(options.threads >= 1, "loader: threads is ", options.threads, ", wanted 1 or more");
   const std::string batch = "batch is " + std::to_string(options.batch);
   if (options.batch < options.size) {
     throw SettingsError(batch + ", wanted at least the number of ranks, " + std::to_string(options.size));
+  }
+  if (options.batch < options.shards) {
+    throw SettingsError(batch + ", wanted at least the number of shards, " + std::to_string(options.shards));
   }
   if (options.drop_last && options.batch > dataset.size()) {
     throw SettingsError(batch + ", wanted at most the number of images, " + std::to_string(dataset.size()),
@@ -144,14 +179,13 @@ class Loader::Impl {
     if (next_batch_ >= batches_per_epoch()) return false;
     const int64_t begin = next_batch_++ * options_.batch;
     const int64_t global = std::min(options_.batch, dataset_.size() - begin);
-    const int64_t each = global / options_.size, more = global % options_.size;
     const auto [channels, height, width] = dataset_.image_shape();
     auto job = std::make_unique<Job>();
     job->epoch = epoch_;
-    job->first_position = begin + options_.rank * each + std::min<int64_t>(options_.rank, more);
-    job->count = each + (options_.rank < more ? 1 : 0);
+    job->runs = runs_of(options_, begin, global);
+    job->count = count_of(job->runs);
     job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong),
-                  global, epoch_ * samples_per_epoch() + job->first_position};
+                  global, epoch_ * samples_per_epoch() + job->runs[0].first};
     job->images = job->batch.images.mutable_data_ptr<float>();
     job->labels = job->batch.labels.mutable_data_ptr<int64_t>();
     {
@@ -241,9 +275,11 @@ int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
 void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
 bool Loader::next(Batch& batch) { return impl_->next(batch); }
 
+int64_t samples_of(const LoaderOptions& options, int64_t batch) { return count_of(runs_of(options, 0, batch)); }
+
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches) {
   const auto [channels, height, width] = image_shape;
-  const int64_t samples = options.batch / options.size + (options.rank < options.batch % options.size ? 1 : 0);
+  const int64_t samples = samples_of(options, options.batch);
   const int64_t sample = channels * height * width * int64_t{sizeof(float)} + int64_t{sizeof(int64_t)};
   return std::min<int64_t>(options.prefetch + 1, batches) * samples * sample;
 }

@@ -11,6 +11,7 @@ namespace tandem::data {
 struct LoaderOptions {
   int64_t batch = 128;  // samples of one global batch, over all ranks
   int rank = 0, size = 1;
+  int64_t shards = 0;  // 0: one part a rank; else a multiple of size: a batch has so many parts, dealt out in turn
   uint64_t seed = 0;
   bool shuffle = true;    // a new order each epoch; false: the data set's order
   bool drop_last = true;  // leave out a last batch that is not full
@@ -25,13 +26,15 @@ struct LoaderOptions {
 ///   batch      |---- 0 ----|---- 1 ----|
 ///   rank of 3  |0 0|1 1|2 2|0 0|1 1|2 2|               n / ranks each, the first n % ranks one more
 ///
+/// With 6 shards, the ranks get  |0|1|2|0|1|2|  each its parts one after the other.
+///
 /// The samples of global batch b and their augmentation depend on (seed, epoch, b) alone, not on the number of ranks.
 /// Tensors are allocated and freed on the caller's thread, so that a memory meter counts them there. Must be used by
 /// one thread at a time. Memory: prefetch + 1 batches. Not collective.
 class Loader {
  public:
-  /// `dataset` must outlive the loader. Throws SettingsError (batch smaller than the number of ranks, or with drop_last
-  /// larger than the data set; augment), c10::ValueError (rank, prefetch, threads).
+  /// `dataset` must outlive the loader. Throws SettingsError (batch smaller than the number of ranks or shards, or with
+  /// drop_last larger than the data set; augment), c10::ValueError (rank, shards, prefetch, threads).
   Loader(const Dataset& dataset, LoaderOptions options);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -52,6 +55,9 @@ class Loader {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Samples that the rank gets of a batch of so many.
+int64_t samples_of(const LoaderOptions& options, int64_t batch);
 
 /// Bytes of the batches that a loader and its caller have while the caller works on one. `batches`: of an epoch.
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches);

@@ -158,10 +158,24 @@ std::optional<int> rank_without_room(const MemoryPlan& plan, const Room& room) {
                       "add ranks or memory, or see the forms of tandem plan");
 }
 
+/// Nothing can be moved between ranks that hold all classes each.
+void check_whole(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
+  if (all_fit(plan, peaks)) return;
+  const std::vector<int64_t> classes(peaks.size(), sum_of(plan.even_counts()));
+  const auto need = worst_need(plan, classes, peaks);
+  throw SettingsError("memory.limit of rank " + std::to_string(need.rank) + " is " +
+                          bytes_text(plan.limit(need.rank).value()) + ", wanted more" + need.text(),
+                      "split the classes with head.parallel=sharded, or give more memory");
+}
+
 }  // namespace
 
 std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
   const auto even = plan.even_counts();
+  if (plan.is_whole()) {
+    check_whole(plan, peaks_of(even));
+    return even;
+  }
   const auto classes = sum_of(even);
   auto most = most_classes(plan, plans_error(plan, even.size()));
   if (sum_of(most) < classes && plan.is_rough()) most = even;

@@ -1,9 +1,10 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/error.h"
-#include "tandem/classifier/class_sharded_head.h"
+#include "tandem/classifier/head.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/planned_chain.h"
 #include "tandem/models/backbone.h"
@@ -19,23 +20,23 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
   return options;
 }
 
-/// A replicated backbone, and a classifier that is split over the ranks.
+/// A replicated backbone, and a classifier in the form of the job.
 class Classification : public train::Task {
  public:
   Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& group)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image, statistics_exchange(job, group))),
-        head_(head_options(job, shape, plan.counts), group),
+        head_(job.head.form->make(head_options(job, shape, plan.counts), group)),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
-        rows_{train::parameters_of(*backbone_).size(), job.head.steps_in_backward, job.head.moves_all_rows} {
-    memory::tag(head_.parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
+        rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
+    memory::tag(head_->parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
   }
 
   void begin_step(int64_t step) override {
-    head_.set_step(step);
-    if (annealing_) head_.set_softening(annealing_->at(step));
+    head_->set_step(step);
+    if (annealing_) head_->set_softening(annealing_->at(step));
   }
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override {
@@ -48,14 +49,14 @@ class Classification : public train::Task {
     chain.blocks.push_back(memory::make_block(
         kHeadBlock, {},
         [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
-          return head_.loss(x, labels, sizes);
+          return head_->loss(x, labels, sizes);
         }));
     // Without gradients nothing is kept, and a segment would only hold its input to its end.
     return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
   }
 
   Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return head_.top_k(forward(batch), k, sizes).cpu();
+    return head_->top_k(forward(batch), k, sizes).cpu();
   }
 
   Tensor embed(const data::Batch& batch) override {
@@ -65,12 +66,14 @@ class Classification : public train::Task {
 
   void set_training(bool training) override {
     backbone_->train(training);
-    head_.set_training(training);
+    head_->set_training(training);
   }
+
+  memory::Chain* replicated_chain() override { return &backbone_->chain(); }
 
   std::vector<train::Parameter> parameters() const override {
     auto all = train::parameters_of(*backbone_);
-    all.push_back(head_.parameter(kHeadWeight));
+    all.push_back(head_->parameter(kHeadWeight));
     return all;
   }
 
@@ -79,8 +82,8 @@ class Classification : public train::Task {
     return rows_;
   }
   void set_row_hooks(RowUpdate update, RowsRead read) override {
-    head_.set_row_update(std::move(update));
-    head_.set_rows_read(std::move(read));
+    head_->set_row_update(std::move(update));
+    head_->set_rows_read(std::move(read));
   }
 
   std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
@@ -93,10 +96,10 @@ class Classification : public train::Task {
   c10::Device device_;
   at::ScalarType type_;
   std::shared_ptr<models::Backbone> backbone_;
-  classifier::ClassShardedHead head_;
+  std::unique_ptr<classifier::Head> head_;
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
-  train::RowParameter rows_;  // the head's weight is the last of parameters()
+  train::RowParameter rows_;
 };
 
 }  // namespace
@@ -119,6 +122,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .width = shape[2],
                                 .embedding = embedding,
                                 .norm = job.model.norm,
+                                .ghost = job.model.ghost,
+                                .zero_gamma = job.model.zero_gamma,
                                 .activation = job.model.activation,
                                 .dropout = job.model.dropout,
                                 .products = job.training.precision.products,
@@ -126,6 +131,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .seed = job.seed});
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   backbone->to(job.parallel.device);
+  if (!job.model.is_identity) naming_settings({"model"}, [&] { models::freeze(*backbone, job.model.freeze); });
   for (const auto& block : backbone->chain().blocks) {
     const int number = block_number(block.name);
     for (const auto& parameter : memory::parameters_of(block)) memory::tag(parameter, Category::parameters, number);
@@ -140,7 +146,7 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 }
 
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  return make_task(job, shape, comm::split_sizes(shape.classes, group.size()), group);
+  return make_task(job, shape, even_counts(job, shape.classes, group.size()), group);
 }
 
 }  // namespace tandem::job

@@ -32,9 +32,10 @@ const IdleRule* idle_rule(const Job& job, std::string_view key) {
 }  // namespace
 
 std::span<const Section* const> sections() {
-  static const std::vector<const Section*> all = {
-      &parallel_section(),  &data_section(),     &model_section(),      &head_section(), &training_section(),
-      &optimizer_section(), &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
+  static const std::vector<const Section*> all = {&parallel_section(),  &ddp_section(),      &data_section(),
+                                                  &model_section(),     &head_section(),     &training_section(),
+                                                  &optimizer_section(), &schedule_section(), &evaluation_section(),
+                                                  &run_section(),       &memory_section()};
   return all;
 }
 
@@ -64,9 +65,9 @@ void set_ranks(settings::Settings& settings, int ranks) {
   if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
 }
 
-Job with_form(const Job& job, HeadForm form) {
+Job with_form(const Job& job, const HeadForm& form) {
   auto settings = job.settings;
-  settings.set("head.parallel", name_of(form));
+  settings.set("head.parallel", form.name);
   return read_job(std::move(settings));
 }
 

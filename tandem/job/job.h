@@ -49,7 +49,7 @@ void check_training(const Job& job);
 void set_ranks(settings::Settings& settings, int ranks);
 
 /// The same job with its head in another form.
-Job with_form(const Job& job, HeadForm form);
+Job with_form(const Job& job, const HeadForm& form);
 
 /// Opens the data and writes the fonts that it chose into the job. Throws as the function that opens this kind of data.
 data::Split open_data(Job& job);

@@ -28,8 +28,12 @@ int64_t of(const CategoryBytes& bytes, Category category) { return bytes[static_
 memory::Composition rehearse_backbone(const models::Backbone& backbone, const Job& job, const DataShape& shape,
                                       int64_t images) {
   const auto batch = at::zeros({images, shape.image[0], shape.image[1], shape.image[2]}, job.training.precision.type);
-  const bool has_places = job.parallel.ranks > 1 || job.training.accumulate > 1;  // for gradients, before backward
-  const memory::RehearsalOptions options = {has_places ? backbone.parameters() : std::vector<Tensor>()};
+  const auto& training = job.training;
+  const bool has_places = job.parallel.ranks > 1 || training.accumulate > 1 || training.shards > 0;  // for gradients
+  memory::RehearsalOptions options;
+  for (const auto& parameter : backbone.parameters()) {
+    if (has_places && parameter.requires_grad()) options.given_away.push_back(parameter);
+  }
   return allow_one_image(job,
                          [&] { return memory::compose(memory::rehearse(backbone.chain(), {batch}, options), {}); });
 }
@@ -41,9 +45,14 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   const memory::ProbeScope book;
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
   const auto backbone = make_backbone(job, shape.image, statistics_exchange(job, *group));
-  for (const auto& parameter : backbone->parameters()) result.parameters += static_cast<int64_t>(parameter.nbytes());
+  for (const auto& parameter : backbone->parameters()) {
+    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    result.parameters += bytes;
+    if (!parameter.requires_grad()) continue;
+    result.trained += bytes;
+    ++result.num_trained;
+  }
   for (const auto& buffer : backbone->buffers()) result.buffers += static_cast<int64_t>(buffer.nbytes());
-  result.num_parameters = static_cast<int64_t>(backbone->parameters().size());
   auto step = rehearse_backbone(*backbone, job, shape, std::min(images, kFew));
   const auto times = static_cast<double>(images) / static_cast<double>(std::min(images, kFew));
   result.is_exact = times == 1 || static_cast<double>(step.backward) * times < static_cast<double>(free_memory()) / 2;
@@ -65,16 +74,37 @@ int64_t num_states(const train::OptimizerOptions& optimizer) {
 
 }  // namespace
 
+namespace {
+
+/// Whether norms of a few images at a time leave one image of a micro-batch on its own.
+bool leaves_one_alone(const Job& job) {
+  if (job.model.norm != models::Norm::ghost) return false;
+  for (const int64_t images : comm::split_sizes(job.training.batch, job.parallel.ranks)) {
+    for (const int64_t micro : comm::split_sizes(images, static_cast<int>(job.training.accumulate))) {
+      if (micro > 1 && micro % job.model.ghost == 1 % job.model.ghost) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 memory::Composition allow_one_image(const Job& job, const std::function<memory::Composition()>& rehearsal) {
   const auto& training = job.training;
   try {
     return rehearsal();
   } catch (const c10::ValueError& error) {
-    if (training.batch / job.parallel.ranks / training.accumulate > 1) throw;
+    if (leaves_one_alone(job)) {
+      throw SettingsError("model.ghost is " + std::to_string(job.model.ghost) + " with train.batch " +
+                              std::to_string(training.batch) + " and ranks " + std::to_string(job.parallel.parts()) +
+                              ", which leaves one image on its own, wanted more for model " + job.model.name,
+                          "change model.ghost or train.batch");
+    }
+    if (training.batch / job.parallel.parts() / training.micro_batches(job.parallel.ranks) > 1) throw;
     const bool is_cut = training.accumulate > 1;
     const auto cut = is_cut ? " and train.accumulate " + std::to_string(training.accumulate) : "";
     throw SettingsError("train.batch is " + std::to_string(training.batch) + " with ranks " +
-                            std::to_string(job.parallel.ranks) + cut +
+                            std::to_string(job.parallel.parts()) + cut +
                             ", which leaves one image at a time, wanted more for model " + job.model.name,
                         is_cut ? "lower train.accumulate, or raise train.batch" : "raise train.batch");
   }
@@ -115,7 +145,7 @@ const BackboneMemory& MemoryPlan::backbone(int rank) const {
 }
 
 int64_t MemoryPlan::micro_images(int rank) const {
-  return comm::split_sizes(images_[rank], static_cast<int>(job_.training.accumulate)).front();
+  return comm::split_sizes(images_[rank], static_cast<int>(job_.training.micro_batches(ranks_))).front();
 }
 
 int64_t MemoryPlan::micro_batch() const {
@@ -125,9 +155,10 @@ int64_t MemoryPlan::micro_batch() const {
 }
 
 classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own_classes) const {
-  return {.own_classes = own_classes,
-          .samples = micro_batch(),
-          .ranks = ranks_,
+  const bool is_whole = head.form->is_whole;
+  return {.own_classes = is_whole ? shape_.classes : own_classes,
+          .samples = is_whole ? micro_images(rank) : micro_batch(),
+          .ranks = is_whole ? 1 : ranks_,
           .is_root = rank == 0,
           .threads = threads_of(job_.parallel),
           .steps_in_backward = head.steps_in_backward,
@@ -140,16 +171,18 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   const auto& backbone = this->backbone(rank);
   auto bytes = head;
   of(bytes, Category::parameters) += backbone.parameters;
-  of(bytes, Category::optimizer) += load.num_states * backbone.parameters;
-  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_parameters * int64_t{sizeof(float)};
+  const auto& parallel = job_.parallel;
+  const int64_t shards = parallel.strategy->mesh(ranks_, parallel.strategy_options).shard;
+  of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
+  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
   const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
   of(bytes, Category::buffers) =
       copies * backbone.buffers +
       data::loader_memory(training_loader_options(job_, rank, ranks_), shape_.image, job_.data.prefetch + 1);
-  const auto& parallel = job_.parallel;
-  const auto held = parallel.strategy->bytes(backbone.parameters, ranks_, parallel.strategy_options);
+  const int64_t replicated = backbone.trained + (of_head.form->is_whole ? of(head, Category::parameters) : 0);
+  const auto held = parallel.strategy->bytes(replicated, ranks_, parallel.strategy_options);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];
-  if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.parameters;
+  if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.trained;
 
   auto in_head = bytes, in_forward = bytes, in_backward = bytes;
   of(in_head, Category::activations) += backbone.saved;
@@ -194,38 +227,36 @@ std::optional<int64_t> MemoryPlan::most_classes(int rank, int64_t beside) const 
   return fits;
 }
 
-std::vector<int64_t> MemoryPlan::even_counts() const { return comm::split_sizes(shape_.classes, ranks_); }
+std::vector<int64_t> MemoryPlan::even_counts() const { return job::even_counts(job_, shape_.classes, ranks_); }
 
 std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
   constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
   const auto even = even_counts();
   std::vector<Form> forms;
-  const auto add = [&](const std::string& name, const Head& head, bool whole) {
+  auto head = job_.head;
+  const auto add = [&](const std::string& name, const char* form_name) {
+    head.form = &head_form(form_name);
+    head.options.naive = head.form->gathers_scores;
     Form form{name, {}};
     for (int rank = 0; rank < ranks_; ++rank) {
-      auto load = load_of(head, rank, whole ? shape_.classes : even[rank]);
-      if (whole) load.samples = micro_images(rank), load.ranks = 1;
-      form.ranks.push_back(bytes_of(head, rank, load));
+      form.ranks.push_back(bytes_of(head, rank, load_of(head, rank, even[rank])));
     }
     forms.push_back(std::move(form));
   };
-  auto head = job_.head;
-  head.steps_in_backward = head.moves_all_rows = head.options.naive = false;
+  head.steps_in_backward = head.moves_all_rows = false;
   head.options.sampling.reset();
   const auto blocks = head.options.blocks;
-  head.options.naive = true;
-  add("naive", head, false);
-  head.options.naive = false;
+  add("naive", "naive");
   head.options.blocks.keep_bytes = kAll;
-  add("data_parallel", head, true);
-  add("sharded", head, false);
+  add("data_parallel", "replicated");
+  add("sharded", "sharded");
   head.options.blocks = blocks;
-  add("blocks", head, false);
+  add("blocks", "sharded");
   head.steps_in_backward = true;
-  add("fused_update", head, false);
+  add("fused_update", "sharded");
   head.options.sampling = job_.head.options.sampling.value_or(classifier::Sampling{0.1});
   head.moves_all_rows = job_.head.moves_all_rows;
-  add("sampled", head, false);
+  add("sampled", "sharded");
   return forms;
 }
 

@@ -15,7 +15,8 @@ namespace tandem::job {
 /// Memory of a backbone in a step.
 struct BackboneMemory {
   int64_t parameters = 0, buffers = 0;           // bytes
-  int64_t num_parameters = 0;                    // tensors
+  int64_t trained = 0;                           // bytes of the parameters that are not frozen
+  int64_t num_trained = 0;                       // tensors
   int64_t forward = 0, saved = 0, backward = 0;  // bytes of activations; see memory::Composition
   std::string block;                             // in which it has most
   bool is_exact = true;                          // false: this machine has no room for a block at this batch
@@ -36,6 +37,9 @@ class MemoryPlan {
 
   std::vector<int64_t> even_counts() const;
 
+  /// True if every rank holds all classes: no counts are asked for.
+  bool is_whole() const { return job_.head.form->is_whole; }
+
   /// The largest number of classes for which memory.limit leaves room on a rank. `beside`: bytes that the rank needs
   /// more than this object says. nullopt without a limit.
   std::optional<int64_t> most_classes(int rank, int64_t beside = 0) const;
@@ -47,7 +51,7 @@ class MemoryPlan {
   /// True if the job needs far less than this object says: recomputation is left out.
   bool is_rough() const { return job_.memory.recomputes(); }
 
-  /// Bytes by category at the peak of the rank.
+  /// Bytes by category at the peak of the rank. A whole head has all classes, whatever `own_classes` is.
   CategoryBytes rank(int rank, int64_t own_classes) const;
 
   RankPeak peak(int rank, int64_t own_classes) const;

@@ -26,7 +26,7 @@ bool fits_easily(const Job& job, const DataShape& shape, comm::ProcessGroup& gro
 }
 
 /// Another form of the head than the job's, without a limit: it is there to be compared.
-Job other_form(const Job& job, HeadForm form) {
+Job other_form(const Job& job, const HeadForm& form) {
   auto other = with_form(job, form);
   other.memory = {.event_steps = job.memory.event_steps};
   return other;
@@ -50,7 +50,7 @@ FormMemory measure(const Job& job, const RankPlan* known, const data::Dataset& d
   set_training(facts, trainer.run(nobody).memory, plan.own.step);
   facts.at_peak = memory::account(group.rank()).at_peak;
   facts.head_bytes = head_bytes(*task, *step);
-  return {job.head.form(), gather_facts(facts, group)};
+  return {job.head.form, gather_facts(facts, group)};
 }
 
 }  // namespace
@@ -58,8 +58,9 @@ FormMemory measure(const Job& job, const RankPlan* known, const data::Dataset& d
 std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
                                       comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
-  for (const auto form : {HeadForm::sharded, HeadForm::naive}) {
-    const bool is_own = form == job.head.form();
+  for (const auto& form : head_forms()) {
+    const bool is_own = &form == job.head.form;
+    if (form.is_whole && !is_own) continue;
     const auto one = is_own ? job : other_form(job, form);
     if (!is_own && !fits_easily(one, shape_of(one, dataset), group)) continue;
     forms.push_back(measure(one, is_own ? &plan : nullptr, dataset, group));
@@ -71,7 +72,7 @@ int64_t head_bytes(const train::Task& task, const train::Step& step) {
   const auto rows = task.row_parameter();
   const bool has_gradient = !rows || !rows->steps_in_backward;
   int64_t bytes = 0;
-  for (const auto& parameter : task.parameters()) {  // weight and gradient
+  for (const auto& parameter : step.weights()) {  // weight and gradient
     if (parameter.name == kHeadWeight) bytes += (has_gradient ? 2 : 1) * int64_t(parameter.tensor.nbytes());
   }
   for (const auto& state : step.state()) {  // of the optimizer

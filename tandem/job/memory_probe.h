@@ -11,13 +11,13 @@ namespace tandem::job {
 
 /// The measured memory of all ranks with one form of the head.
 struct FormMemory {
-  HeadForm form;
+  const HeadForm* form;
   std::vector<RankFacts> ranks;
 };
 
-/// Trains two steps of the job with each form of the head, on new models, and measures the peaks; the models are
-/// discarded. Another form than the job's own is measured without memory.limit, and skipped if it would not easily fit
-/// in memory. `plan`: of the job itself. Collective.
+/// Trains two steps of the job with its own form of the head and with each that splits the classes, on new models, and
+/// measures the peaks; the models are discarded. Another form than the job's own is measured without memory.limit, and
+/// skipped if it would not easily fit in memory. `plan`: of the job itself. Collective.
 std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
                                       comm::ProcessGroup& group);
 

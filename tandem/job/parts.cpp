@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/classifier/ordered_softmax_loss.h"
+#include "tandem/comm/split.h"
 #include "tandem/train/supervised_step.h"
 
 namespace tandem::job {
@@ -30,6 +32,7 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
 data::LoaderOptions training_loader_options(const Job& job, int rank, int size) {
   auto options = loader_options(job, rank, size);
   options.batch = job.training.batch;
+  options.shards = job.training.shards;
   options.augment = job.data.augment;
   return options;
 }
@@ -52,8 +55,13 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
   return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, data.rank(), data.size()));
 }
 
+std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
+  if (job.training.shards > 0) return classifier::ordered_counts({job.training.shards, classes}, ranks);
+  return comm::split_sizes(classes, ranks);
+}
+
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
-  return parallel::Mesh({.data = job.parallel.ranks}, world);
+  return parallel::Mesh(job.parallel.strategy->mesh(world.size(), job.parallel.strategy_options), world);
 }
 
 std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
@@ -61,10 +69,11 @@ std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, t
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
                                                 .accumulate = job.training.accumulate,
+                                                .shards = job.training.shards,
                                                 .num_classes = shape.classes,
                                                 .strategy = job.parallel.strategy,
                                                 .strategy_options = job.parallel.strategy_options};
-  return std::make_unique<train::SupervisedStep>(task, options, mesh.group(parallel::Axis::data), mesh.world());
+  return std::make_unique<train::SupervisedStep>(task, options, mesh);
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {

@@ -40,11 +40,14 @@ struct TaskPlan {
   TaskPlan(std::vector<int64_t> of_ranks = {}, memory::RecomputePlan of_blocks = {})
       : counts(std::move(of_ranks)), recompute(std::move(of_blocks)) {}
 
-  std::vector<int64_t> counts;      // classes of each rank
+  std::vector<int64_t> counts;      // classes of each rank; a form of the head that is whole takes no notice
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
-/// A task with a replicated backbone and a classifier that is split over the ranks. Collective with model.norm=sync,
+/// The classes of each rank, where memory.limit does not say otherwise: as many for each, or as many shards.
+std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);
+
+/// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync,
 /// whose statistics are of the images of all ranks of `group`; otherwise not.
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                        comm::ProcessGroup& group);

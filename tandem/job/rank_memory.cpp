@@ -29,9 +29,11 @@ std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
 }
 
 /// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank.
-data::Batch synthetic_batch(const DataShape& shape, int rank, const std::vector<int64_t>& counts, int64_t global_size) {
+data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options,
+                            const std::vector<int64_t>& counts, int64_t global_size) {
+  const int rank = options.rank;
   const int64_t own = counts[rank], first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
-  const int64_t samples = comm::split_sizes(global_size, static_cast<int>(counts.size()))[rank];
+  const int64_t samples = data::samples_of(options, global_size);
   data::Batch batch;
   batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]});
   batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(first) : at::full({samples}, -1, at::kLong);
@@ -81,7 +83,9 @@ std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, c
   const auto task = make_task(job, shape, plan, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);
-  const auto blocks = step->rehearse_blocks(synthetic_batch(shape, 0, plan.counts, job.training.batch), in_parts);
+  const auto blocks = step->rehearse_blocks(
+      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), plan.counts, job.training.batch),
+      in_parts);
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
 }
 
@@ -197,7 +201,8 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const memory::ProbeScope aside;
   const auto counts = with_a_class(plan.counts);
   const DataShape shape{sum_of(counts), wanted.image};
-  const auto batch = synthetic_batch(shape, rank, counts, job.training.batch);
+  const auto batch =
+      synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), counts, job.training.batch);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
   const auto task = make_task(job, shape, {counts, plan.recompute}, *group);
@@ -215,7 +220,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
   memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
-                rehearse_test(*task, synthetic_batch(shape, rank, counts, images), job.parallel.ranks);
+                rehearse_test(*task, synthetic_batch(shape, options, counts, images), job.parallel.ranks);
   return memory;
 }
 
@@ -252,7 +257,10 @@ bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
 
 const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
   const auto images = comm::split_sizes(job_.training.batch, job_.parallel.ranks)[rank];
-  const auto [place, is_new] = known_.try_emplace({counts[rank], sum_of(counts), images, rank == 0 ? 1 : 0});
+  const auto& parallel = job_.parallel;
+  const bool has_own_parts = parallel.strategy->mesh(parallel.ranks, parallel.strategy_options).shard > 1;
+  const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
+  const auto [place, is_new] = known_.try_emplace({counts[rank], sum_of(counts), images, kind});
   auto& known = place->second;
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {
@@ -284,7 +292,7 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
 RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
   if (!job.memory.is_limited()) {
     const auto recomputation = choose_recomputation(job, shape, group);
-    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()), recomputation.plan};
+    const TaskPlan plan{even_counts(job, shape.classes, group.size()), recomputation.plan};
     return {plan, rehearse_jointly(job, shape, plan, amount, group), recomputation.slowdown};
   }
   Search search(job, shape, amount, group);

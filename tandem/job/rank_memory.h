@@ -71,7 +71,7 @@ class PlannedRanks {
   const DataShape& shape_;
   const MemoryPlan& plan_;
   Recomputation recompute_;
-  std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and whether it is rank 0
+  std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
   bool is_exact_;
 };
 

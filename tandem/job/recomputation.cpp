@@ -113,7 +113,7 @@ Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm:
   {
     comm::JointWork work(group);
     try {
-      const auto even = comm::split_sizes(shape.classes, group.size());
+      const auto even = even_counts(job, shape.classes, group.size());
       if (group.rank() == 0) own = choose_recomputation(job, shape, even);
     } catch (const SettingsError& error) {
       fault = message_of(error);

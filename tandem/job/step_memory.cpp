@@ -43,7 +43,7 @@ train::TrainerOptions options_of(const Job& job, int64_t steps_per_epoch) {
 StepMemory measure_step(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
   auto mesh = make_mesh(job, group);
   const auto data = images_of(job, shape);
-  const auto loader = training_loader(job, *data.train, mesh.group(parallel::Axis::data));
+  const auto loader = training_loader(job, *data.train, mesh.batch());
   const auto plan = plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
   const auto held = memory::account(group.rank());
   memory::EventLog log(group.rank());

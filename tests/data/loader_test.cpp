@@ -212,6 +212,27 @@ TEST(Loader, MakesBatchesAheadOffTheCallersThread) {
   EXPECT_EQ(dataset.readers_on_caller_, 0);
 }
 
+TEST(Loader, ShardsAreDealtOutInTurn) {
+  const Counting dataset(13);
+  const auto labels = [&](int rank, int size) {
+    Loader loader(
+        dataset,
+        {.batch = 11, .rank = rank, .size = size, .shards = 4, .shuffle = false, .augment = no_augmentation()});
+    const auto batch = epoch_of(loader, 0).at(0);
+    EXPECT_EQ(batch.global_size, 11);
+    EXPECT_EQ(batch.first_sample, labels_of(batch)[0]);
+    return labels_of(batch);
+  };
+  // 3, 3, 3 and 2 samples
+  EXPECT_EQ(labels(0, 1), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ(labels(0, 2), (std::vector<int64_t>{0, 1, 2, 6, 7, 8}));
+  EXPECT_EQ(labels(1, 2), (std::vector<int64_t>{3, 4, 5, 9, 10}));
+  EXPECT_EQ(labels(3, 4), (std::vector<int64_t>{9, 10}));
+  EXPECT_EQ(samples_of({.rank = 1, .size = 2, .shards = 4}, 11), 5);
+  EXPECT_EQ(samples_of({.rank = 1, .size = 2}, 11), 5);
+  EXPECT_EQ(loader_memory({.batch = 11, .rank = 0, .size = 2, .shards = 4, .prefetch = 0}, {1, 2, 3}, 9), 6 * (24 + 8));
+}
+
 TEST(Loader, GoesAwayWhileBatchesAreOnTheirWay) {
   const Counting dataset(4096);
   for (int round = 0; round < 50; ++round) {
@@ -235,6 +256,8 @@ TEST(Loader, WrongOptionsAreTold) {
   EXPECT_EQ(told({.batch = 0}), "batch is 0, wanted at least the number of ranks, 1");
   EXPECT_EQ(told({.batch = 21}), "batch is 21, wanted at most the number of images, 20: lower batch");
   EXPECT_EQ(told({.batch = 4, .augment = {.affine = 7}}), "affine is 7.000000, wanted 0..0.3");
+  EXPECT_EQ(told({.batch = 4, .shards = 5}), "batch is 4, wanted at least the number of shards, 5");
+  EXPECT_THROW(Loader(dataset, {.batch = 4, .size = 2, .shards = 3}), c10::ValueError);
   EXPECT_THROW(Loader(dataset, {.batch = 4, .rank = 2, .size = 2}), c10::ValueError);
   EXPECT_THROW(Loader(dataset, {.batch = 4, .prefetch = -1}), c10::ValueError);
   EXPECT_THROW(Loader(dataset, {.batch = 4, .threads = 0}), c10::ValueError);

@@ -34,7 +34,7 @@ Trained train_rank(const Place& place, const std::vector<std::string>& words, co
     EXPECT_TRUE(trainer.resume(store, 4));
   }
   const auto outcome = trainer.run(recorder);
-  return {recorder.losses, outcome.scores, train::weights_hash(task->weights(), group)};
+  return {recorder.losses, outcome.scores, train::weights_hash(step->weights(), group)};
 }
 
 }  // namespace

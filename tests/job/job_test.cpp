@@ -39,13 +39,40 @@ TEST(Job, HoldsWhatTheSettingsMean) {
   EXPECT_EQ(job.run.resume_path, "somewhere");
 }
 
+TEST(Job, HoldsTheOptionsOfDdp) {
+  const auto ddp = job_of({"ddp.bucket=64K", "ddp.bucket_view=false", "ddp.unused=find", "ddp.buffers=steps",
+                           "ddp.hook=powersgd", "ddp.rank=3"})
+                       .parallel.strategy_options.ddp;
+  EXPECT_EQ(ddp.bucket_bytes, 64 << 10);
+  EXPECT_EQ(ddp.first_bucket_bytes, 64 << 10);
+  EXPECT_FALSE(ddp.gradient_as_bucket_view);
+  EXPECT_TRUE(ddp.find_unused_parameters && !ddp.static_graph && ddp.broadcast_buffers);
+  EXPECT_EQ(ddp.hook_kind().name, "powersgd");
+  EXPECT_EQ(ddp.hook_rank, 3);
+  EXPECT_TRUE(job_of({"ddp.unused=static"}).parallel.strategy_options.ddp.static_graph);
+  const auto by_default = job_of({}).parallel.strategy_options.ddp;
+  EXPECT_EQ(by_default.bucket_bytes, parallel::DistributedDataParallelOptions().bucket_bytes);
+  EXPECT_EQ(by_default.first_bucket_bytes, parallel::DistributedDataParallelOptions().first_bucket_bytes);
+}
+
 TEST(Job, AnotherFormLeavesOutWhatItCannotDo) {
   const auto job = job_of({"head.sample=0.25", "head.fused_update=true", "train.nesterov=false"});
   EXPECT_TRUE(job.head.steps_in_backward);
-  const auto naive = with_form(job, HeadForm::naive);
-  EXPECT_EQ(naive.head.form(), HeadForm::naive);
+  const auto naive = with_form(job, head_form("naive"));
+  EXPECT_EQ(naive.head.form, &head_form("naive"));
   EXPECT_FALSE(naive.head.steps_in_backward || naive.head.options.sampling);
-  EXPECT_EQ(with_form(naive, HeadForm::sharded).head.options.sampling->rate, 0.25);
+  EXPECT_EQ(with_form(naive, head_form("sharded")).head.options.sampling->rate, 0.25);
+}
+
+TEST(Job, AHeadThatIsWholeOnEachRankScoresAllClasses) {
+  const auto job = job_of({"head.parallel=replicated", "head.fused_update=true"});
+  EXPECT_FALSE(job.head.steps_in_backward);
+  EXPECT_EQ(idle_settings(job), Words{"head.fused_update has no effect with head.parallel=replicated"});
+  EXPECT_EQ(test::text_of<SettingsError>([] {
+              check_training(job_of({"head.parallel=replicated", "head.sample=0.25"}));
+            }),
+            "head.sample is 0.25 with head.parallel=replicated, which scores all classes, wanted 1: leave one of them "
+            "out");
 }
 
 TEST(Job, SettingsWithoutEffectAreNamed) {
@@ -59,6 +86,11 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"head.precision=bf16", "train.precision=float64"})),
             Words{"head.precision has no effect with train.precision=float64"});
   EXPECT_EQ(idle_settings(job_of({"comm.check=true"})), Words{"comm.check has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"parallel=zero2", "fsdp.reshard=false"})),
+            Words{"fsdp.reshard has no effect except with parallel=fsdp"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
+            Words{"ddp.rank has no effect except with ddp.hook=powersgd"});
   EXPECT_EQ(idle_settings(job_of({"model=mlp", "model.norm=group"})),
             Words{"model.norm has no effect on this model: it has no normalisation"});
   EXPECT_EQ(idle_settings(job_of({"model.norm=abn-elu", "model.activation=gelu-fused"})),
@@ -70,6 +102,37 @@ TEST(Job, AnotherStrategyOrCutOfTheBatchResumesTheSameCheckpoints) {
   EXPECT_EQ(job.parallel.strategy->name, "ddp");
   EXPECT_EQ(job.training.accumulate, 4);
   EXPECT_EQ(identity(job, Patterns()), identity(job_of({}), Patterns()));
+}
+
+TEST(Job, RefusesShardsThatDoNotDivideTheRanks) {
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        job_of({"parallel=fsdp", "ranks=4", "fsdp.shard=3"});
+      }),
+      "fsdp.shard is 3 with 4 ranks, wanted a number that divides them: set fsdp.shard=0 to divide the parameters "
+      "among all ranks");
+  const auto job = job_of({"parallel=fsdp", "ranks=4", "fsdp.shard=2", "fsdp.prefetch=false"});
+  EXPECT_EQ(job.parallel.strategy_options.fsdp.shard, 2);
+  EXPECT_FALSE(job.parallel.strategy_options.fsdp.prefetch);
+}
+
+TEST(Job, RanksOfOneProcessAreReplicasOfOneRank) {
+  const auto job = job_of({"parallel=dp", "ranks=3", "train.batch=2"});
+  EXPECT_EQ(job.parallel.ranks, 1);
+  EXPECT_EQ(job.parallel.parts(), 3);
+  EXPECT_EQ(job.parallel.strategy_options.dp.replicas, 3);
+  EXPECT_EQ(job.settings.get_int("ranks"), 3) << "saved with the run";
+  check_training(job);
+  EXPECT_EQ(test::text_of<SettingsError>([] {
+              check_training(job_of({"parallel=dp", "ranks=3", "model=resnet18", "model.norm=sync"}));
+            }),
+            "model.norm shares statistics with parallel=dp, whose replicas do not, wanted a norm without: use "
+            "model.norm=batch, or parallel=ddp");
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        job_of({"parallel=dp", "device=cuda", "ranks=3"});
+      }),
+      "ranks is 3 with device=cuda, wanted 1 in a process: use tandem launch -n 3 -- tandem train device=cuda ...");
 }
 
 TEST(Job, TheDeviceIsNoPartOfACheckpoint) {

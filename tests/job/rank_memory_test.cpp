@@ -60,7 +60,8 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
 
 TEST(RankMemory, OfOneRankIsPredictedToTheByte) {
   for (const std::string model : {"mlp", "resnet_glyph", "none"}) {
-    for (const std::string head : {"head.parallel=sharded", "head.fused_update=true", "head.parallel=naive"}) {
+    for (const std::string head :
+         {"head.parallel=sharded", "head.fused_update=true", "head.parallel=naive", "head.parallel=replicated"}) {
       for (const std::string precision : {"float32", "float64"}) {
         const auto embedding = model == "none" ? "embedding=64" : "embedding=24";
         const auto peaks = peaks_of(
@@ -80,7 +81,8 @@ TEST(RankMemory, OfResidualNetworksIsPredictedToTheByte) {
 
 TEST(RankMemory, OfSeveralRanksIsPredictedToTheByte) {
   for (const std::string model : {"mlp", "resnet_glyph", "none"}) {
-    for (const std::string head : {"head.parallel=sharded", "head.fused_update=true", "head.parallel=naive"}) {
+    for (const std::string head :
+         {"head.parallel=sharded", "head.fused_update=true", "head.parallel=naive", "head.parallel=replicated"}) {
       for (const std::string ranks : {"2", "3", "4"}) {
         const auto embedding = model == "none" ? "embedding=64" : "embedding=24";
         const auto peaks =
@@ -92,6 +94,56 @@ TEST(RankMemory, OfSeveralRanksIsPredictedToTheByte) {
       }
     }
   }
+}
+
+/// The batch of several ranks, or of the replicas of one.
+int64_t world_of(const parallel::Strategy& strategy, int ranks) { return strategy.is_one_process ? 1 : ranks; }
+
+/// A wide embedding, so that what travels at the end of a step is the most that it holds.
+TEST(RankMemory, OfEachStrategyIsPredictedToTheByte) {
+  for (const auto& strategy : parallel::strategies()) {
+    for (const std::string head : {"head.parallel=sharded", "head.parallel=replicated"}) {
+      for (const std::string more : {"train.accumulate=1", "train.accumulate=2", "embedding=900"}) {
+        const auto peaks =
+            peaks_of({"parallel=" + std::string(strategy.name), "model=mlp", head, "embedding=24", more,
+                      "local_sgd.every=2", "diloco.every=2", "train.batch=23", "head.classes=301", "ranks=3"});
+        ASSERT_EQ(static_cast<int64_t>(peaks.size()), world_of(strategy, 3));
+        for (const auto& [predicted, measured] : peaks) {
+          EXPECT_EQ(predicted, measured) << strategy.name << ' ' << head << ' ' << more;
+        }
+      }
+    }
+  }
+}
+
+/// With one thread, replicas in one process take turns.
+TEST(RankMemory, OfReplicasInOneProcessIsPredictedToTheByte) {
+  for (const std::string model : {"mlp", "resnet_glyph", "none"}) {
+    for (const std::string more : {"recompute=none", "recompute=sqrt", "train.accumulate=3", "train.batch=2"}) {
+      for (const std::string ranks : {"1", "2", "3"}) {
+        if (model == "resnet_glyph" && more == "train.batch=2") continue;  // one image of a norm
+        const auto embedding = model == "none" ? "embedding=64" : "embedding=24";
+        const auto peaks = peaks_of(
+            {"model=" + model, embedding, "train.batch=23", "head.classes=301", "parallel=dp", "ranks=" + ranks, more});
+        ASSERT_EQ(peaks.size(), 1U);
+        EXPECT_EQ(peaks[0].predicted, peaks[0].measured) << model << ' ' << more << ' ' << ranks;
+      }
+    }
+  }
+}
+
+TEST(RankMemory, PlansOfRecomputationActInsideOfReplicas) {
+  const auto saved = [](const std::string& strategy, const std::string& ranks) {
+    const auto peak = [&](const std::string& recompute) {
+      return peaks_of({"model=resnet_glyph", "train.batch=100", "head.classes=301", "parallel=" + strategy,
+                       "ranks=" + ranks, "recompute=" + recompute})[0]
+          .measured;
+    };
+    return peak("none") - peak("sqrt");
+  };
+  const auto alone = saved("ddp", "1");
+  EXPECT_GT(alone, 100'000);
+  EXPECT_GT(saved("dp", "2"), alone * 3 / 4);
 }
 
 /// Where a batch of images is larger than the activations, the highest moment is not in the step but before it.
@@ -114,11 +166,40 @@ TEST(RankMemory, KnowsMicroBatchesClippingAndSkippedSteps) {
   }
 }
 
+TEST(RankMemory, KnowsTheOptionsOfDdp) {
+  for (const std::string more : {"ddp.hook=fp16", "ddp.hook=bf16", "ddp.bucket=64K", "ddp.bucket_view=false",
+                                 "ddp.unused=find", "ddp.unused=static", "ddp.buffers=steps"}) {
+    const auto peaks = peaks_of({"model=resnet_glyph", "train.batch=23", "head.classes=301", "ranks=3", more});
+    for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more;
+  }
+}
+
 TEST(RankMemory, KnowsMicroBatchesOfDifferentSizes) {
   for (const std::string parts : {"2", "4", "5"}) {
     const auto peaks =
         peaks_of({"model=resnet_glyph", "train.batch=21", "head.classes=301", "train.accumulate=" + parts});
     EXPECT_EQ(peaks[0].predicted, peaks[0].measured) << parts;
+  }
+}
+
+/// Blocks that the ranks do not divide evenly, and copies of what they divide.
+TEST(RankMemory, KnowsWhatTheRanksDivide) {
+  const std::vector<std::string> all = {"train.accumulate=1", "train.accumulate=3",    "train.clip=1",
+                                        "recompute=log",      "train.optimizer=adamw", "train.precision=bf16",
+                                        "model.norm=sync",    "train.skip_nonfinite=1"};
+  for (const std::string parallel : {"zero1", "zero2", "fsdp"}) {
+    for (const std::string model : {"mlp", "resnet_glyph"}) {
+      for (const auto& more : all) {
+        if (parallel != "fsdp" && more != "train.accumulate=3" && more != "recompute=log") continue;
+        const bool has_copies = parallel == "fsdp" && more == all[0];
+        const auto peaks = peaks_of({"model=" + model, "parallel=" + parallel, "embedding=25", "train.batch=23",
+                                     "head.classes=301", "train.nesterov=false", more,
+                                     has_copies ? "ranks=4" : "ranks=3", has_copies ? "fsdp.shard=2" : "fsdp.shard=0"});
+        for (const auto& [predicted, measured] : peaks) {
+          EXPECT_EQ(predicted, measured) << parallel << ' ' << model << ' ' << more;
+        }
+      }
+    }
   }
 }
 
@@ -132,6 +213,40 @@ TEST(RankMemory, KnowsStatisticsOfAllRanks) {
       for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more << ' ' << ranks;
     }
   }
+}
+
+/// A frozen part makes no gradients, and those in front of all others keep nothing for backward.
+TEST(RankMemory, KnowsFrozenParameters) {
+  for (const std::string frozen : {"conv1,bn1,layer1", "layer2", "conv1,bn1,layer,embedding"}) {
+    for (const std::string more : {"train.clip=1", "train.optimizer=adamw", "train.accumulate=3", "recompute=log"}) {
+      for (const std::string ranks : {"1", "3"}) {
+        const auto peaks = peaks_of({"model=resnet_glyph", "embedding=24", "train.batch=19", "head.classes=301",
+                                     "ranks=" + ranks, "model.freeze=" + frozen, more});
+        for (const auto& [predicted, measured] : peaks) {
+          EXPECT_EQ(predicted, measured) << frozen << ' ' << more << ' ' << ranks;
+        }
+      }
+    }
+  }
+}
+
+TEST(RankMemory, KnowsGhostNorms) {
+  for (const std::string more : {"train.accumulate=1", "train.precision=float64", "train.precision=bf16"}) {
+    for (const std::string ranks : {"1", "3"}) {
+      const auto peaks = peaks_of({"model=resnet_glyph", "model.norm=ghost", "model.ghost=5", "embedding=24",
+                                   "train.batch=24", "head.classes=301", "ranks=" + ranks, more});
+      for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << more << ' ' << ranks;
+    }
+  }
+}
+
+TEST(RankMemory, AGhostOfOneImageIsASettingsError) {
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        peaks_of({"model=resnet_glyph", "model.norm=ghost", "model.ghost=23", "train.batch=24"});
+      }),
+      "model.ghost is 23 with train.batch 24 and ranks 1, which leaves one image on its own, wanted more for model "
+      "resnet_glyph: change model.ghost or train.batch");
 }
 
 TEST(RankFacts, TravelWithTheBytesOfADevice) {
@@ -176,8 +291,8 @@ std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) 
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     const auto loader = training_loader(job, patterns, group);
     const auto task = make_task(job, shape_of(job, patterns), group);
-    std::vector<Tensor> buffers;
-    const auto sync = job.parallel.strategy->make(task->parameters(), buffers, group, {});
+    auto mesh = make_mesh(job, group);
+    const auto sync = job.parallel.strategy->make({task->parameters()}, mesh, {});
     loader->start(0);
     data::Batch batch;
     loader->next(batch);

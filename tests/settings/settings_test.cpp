@@ -80,7 +80,7 @@ TEST(Settings, OtherSpellings) {
 TEST(Settings, UnknownKeys) {
   const std::string unknown = "is unknown, wanted one of the settings: ";
   EXPECT_EQ(fault_of("trian.lr=1"), "setting 'trian.lr' " + unknown + "did you mean train.lr?");
-  EXPECT_EQ(fault_of("lr=1"), "setting 'lr' " + unknown + "did you mean train.lr?");
+  EXPECT_EQ(fault_of("lr=1"), "setting 'lr' " + unknown + "did you mean diloco.lr or train.lr?");
   EXPECT_EQ(fault_of("train.classes=9"),
             "setting 'train.classes' " + unknown + "did you mean data.classes or head.classes?");
   EXPECT_EQ(fault_of("batch=9"), "setting 'batch' " + unknown + "did you mean train.batch or eval.batch?");
@@ -112,7 +112,7 @@ TEST(Settings, NumbersOutOfRange) {
 
 TEST(Settings, WrongTexts) {
   EXPECT_EQ(fault_of("head.parallel=shard"),
-            "head.parallel is 'shard', wanted sharded or naive: did you mean sharded?");
+            "head.parallel is 'shard', wanted sharded, naive or replicated: did you mean sharded?");
   EXPECT_EQ(fault_of("data=images:"),
             "data is 'images:', wanted glyphs, synthetic, images:DIR, faces:DIR or market1501:DIR");
   EXPECT_EQ(fault_of("data.classes=9"), "data.classes is '9', wanted gb2312, uro, all or a whole number 10..93773");

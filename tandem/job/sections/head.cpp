@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tandem/base/format.h"
+#include "tandem/classifier/replicated_head.h"
 #include "tandem/classifier/scoring.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
@@ -65,7 +66,26 @@ constexpr std::array<HeadKind, 7> kKinds = {{
      .anneals = true},
 }};
 
-constexpr std::array<Choice<HeadForm>, 2> kForms = {{{"sharded", HeadForm::sharded}, {"naive", HeadForm::naive}}};
+template <class Form>
+std::unique_ptr<classifier::Head> make(const classifier::HeadOptions& options, comm::ProcessGroup& group) {
+  return std::make_unique<Form>(options, group);
+}
+
+constexpr std::array<HeadForm, 3> kForms = {{{.name = "sharded",
+                                              .doc = "classes are split over the ranks",
+                                              .plan = "head split",
+                                              .make = make<classifier::ClassShardedHead>,
+                                              .updates_rows = true},
+                                             {.name = "naive",
+                                              .doc = "all logits are gathered on rank 0",
+                                              .plan = "all scores on rank 0, head split",
+                                              .make = make<classifier::ClassShardedHead>,
+                                              .gathers_scores = true},
+                                             {.name = "replicated",
+                                              .doc = "each rank holds all classes and scores its own images",
+                                              .plan = "whole head on each rank",
+                                              .make = make<classifier::ReplicatedHead>,
+                                              .is_whole = true}}};
 constexpr std::array<Choice<Beyond>, 5> kBeyonds = {{{"extend", Beyond::extend},
                                                      {"cosine", Beyond::cosine},
                                                      {"linear", Beyond::linear},
@@ -146,16 +166,33 @@ void read(settings::Settings& settings, Job& job) {
     const auto numbers = read_numbers<4>(settings, "head.anneal");
     head.annealing = {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
   }
-  const bool is_naive = chosen(kForms, settings.get_string("head.parallel")) == HeadForm::naive;
+  head.form = &head_form(settings.get_string("head.parallel"));
   const auto sampling = read_sampling(settings);
   head.options.dim = job.model.embedding;
   head.options.scoring = read_scoring(settings, head);
-  head.options.naive = is_naive;
+  head.options.naive = head.form->gathers_scores;
   head.options.blocks = {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
                          .bf16 = chosen(kProducts, settings.get_string("head.precision"))};
-  if (!is_naive) head.options.sampling = sampling;
-  head.steps_in_backward = settings.get_bool("head.fused_update") && !is_naive;
+  if (head.form->updates_rows) head.options.sampling = sampling;
+  head.steps_in_backward = settings.get_bool("head.fused_update") && head.form->updates_rows;
   head.moves_all_rows = head.options.sampling && chosen(kLazy, settings.get_string("head.lazy"));
+}
+
+std::string forms_doc() {
+  std::string doc;
+  for (const auto& form : kForms) {
+    doc.append(doc.empty() ? "" : "; ").append(form.name).append(": ").append(form.doc);
+  }
+  return doc;
+}
+
+/// Images are scored where they are: classes that differ between the ranks would make the loss depend on their number.
+void check(const Job& job) {
+  const double rate = job.settings.get_float("head.sample");
+  if (!job.head.form->is_whole || rate == 1.0) return;
+  throw SettingsError("head.sample is " + settings::format_value(rate) + " with head.parallel=" +
+                          std::string(job.head.form->name) + ", which scores all classes, wanted 1",
+                      "leave one of them out");
 }
 
 const std::vector<IdleRule> kIdle = {
@@ -176,8 +213,9 @@ const std::vector<IdleRule> kIdle = {
      [](const Job& job) { return !job.head.kind->changes_angle; },
      "with head=softmax, normalised and cosface"},
     {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
-     [](const Job& job) { return job.head.options.naive; },
+     [](const Job& job) { return job.head.form->gathers_scores; },
      "with head.parallel=naive"},
+    {{"head.fused_update"}, [](const Job& job) { return job.head.form->is_whole; }, "with head.parallel=replicated"},
     {{"head.precision"},
      [](const Job& job) { return job.training.precision.type == at::kDouble; },
      "with train.precision=float64"},
@@ -188,9 +226,12 @@ const std::vector<IdleRule> kIdle = {
 
 }  // namespace
 
-std::string_view name_of(HeadForm form) { return kForms[static_cast<size_t>(form)].name; }
+std::span<const HeadForm> head_forms() { return kForms; }
+
+const HeadForm& head_form(std::string_view name) { return *std::ranges::find(kForms, name, &HeadForm::name); }
 
 const Section& head_section() {
+  static const auto forms = forms_doc();
   static const Section section = {
       .rows =
           {{.key = "head",
@@ -200,8 +241,8 @@ const Section& head_section() {
             .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
            {"head.classes", int64_t{0}, "number of classes of the head; 0: as many as the data has", kCount},
            {.key = "head.parallel",
-            .default_value = text("sharded"),
-            .doc = "sharded: classes are split over the ranks; naive: all logits are gathered on rank 0",
+            .default_value = text(kForms.front().name),
+            .doc = forms,
             .choices = names_of(kForms)},
            {"head.margin", 0.2,
             "cosface: margin subtracted from the target's cosine; arcface: margin added to the target's angle, in "
@@ -253,6 +294,7 @@ const Section& head_section() {
             .doc = "bytes of scores that a rank keeps for backward; other scores are recomputed",
             .other = settings::kSizes}},
       .read = read,
+      .check = check,
       .idle = kIdle,
       .identity = {"head", "head.margin", "head.margins", "head.factor", "head.anneal", "head.scale", "head.beyond",
                    "head.gradient", "head.filter", "head.smoothing", "head.sample", "head.log_q", "head.lazy",

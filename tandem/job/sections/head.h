@@ -1,5 +1,7 @@
 #pragma once
+#include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "tandem/classifier/class_sampler.h"
@@ -9,20 +11,32 @@ namespace tandem::job {
 
 struct HeadKind;
 
-/// Classes split over the ranks, or all scores gathered on rank 0.
-enum class HeadForm { sharded, naive };
-std::string_view name_of(HeadForm form);
+/// How the classifier is divided over the ranks: a row of head_forms(). To add a form, add a row.
+struct HeadForm {
+  std::string_view name;  // as the setting head.parallel spells it
+  std::string_view doc;   // for the settings' table
+  std::string_view plan;  // of a run, before the classes of each rank if they are split
+  std::unique_ptr<classifier::Head> (*make)(const classifier::HeadOptions& options, comm::ProcessGroup& group);
+  bool is_whole = false;        // each rank holds all classes and scores its own rows; otherwise they are split
+  bool gathers_scores = false;  // on rank 0: there are no blocks of classes
+  bool updates_rows = false;    // the gradient of a row is final in backward: rows may be sampled, or updated there
+};
+
+/// All forms; the first is the default.
+std::span<const HeadForm> head_forms();
+
+/// There must be one of this name.
+const HeadForm& head_form(std::string_view name);
 
 /// The classifier.
 struct Head {
   const HeadKind* kind = nullptr;
+  const HeadForm* form = nullptr;
   int64_t classes = 0;              // 0: as many as the data has
   classifier::HeadOptions options;  // except classes and counts, set by the data and memory.limit
   std::optional<classifier::Annealing> annealing;
   bool steps_in_backward = false;  // both: see train::RowParameter
   bool moves_all_rows = false;
-
-  HeadForm form() const { return options.naive ? HeadForm::naive : HeadForm::sharded; }
 };
 
 }  // namespace tandem::job

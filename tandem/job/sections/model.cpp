@@ -8,14 +8,25 @@
 namespace tandem::job {
 namespace {
 
+constexpr std::string_view kDrawn = "none";
+
+std::optional<std::string> read_path(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  return std::string(text);
+}
+
 void read(settings::Settings& settings, Job& job) {
-  const auto& name = settings.get_string("model");
+  const auto &name = settings.get_string("model"), &weights = settings.get_string("model.weights");
   job.model = {.name = name,
                .is_identity = models::is_identity(name),
                .embedding = settings.get_int("embedding"),
                .norm = models::norm_of(settings.get_string("model.norm")),
                .activation = settings.get_string("model.activation"),
-               .dropout = settings.get_float("model.dropout")};
+               .dropout = settings.get_float("model.dropout"),
+               .ghost = settings.get_int("model.ghost"),
+               .zero_gamma = settings.get_bool("model.zero_gamma"),
+               .freeze = settings.get_list("model.freeze"),
+               .weights = weights == kDrawn ? "" : weights};
 }
 
 }  // namespace
@@ -34,7 +45,8 @@ const Section& model_section() {
                {.key = "model.norm",
                 .default_value = text("batch"),
                 .doc = "normalisation after each convolution; group: 16 channels of one image; abn: batch "
-                       "normalisation and its activation in place; sync: batch normalisation over all ranks' images",
+                       "normalisation and its activation in place; sync: batch normalisation over all ranks' images; "
+                       "ghost: over model.ghost images of a rank at a time",
                 .choices = {norms.begin(), norms.end()}},
                {.key = "model.activation",
                 .default_value = text("relu"),
@@ -44,18 +56,39 @@ const Section& model_section() {
                {"model.dropout",
                 0.0,
                 "part of the features set to 0 in training, before the embedding; mlp: after each activation",
-                {0, 1, false, true}}},
+                {0, 1, false, true}},
+               {"model.ghost", int64_t{32}, "model.norm=ghost: images of a rank that share statistics", {1, 1e9}},
+               {"model.zero_gamma", false,
+                "residual networks: the last norm of each block starts at 0, so that the block starts as its shortcut"},
+               {"model.freeze", std::vector<std::string>(),
+                "parameters that are not trained: those whose names begin so, such as conv1,bn1,layer1"},
+               {.key = "model.weights",
+                .default_value = text(kDrawn),
+                .doc =
+                    "weights that a new run starts from; none: drawn by the seed; a file: safetensors, or the index of "
+                    "several; a folder: a run or one of its checkpoints",
+                .choices = {kDrawn},
+                .other = {"a file or folder", read_path}}},
       .read = read,
-      .idle = {{{"model.norm", "model.activation", "model.dropout"},
+      .idle = {{{"model.norm", "model.activation", "model.dropout", "model.freeze"},
                 [](const Job& job) { return job.model.is_identity; },
                 "with model=none: it has no layers"},
-               {{"model.norm"},
-                [](const Job& job) { return !job.model.is_identity && !models::has_norms(job.model.name); },
+               {{"model.norm", "model.zero_gamma"},
+                [](const Job& job) { return !models::has_norms(job.model.name); },
                 "on this model: it has no normalisation"},
+               {{"model.zero_gamma"},
+                [](const Job& job) { return job.model.norm == models::Norm::none; },
+                "with model.norm=none"},
+               {{"model.ghost"},
+                [](const Job& job) {
+                  return job.model.norm != models::Norm::ghost || !models::has_norms(job.model.name);
+                },
+                "except with model.norm=ghost"},
+               {{"model.freeze"}, [](const Job& job) { return job.model.freeze.empty(); }, "when it is empty"},
                {{"model.activation"},
                 [](const Job& job) { return models::has_own_activation(job.model.norm); },
                 "with this model.norm: its activation is a part of it"}},
-      .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout"}};
+      .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout", "model.ghost"}};
   return section;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tandem/models/model.h"
 
@@ -14,6 +15,10 @@ struct Model {
   models::Norm norm = models::Norm::batch;
   std::string activation;
   double dropout = 0;
+  int64_t ghost = 0;  // images that share statistics with norm ghost
+  bool zero_gamma = false;
+  std::vector<std::string> freeze;  // parameters whose names begin so are not trained
+  std::string weights;              // where a new run's weights come from; "": drawn by the seed
 };
 
 }  // namespace tandem::job

@@ -20,6 +20,7 @@ void read(settings::Settings& settings, Job& job) {
                    .weight_decay = settings.get_float("train.weight_decay"),
                    .beta1 = settings.get_float("train.beta1"),
                    .beta2 = settings.get_float("train.beta2")};
+  if (!settings.get_bool("train.decay_norms")) job.optimizer.groups.push_back(train::vectors_without_decay());
 }
 
 void check(const Job& job) {
@@ -40,6 +41,7 @@ const Section& optimizer_section() {
                {"train.momentum", 0.9, "SGD: momentum", kDecay},
                {"train.nesterov", true, "SGD: Nesterov momentum; needs train.momentum above 0"},
                {"train.weight_decay", 5e-4, "weight decay; SGD: added to the gradient; AdamW: decoupled", kNotNegative},
+               {"train.decay_norms", true, "weight decay also of norms' weights and of biases"},
                {"train.beta1", 0.9, "AdamW: decay rate of the mean of the gradients", kDecay},
                {"train.beta2", 0.999, "AdamW: decay rate of the mean of the squared gradients", kDecay}},
       .read = read,
@@ -49,8 +51,11 @@ const Section& optimizer_section() {
                 "with train.optimizer=adamw"},
                {{"train.beta1", "train.beta2"},
                 [](const Job& job) { return job.optimizer.kind != OptimizerKind::adamw; },
-                "with train.optimizer=sgd"}},
-      .identity = {"train.optimizer"}};
+                "with train.optimizer=sgd"},
+               {{"train.decay_norms"},
+                [](const Job& job) { return job.optimizer.weight_decay == 0; },
+                "with train.weight_decay=0"}},
+      .identity = {"train.optimizer", "model.freeze"}};  // which state there is
   return section;
 }
 

@@ -8,7 +8,10 @@
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
+#include "tandem/models/model.h"
+#include "tandem/parallel/aggregation.h"
 #include "tandem/rendezvous/environment.h"
 
 namespace tandem::job {
@@ -34,6 +37,16 @@ int world_size(const settings::Settings& settings) {
   return launch->size;
 }
 
+/// All replicas are in the process, whatever a launcher says.
+int replicas_of(const settings::Settings& settings, const parallel::Strategy& strategy) {
+  const auto launch = rendezvous::detect_launch();
+  if (!launch || launch->size == 1) return static_cast<int>(settings.get_int("ranks"));
+  throw SettingsError("parallel is " + std::string(strategy.name) + ", whose ranks are threads of one process, with " +
+                          std::to_string(launch->size) + " processes that " + launch->launcher +
+                          " has started, wanted 1",
+                      "use parallel=ddp, or start one process and give ranks");
+}
+
 /// A backward pass on a GPU runs on one thread per GPU and process: ranks of one process would wait for each other
 /// there for ever.
 void check_cuda(int ranks) {
@@ -55,22 +68,78 @@ std::string strategies_doc() {
   return doc;
 }
 
+std::string aggregates_doc() {
+  std::string doc = "ps: what becomes of the ranks' gradients";
+  for (const auto& aggregate : parallel::aggregates()) {
+    doc.append("; ").append(aggregate.name).append(": ").append(aggregate.doc);
+  }
+  return doc;
+}
+
+constexpr char kFsdp[] = "fsdp", kPs[] = "ps", kLocalSgd[] = "local_sgd", kDiloco[] = "diloco";
+
+/// The settings that begin with `settings` are another strategy's than the job's.
+template <const char* settings>
+bool is_of_another(const Job& job) {
+  return job.parallel.strategy->settings != settings;
+}
+
+void check_aggregate(const Job& job) {
+  const auto& aggregate = *job.parallel.strategy_options.ps.aggregate;
+  const int ranks = job.parallel.ranks;
+  if (is_idle(job, "ps.aggregate") || ranks >= aggregate.least_ranks) return;
+  throw SettingsError("ps.aggregate is " + std::string(aggregate.name) + " with ranks " + std::to_string(ranks) +
+                      ", wanted " + std::to_string(aggregate.least_ranks) + " ranks or more");
+}
+
+parallel::StrategyOptions read_options(const settings::Settings& settings) {
+  parallel::StrategyOptions options;
+  options.ps.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate"));
+  options.local_sgd.every = settings.get_int("local_sgd.every");
+  options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
+                  .reshard = settings.get_bool("fsdp.reshard"),
+                  .prefetch = settings.get_bool("fsdp.prefetch")};
+  options.diloco.every = settings.get_int("diloco.every");
+  options.diloco.outer = {.learning_rate = settings.get_float("diloco.lr"),
+                          .momentum = settings.get_float("diloco.momentum")};
+  return options;
+}
+
 void read(settings::Settings& settings, Job& job) {
-  job.parallel = {.ranks = world_size(settings),
+  const auto& strategy = parallel::strategy_of(settings.get_string("parallel"));
+  job.parallel = {.ranks = strategy.is_one_process ? 1 : world_size(settings),
                   .threads = static_cast<int>(settings.get_int("threads")),
                   .device = chosen(kDevices, settings.get_string("device")),
-                  .strategy = &parallel::strategy_of(settings.get_string("parallel")),
+                  .strategy = &strategy,
+                  .strategy_options = read_options(settings),
                   .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
                   .timeout = milliseconds(settings.get_float("comm.timeout")),
                   .check = settings.get_bool("comm.check")};
-  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.ranks);
-  settings.set("ranks", std::to_string(job.parallel.ranks));
+  if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
+  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts());
+  naming_settings({strategy.settings},
+                  [&] { return strategy.mesh(job.parallel.ranks, job.parallel.strategy_options); });
+  settings.set("ranks", std::to_string(job.parallel.parts()));
+}
+
+/// Replicas in one process send each other nothing in forward.
+void check_statistics(const Job& job) {
+  const auto& parallel = job.parallel;
+  if (!parallel.strategy->is_one_process || parallel.parts() == 1 || !models::shares_statistics(job.model.norm)) return;
+  throw SettingsError("model.norm shares statistics with parallel=" + std::string(parallel.strategy->name) +
+                          ", whose replicas do not, wanted a norm without",
+                      "use model.norm=batch, or parallel=ddp");
+}
+
+void check(const Job& job) {
+  check_aggregate(job);
+  check_statistics(job);
 }
 
 }  // namespace
 
 const Section& parallel_section() {
-  static const auto strategies = strategies_doc();
+  static const auto strategies = strategies_doc(), aggregates = aggregates_doc();
   static const Section section = {
       .rows =
           {{"ranks",
@@ -86,12 +155,38 @@ const Section& parallel_section() {
             .default_value = text(parallel::strategies().front().name),
             .doc = strategies,
             .choices = names_of(parallel::strategies())},
+           {.key = "ps.aggregate",
+            .default_value = text(parallel::aggregates().front().name),
+            .doc = aggregates,
+            .choices = names_of(parallel::aggregates())},
+           {"local_sgd.every",
+            int64_t{16},
+            "local-sgd: steps from one mean of the ranks' models to the next; a test and a save make one too",
+            {1, 1e9}},
+           {"diloco.every",
+            int64_t{50},
+            "diloco: steps from one outer step to the next; a test and a save make one too",
+            {1, 1e9}},
+           {"diloco.lr", 0.7, "diloco: learning rate of the outer steps", kPositive},
+           {"diloco.momentum", 0.9, "diloco: Nesterov momentum of the outer steps", kDecay},
+           {"fsdp.shard",
+            int64_t{0},
+            "ranks among which the parameters are divided, a divisor of ranks; the others hold copies; 0: all ranks",
+            {0, 1024}},
+           {"fsdp.reshard", true, "release a block after forward, and gather it again for backward"},
+           {"fsdp.prefetch", true, "gather the next block while one runs"},
            {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
            {"comm.check", false,
             "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
       .read = read,
-      .idle = {{{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"}}};
+      .check = check,
+      .idle = {
+          {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+          {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
+          {{"ps.aggregate"}, is_of_another<kPs>, "except with parallel=ps"},
+          {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
+          {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
   return section;
 }
 

@@ -9,13 +9,16 @@ namespace tandem::job {
 
 /// The ranks that train together, where they compute, how they share the work, and how long they wait for each other.
 struct Parallel {
-  int ranks = 1;                              // of the whole job
+  int ranks = 1;                              // of the whole job: its world
   int threads = 0;                            // of a rank; 0: cores / ranks
   c10::Device device = c10::DeviceType::CPU;  // no index: the current one of its kind
   const parallel::Strategy* strategy = nullptr;
   parallel::StrategyOptions strategy_options;
   std::chrono::milliseconds init_timeout{}, timeout{};
   bool check = false;  // of every collective call
+
+  /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
+  int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }
 };
 
 }  // namespace tandem::job

@@ -18,6 +18,9 @@ void read(settings::Settings& settings, Job& job) {
   auto& options = job.schedule.options;
   options.kind = chosen(kKinds, settings.get_string("train.schedule"));
   options.lr = settings.get_float("train.lr");
+  if (const auto base = settings.get_int("train.base_batch"); base > 0) {
+    options.lr *= static_cast<double>(job.training.batch) / static_cast<double>(base);
+  }
   // onecycle always has a warm-up; other schedules have one only if train.warmup is set.
   if (options.kind != ScheduleKind::onecycle && !settings.given("train.warmup")) settings.set("train.warmup", "0");
   options.warmup = settings.get_float("train.warmup");
@@ -36,18 +39,23 @@ std::string hint(const Job& job) {
 
 const Section& schedule_section() {
   static const Section section = {
-      .rows = {{"train.lr", 0.3, "highest learning rate", kNotNegative},
-               {.key = "train.schedule",
-                .default_value = text("onecycle"),
-                .doc = "schedule of the learning rate",
-                .choices = names_of(kKinds)},
-               {"train.warmup", 0.3,
-                "fraction of the steps in which the learning rate rises; schedules other than onecycle have no warm-up "
-                "unless this is set",
-                kFraction},
-               {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
-                kNotNegative},
-               {"train.gamma", 0.1, "step schedule: factor of the learning rate at each milestone", kFraction}},
+      .rows =
+          {{"train.lr", 0.3, "highest learning rate", kNotNegative},
+           {"train.base_batch",
+            int64_t{0},
+            "train.lr is for batches of this many images and scaled with train.batch; 0: train.lr is for train.batch",
+            {0, 1e9}},
+           {.key = "train.schedule",
+            .default_value = text("onecycle"),
+            .doc = "schedule of the learning rate",
+            .choices = names_of(kKinds)},
+           {"train.warmup", 0.3,
+            "fraction of the steps in which the learning rate rises; schedules other than onecycle have no warm-up "
+            "unless this is set",
+            kFraction},
+           {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
+            kNotNegative},
+           {"train.gamma", 0.1, "step schedule: factor of the learning rate at each milestone", kFraction}},
       .read = read,
       .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "except with train.schedule=step"}},
       .hint = hint};

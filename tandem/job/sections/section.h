@@ -38,6 +38,7 @@ struct Section {
 
 // In the order of the help text.
 const Section& parallel_section();
+const Section& ddp_section();
 const Section& data_section();
 const Section& model_section();
 const Section& head_section();

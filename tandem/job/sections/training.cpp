@@ -4,6 +4,7 @@
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
+#include "tandem/models/model.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::job {
@@ -17,6 +18,7 @@ void read(settings::Settings& settings, Job& job) {
                   .steps = settings.get_int("train.steps"),
                   .batch = settings.get_int("train.batch"),
                   .accumulate = settings.get_int("train.accumulate"),
+                  .shards = settings.get_int("train.shards"),
                   .clip = settings.get_float("train.clip"),
                   .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
                   .precision = chosen(kPrecisions, settings.get_string("train.precision")),
@@ -25,6 +27,7 @@ void read(settings::Settings& settings, Job& job) {
   job.head.options.dtype = job.training.precision.type;
   job.head.options.device = job.parallel.device;
   job.head.options.seed = job.seed;
+  job.head.options.shards = job.parallel.strategy_options.shards = job.training.shards;
 }
 
 /// A head that is updated in backward has changed before a check of all gradients could run.
@@ -50,7 +53,41 @@ void check_accumulate(const Job& job) {
   }
 }
 
+/// Shards change the order of sums, and which parts of a step are computed alone.
+void check_shards(const Job& job) {
+  const auto shards = job.training.shards;
+  const auto fault = "train.shards is " + std::to_string(shards);
+  const auto refuse = [&](bool is_so, const std::string& why, const std::string& remedy) {
+    if (is_so) throw SettingsError(fault + " with " + why, remedy);
+  };
+  if (shards == 0) return;
+  refuse(shards % job.parallel.ranks != 0, std::to_string(job.parallel.ranks) + " ranks, wanted a multiple of them",
+         "give each rank as many shards");
+  if (job.training.batch < shards) {
+    throw SettingsError(fault + ", wanted at most the " + std::to_string(job.training.batch) +
+                        " images of train.batch");
+  }
+  refuse(!job.parallel.strategy->sums_in_order,
+         "parallel=" + std::string(job.parallel.strategy->name) + ", which sums over the ranks",
+         "leave one of them out");
+  const auto sizes = job.parallel.strategy->mesh(job.parallel.ranks, job.parallel.strategy_options);
+  refuse(sizes.shard > 1 && sizes.data > 1, "fsdp.shard, whose copies sum on their own", "leave one of them out");
+  refuse(sizes.shard > 1 && job.training.clip > 0,
+         "train.clip and parallel=" + std::string(job.parallel.strategy->name) +
+             ", whose norms are of parts that depend on the ranks",
+         "use parallel=ddp");
+  refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
+         "leave train.accumulate out");
+  refuse(models::shares_statistics(job.model.norm),
+         "model.norm=" + job.settings.get_string("model.norm") + ", whose statistics are of all ranks",
+         "use a norm of one rank");
+  refuse(job.head.options.naive || job.head.options.sampling || job.head.steps_in_backward,
+         "head.parallel=naive, head.sample or head.fused_update", "leave one of them out");
+  refuse(job.memory.is_limited(), "memory.limit, which moves classes between ranks", "leave one of them out");
+}
+
 void check(const Job& job) {
+  check_shards(job);
   check_fused(job, "train.clip", job.training.clip > 0,
               "whose steps are done before the norm of all gradients is known");
   check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
@@ -74,6 +111,11 @@ const Section& training_section() {
                 "cut each rank's part of train.batch into this many micro-batches, whose gradients are added up: the "
                 "same step with the activations of one micro-batch",
                 {1, 1e9}},
+               {"train.shards",
+                int64_t{0},
+                "cut the batch and the classes into this many shards, and sum over them in their order: the same bits "
+                "for every number of ranks that divides it; 0: sums over the ranks",
+                {0, 1e6}},
                {"train.clip", 0.0, "maximum norm of all gradients together; 0: no clipping", kNotNegative},
                {"train.skip_nonfinite", int64_t{0},
                 "how many steps in a row may be skipped because their loss or gradients are not finite; a skipped step "

@@ -1,0 +1,83 @@
+#include <algorithm>
+
+#include "tandem/base/format.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+// Settings of the strategies whose gradients travel in buckets.
+namespace tandem::job {
+namespace {
+
+struct Unused {
+  bool find = false, is_static = false;
+};
+
+constexpr std::array<Choice<Unused>, 3> kUnused = {
+    {{"error", {}}, {"find", {.find = true}}, {"static", {.is_static = true}}}};
+
+constexpr std::array<Choice<bool>, 2> kBuffers = {{{"tests", false}, {"steps", true}}};  // broadcast before each step
+
+std::string hooks_doc() {
+  std::string doc = "how the gradients of a bucket are summed";
+  for (const auto& hook : parallel::gradient_hooks()) {
+    doc.append("; ").append(hook.name).append(": ").append(hook.doc);
+  }
+  return doc;
+}
+
+void read(settings::Settings& settings, Job& job) {
+  auto& ddp = job.parallel.strategy_options.ddp;
+  ddp.bucket_bytes = parse_bytes(settings.get_string("ddp.bucket")).value();
+  ddp.first_bucket_bytes = std::min(ddp.first_bucket_bytes, ddp.bucket_bytes);
+  ddp.gradient_as_bucket_view = settings.get_bool("ddp.bucket_view");
+  const auto unused = chosen(kUnused, settings.get_string("ddp.unused"));
+  ddp.find_unused_parameters = unused.find;
+  ddp.static_graph = unused.is_static;
+  ddp.broadcast_buffers = chosen(kBuffers, settings.get_string("ddp.buffers"));
+  ddp.hook = &parallel::gradient_hook(settings.get_string("ddp.hook"));
+  ddp.hook_rank = settings.get_int("ddp.rank");
+}
+
+}  // namespace
+
+const Section& ddp_section() {
+  static const auto hooks = hooks_doc();
+  static const Section section = {
+      .rows = {{.key = "ddp.bucket",
+                .default_value = text("25M"),
+                .doc = "bytes of gradients that travel together; the first bucket has at most 1M",
+                .other = settings::kSizes},
+               {"ddp.bucket_view", true,
+                "gradients lie in the buckets; false: in memory of their own, as many bytes again"},
+               {.key = "ddp.unused",
+                .default_value = text(kUnused.front().name),
+                .doc = "parameters that a step leaves out; error: the step fails and names them; find: each step may "
+                       "leave out others; static: each step leaves out those of the first one",
+                .choices = names_of(kUnused)},
+               {.key = "ddp.buffers",
+                .default_value = text(kBuffers.front().name),
+                .doc =
+                    "when all ranks get rank 0's buffers, such as running statistics; tests: before tests and saves; "
+                    "steps: before each step too",
+                .choices = names_of(kBuffers)},
+               {.key = "ddp.hook",
+                .default_value = text(parallel::gradient_hooks().front().name),
+                .doc = hooks,
+                .choices = names_of(parallel::gradient_hooks())},
+               {"ddp.rank", int64_t{2}, "of the factors that stand for a matrix", {1, 1024}}},
+      .read = read,
+      .idle = {{{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers", "ddp.hook", "ddp.rank"},
+                [](const Job& job) { return job.parallel.strategy->settings != "ddp"; },
+                "except with parallel=ddp"},
+               {{"ddp.bucket", "ddp.bucket_view", "ddp.buffers", "ddp.hook", "ddp.rank"},
+                [](const Job& job) { return job.parallel.ranks == 1; },
+                "with one rank"},
+               {{"ddp.rank"},
+                [](const Job& job) { return !job.parallel.strategy_options.ddp.hook_kind().has_rank; },
+                "except with ddp.hook=powersgd"}}};
+  return section;
+}
+
+}  // namespace tandem::job

@@ -1,0 +1,90 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/comm/split.h"
+#include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
+#include "tandem/job/starting_weights.h"
+#include "tandem/train/reshard.h"
+#include "tests/job/job_of.h"
+#include "tests/support/python.h"
+
+// Weights between Python's torchvision and Tandem, under each strategy.
+namespace tandem::job {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int64_t kClasses = 7;
+const DataShape kShape = {.classes = kClasses, .image = {3, 40, 40}};
+
+data::Batch part_of(const Tensor& images, const comm::ProcessGroup& group) {
+  const auto [begin, end] = comm::split_range(images.size(0), group.size(), group.rank());
+  data::Batch batch;
+  batch.images = images.slice(0, begin, end);
+  batch.labels = at::arange(begin, end).remainder(kClasses);
+  batch.global_size = images.size(0);
+  return batch;
+}
+
+/// Of the images of all ranks.
+Tensor embeddings_of(train::Task& task, train::Step& step, const Tensor& images) {
+  step.unify();
+  task.set_training(false);
+  data::Batch batch;
+  batch.images = images;
+  auto embeddings = task.embed(batch);
+  task.set_training(true);
+  return embeddings;
+}
+
+bool are_close(const Tensor& ours, const Tensor& theirs) {
+  return (ours - theirs).abs().max().item<double>() <= 1e-5 * std::max(1.0, theirs.abs().max().item<double>());
+}
+
+/// Starts from the file, takes a step, and writes what Python reads. Returns the embeddings after it.
+Tensor there_and_back(const Job& job, const Tensor& images, const Tensor& expected, const std::filesystem::path& file) {
+  const test::TemporaryFolder folder;
+  train::CheckpointStore store(folder.path());
+  Tensor after;
+  comm::run_ranks(
+      job.parallel.ranks,
+      [&](comm::ProcessGroup& group) {
+        const auto task = make_task(job, kShape, group);
+        start_from_weights(job, *task, group);
+        auto mesh = make_mesh(job, group);
+        const auto step = make_step(job, kShape, *task, mesh);
+        EXPECT_TRUE(are_close(embeddings_of(*task, *step, images), expected)) << file;
+        step->run(part_of(images, group), 0, 0.01);
+        const auto own = embeddings_of(*task, *step, images);
+        EXPECT_FALSE(are_close(own, expected)) << "the step has moved nothing";
+        EXPECT_TRUE(save_checkpoint(store, 1, {.tensors = step->state(), .identity = {}, .trainer = {}}, group));
+        if (group.rank() == 0) after = own;
+      },
+      {.threads = 1});
+  train::merge_weights(train::CheckpointReader(store, 1), file);
+  return after;
+}
+
+TEST(PythonWeights, TorchvisionsNetworksEmbedAsInPythonAndComeBack) {
+  const test::TemporaryFolder folder;
+  const auto made = test::ask_python("weights.py", {"make", folder.path().string()});
+  if (made.missing) GTEST_SKIP() << "no oracle: " << made.text;
+  std::map<std::string, Tensor> ours;
+  for (const std::string model : {"resnet18", "resnet50"}) {
+    for (const auto& strategy : parallel::strategies()) {
+      const auto job = job_of({"model=" + model, "embedding=16", "ranks=" + std::to_string(kRanks), "train.batch=4",
+                               "parallel=" + std::string(strategy.name), "threads=1",
+                               "model.weights=" + (folder / (model + ".safetensors")).string()});
+      const auto name = model + "." + std::string(strategy.name) + ".safetensors";
+      ours[name] = there_and_back(job, made.tensors.at(model + "/images"), made.tensors.at(model + "/embeddings"),
+                                  folder / name);
+    }
+  }
+  const auto back = test::ask_python("weights.py", {"check", folder.path().string()});
+  for (const auto& [name, embeddings] : ours) {
+    EXPECT_TRUE(are_close(embeddings, back.tensors.at(name + "/embeddings"))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::job

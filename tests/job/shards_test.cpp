@@ -1,0 +1,144 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
+#include "tandem/train/weights_hash.h"
+#include "tests/job/job_of.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
+
+// train.shards: the same bits for every number of ranks.
+namespace tandem::job {
+namespace {
+
+struct LossRecorder : train::Observer {
+  std::vector<double> losses;
+  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
+};
+
+struct Trained {
+  std::vector<double> losses;
+  std::string hash, state;  // of the weights, and of all that a checkpoint holds
+};
+
+using Words = std::vector<std::string>;
+
+/// `store`: saves its last step there, and goes on from what is there.
+Trained train_with(int ranks, Words words, int64_t steps, const std::filesystem::path& store = {}) {
+  for (const auto& word : Words{"embedding=16", "train.lr=0.05", "train.log_every=1", "ranks=" + std::to_string(ranks),
+                                "train.steps=" + std::to_string(steps)}) {
+    words.push_back(word);
+  }
+  const auto job = job_of(words);
+  check_training(job);
+  const Patterns patterns;
+  Trained trained;
+  comm::run_ranks(ranks,
+                  [&](comm::ProcessGroup& group) {
+                    const auto loader = training_loader(job, patterns, group);
+                    const auto test = evaluation_loader(job, patterns, group);
+                    const auto task = make_task(job, shape_of(job, patterns), group);
+                    auto mesh = make_mesh(job, group);
+                    const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
+                    auto options = trainer_options(job, loader->batches_per_epoch());
+                    options.schedule.steps = 12;  // of all runs together
+                    std::optional<train::CheckpointStore> checkpoints;
+                    if (!store.empty()) checkpoints.emplace(store, 2);
+                    train::Trainer trainer(*step, *loader, test.get(), options, checkpoints ? &*checkpoints : nullptr,
+                                           group);
+                    if (checkpoints && checkpoints->newest({})) EXPECT_TRUE(trainer.resume(*checkpoints, std::nullopt));
+                    LossRecorder recorder;
+                    trainer.run(recorder);
+                    const auto hash = train::weights_hash(step->weights(), group);
+                    const auto state = train::weights_hash(step->state(), group);
+                    if (group.rank() == 0) trained = {recorder.losses, hash, state};
+                  },
+                  {.threads = 1});
+  return trained;
+}
+
+void expect_same(const Trained& one, const Trained& other) {
+  EXPECT_EQ(one.losses, other.losses);
+  EXPECT_EQ(one.hash, other.hash);
+  EXPECT_EQ(one.state, other.state);
+}
+
+TEST(Shards, TheNumberOfRanksChangesNoBit) {
+  // 21 images in 4 or 6 shards, 10 classes: neither divides.
+  for (const auto& words : std::vector<Words>{{"model=mlp", "train.shards=4"},
+                                              {"model=resnet_glyph", "train.shards=4", "train.clip=0.5"},
+                                              {"model=mlp", "train.shards=6", "head=softmax", "head.smoothing=0.1"},
+                                              {"model=resnet_glyph", "train.shards=4", "parallel=zero1"},
+                                              {"model=mlp", "train.shards=6", "parallel=zero2"},
+                                              {"model=resnet_glyph", "train.shards=4", "parallel=fsdp"},
+                                              {"model=mlp", "train.shards=4", "train.optimizer=adamw",
+                                               "model.dropout=0.3", "embedding=15", "train.precision=bf16"}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    auto all = words;
+    all.push_back("train.batch=21");
+    const auto one = train_with(1, all, 5);
+    for (const int ranks : {2, 3, 4}) {
+      if (job_of(all).training.shards % ranks == 0) expect_same(one, train_with(ranks, all, 5));
+    }
+  }
+}
+
+TEST(Shards, AnotherNumberOfRanksMayResume) {
+  const Words words = {"model=resnet_glyph", "train.batch=20", "train.shards=4"};
+  const auto whole = train_with(1, words, 6);
+  const test::TemporaryFolder folder;
+  train_with(4, words, 2, folder.path());
+  train_with(1, words, 4, folder.path());
+  const auto last = train_with(2, words, 6, folder.path());
+  EXPECT_EQ(last.hash, whole.hash);
+  EXPECT_EQ(last.state, whole.state);
+  EXPECT_EQ(last.losses, std::vector<double>(whole.losses.end() - 2, whole.losses.end()));
+}
+
+/// Shards are micro-batches of one rank without batch statistics.
+TEST(Shards, AreTheBatchInAnotherOrderOfSums) {
+  const Words words = {"model=mlp", "model.norm=none", "train.batch=21", "train.precision=float64", "train.clip=0.7"};
+  auto cut = words;
+  cut.push_back("train.shards=6");
+  const auto plain = train_with(1, words, 6), sharded = train_with(3, cut, 6);
+  ASSERT_EQ(plain.losses.size(), sharded.losses.size());
+  for (size_t i = 0; i < plain.losses.size(); ++i) EXPECT_NEAR(plain.losses[i], sharded.losses[i], 1e-12) << i;
+  EXPECT_NE(plain.hash, sharded.hash);
+}
+
+std::string refused(const Words& words) {
+  return test::text_of<SettingsError>([&] { check_training(job_of(words)); });
+}
+
+TEST(Shards, WhatCannotBeSummedInOrderIsRefused) {
+  EXPECT_EQ(refused({"train.shards=4", "ranks=3"}),
+            "train.shards is 4 with 3 ranks, wanted a multiple of them: give each rank as many shards");
+  EXPECT_EQ(refused({"train.shards=8", "train.batch=7"}),
+            "train.shards is 8, wanted at most the 7 images of train.batch");
+  EXPECT_EQ(refused({"train.shards=4", "train.accumulate=2"}),
+            "train.shards is 4 with train.accumulate, and each shard is a micro-batch already: leave train.accumulate "
+            "out");
+  EXPECT_EQ(refused({"train.shards=4", "model.norm=sync"}),
+            "train.shards is 4 with model.norm=sync, whose statistics are of all ranks: use a norm of one rank");
+  for (const std::string word : {"head.parallel=naive", "head.sample=0.5", "head.fused_update=true"}) {
+    EXPECT_EQ(refused({"train.shards=4", word}),
+              "train.shards is 4 with head.parallel=naive, head.sample or head.fused_update: leave one of them out");
+  }
+  EXPECT_EQ(
+      refused({"train.shards=4", "ranks=2", "parallel=fsdp", "train.clip=1"}),
+      "train.shards is 4 with train.clip and parallel=fsdp, whose norms are of parts that depend on the ranks: use "
+      "parallel=ddp");
+  EXPECT_EQ(refused({"train.shards=4", "ranks=4", "parallel=fsdp", "fsdp.shard=2"}),
+            "train.shards is 4 with fsdp.shard, whose copies sum on their own: leave one of them out");
+  EXPECT_EQ(refused({"train.shards=4", "parallel=ps"}),
+            "train.shards is 4 with parallel=ps, which sums over the ranks: leave one of them out");
+  EXPECT_EQ(refused({"train.shards=4", "memory.limit=1G"}),
+            "train.shards is 4 with memory.limit, which moves classes between ranks: leave one of them out");
+}
+
+}  // namespace
+}  // namespace tandem::job
