@@ -11,9 +11,11 @@
 #include "tandem/cli/bench/activation.h"
 #include "tandem/cli/bench/classifier.h"
 #include "tandem/cli/bench/comm.h"
+#include "tandem/cli/bench/ddp.h"
 #include "tandem/cli/bench/memory.h"
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/bench/recompute.h"
+#include "tandem/cli/bench/step.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
@@ -215,12 +217,14 @@ struct Bench {
   int (*run)(const Arguments& arguments);
 };
 
-constexpr std::array<Bench, 6> kBenches = {{{"comm", run_comm},
+constexpr std::array<Bench, 8> kBenches = {{{"comm", run_comm},
                                             {"classifier", run_classifier},
                                             {"activation", run_activation},
                                             {"memory", run_memory_bench},
                                             {"recompute", run_recompute},
-                                            {"parity", run_parity}}};
+                                            {"parity", run_parity},
+                                            {"ddp", run_ddp},
+                                            {"step", run_step}}};
 
 }  // namespace
 

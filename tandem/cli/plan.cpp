@@ -30,6 +30,7 @@ struct Planned {
   std::vector<int64_t> counts, most;  // most: empty without a limit
   std::vector<job::PlannedRank> ranks;
   bool is_exact = true;
+  bool is_whole = false;      // each rank holds all classes
   bool is_unplanned = false;  // recompute is given, but the job is too large to plan it here
   job::Recomputation recomputation;
   std::vector<job::MemoryPlan::Form> forms;
@@ -42,12 +43,13 @@ Planned plan_of(const job::Job& job) {
   planned.shape = shape_of(job);
   const job::MemoryPlan plan(job, planned.shape);
   planned.forms = plan.forms();
+  planned.is_whole = plan.is_whole();
   planned.counts = plan.even_counts();
   job::PlannedRanks rehearsed(job, planned.shape, plan);
   planned.recomputation = rehearsed.recomputation();
   planned.is_unplanned = job.memory.recomputes() && planned.recomputation.plan.empty();
   if (job.memory.is_limited() && !planned.is_unplanned) {
-    planned.most = largest_counts(plan, rehearsed.peaks());
+    if (!planned.is_whole) planned.most = largest_counts(plan, rehearsed.peaks());
     try {
       planned.counts = fit_counts(plan, rehearsed.peaks());
     } catch (const SettingsError& error) {
@@ -55,6 +57,7 @@ Planned plan_of(const job::Job& job) {
     }
   }
   planned.ranks = rehearsed.ranks(planned.counts);
+  if (planned.is_whole) planned.counts.assign(planned.counts.size(), planned.shape.classes);
   planned.is_exact = rehearsed.is_exact();
   return planned;
 }
@@ -103,8 +106,8 @@ nlohmann::json result_of(const job::Job& job, const Planned& planned) {
 
 std::string text_of(const Planned& planned, const nlohmann::json& result) {
   std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
-                     format_bytes(result["weight_bytes"]) + ", split";
-  text += " " + job::counts_text(planned.counts);
+                     format_bytes(result["weight_bytes"]) + (planned.is_whole ? ", on each rank" : ", split ") +
+                     (planned.is_whole ? "" : job::counts_text(planned.counts));
   std::vector<CategoryBytes> peaks;
   int64_t step = 0, test = 0;
   for (const auto& rank : planned.ranks) {
@@ -136,9 +139,9 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   text += forms.str();
   if (!planned.most.empty()) {
     text += "\nmemory.limit  room for " + format_count(result["largest_classes"]) + " classes:";
-    text += " " + job::counts_text(planned.most);
-    text += planned.fault.empty() ? "\n" : "\ndoes not fit  " + planned.fault + "\n";
+    text += " " + job::counts_text(planned.most) + "\n";
   }
+  if (!planned.fault.empty()) text += (planned.most.empty() ? "\n" : "") + ("does not fit  " + planned.fault + "\n");
   return text;
 }
 

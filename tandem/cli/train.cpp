@@ -8,6 +8,7 @@
 #include "tandem/cli/stop_signals.h"
 #include "tandem/job/feature_scores.h"
 #include "tandem/job/ranks.h"
+#include "tandem/job/starting_weights.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
@@ -18,6 +19,7 @@ int run_train(const Arguments& arguments) {
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);
+  if (job.run.resume == job::Resume::none) job::check_weights(job);
   if (job::prints_for_the_job()) {
     check_result_file(arguments);
     for (const auto& line : job::idle_settings(job)) log::warn(line);

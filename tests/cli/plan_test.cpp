@@ -98,6 +98,22 @@ TEST(Plan, TheClassesThatFitAreThoseThatItSays) {
   EXPECT_FALSE(plan(with(job, {"head.classes=" + std::to_string(most + 1)}))["fits"].get<bool>());
 }
 
+TEST(Plan, OfAWholeHeadHasAllClassesOnEachRank) {
+  const Words job = {"embedding=32", "train.batch=64",          "ranks=3", "model=mlp", "head.classes=5003",
+                     "threads=1",    "head.parallel=replicated"};
+  const auto fits = plan(with(job, {"memory.limit=64M"}));
+  EXPECT_TRUE(fits["fits"].get<bool>());
+  EXPECT_TRUE(fits["largest_classes"].is_null());
+  for (const auto& rank : fits["ranks"]) EXPECT_EQ(rank["classes"], 5003);
+  const auto small = run_here(with(with({"plan"}, job), {"memory.limit=1M"})).out;
+  EXPECT_NE(
+      small.find("does not fit  memory.limit of rank 0 is 1,048,576 bytes, wanted more; with 5,003 classes rank 0 "
+                 "needs "),
+      small.npos)
+      << small;
+  EXPECT_NE(small.find(": split the classes with head.parallel=sharded, or give more memory\n"), small.npos) << small;
+}
+
 TEST(Plan, OfSampledClassesIsNotExact) {
   const Words head = {"model=none", "head.classes=5000", "embedding=32", "threads=1"};
   EXPECT_TRUE(plan(head)["is_exact"].get<bool>());
@@ -149,6 +165,7 @@ TEST(Plan, RefusesWhatTrainingRefuses) {
        "train.skip_nonfinite is 3 with head.fused_update, which has moved some classes before the fault is seen"},
       {{"train.momentum=0"}, "train.nesterov is true with train.momentum 0"},
       {{"train.batch=2", "ranks=3"}, "train.batch is 2, wanted at least 3, one image a rank"},
+      {{"head.sample=0.1", "head.parallel=replicated"}, "head.sample is 0.1 with head.parallel=replicated"},
       {{"head.sample=0.1", "head.smoothing=0.1"}, "head.sample is below 1 with head.smoothing"},
       {{"model=mlp", "memory.limit=100K"}, "memory.limit of rank 0 is 102,400 bytes, wanted at least about "}};
   for (const auto& [words, text] : cases) {

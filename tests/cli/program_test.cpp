@@ -181,5 +181,20 @@ TEST(Program, ARankNamesItselfWhenTheFaultIsItsOwn) {
             "error: --json file '/no/such/folder/x' cannot be written (rank 1 of 2): No such file or directory\n");
 }
 
+TEST(Program, ReplicasOfOneProcessRefuseALauncherOfSeveral) {
+  const auto ended = run_tandem({"train", "data=synthetic", "parallel=dp"}, {{"RANK", "0"},
+                                                                             {"WORLD_SIZE", "2"},
+                                                                             {"LOCAL_RANK", "0"},
+                                                                             {"LOCAL_WORLD_SIZE", "2"},
+                                                                             {"GROUP_RANK", "0"},
+                                                                             {"MASTER_ADDR", "127.0.0.1"},
+                                                                             {"MASTER_PORT", "1"}});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_EQ(
+      ended.err,
+      "error: parallel is dp, whose ranks are threads of one process, with 2 processes that environment has started, "
+      "wanted 1: use parallel=ddp, or start one process and give ranks\n");
+}
+
 }  // namespace
 }  // namespace tandem::cli

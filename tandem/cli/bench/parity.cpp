@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
@@ -104,18 +105,20 @@ double moved(const OneDevice& one) {
   return most;
 }
 
-/// Of the tensors whose names are `prefix` and then one of those in `whole`.
-double greatest(const std::vector<train::Parameter>& tensors, const std::string& prefix, const Named& whole) {
-  double most = 0;
-  size_t found = 0;
+/// Of the tensors whose names are `prefix` and then one of those in `whole`. Together the ranks hold all their numbers.
+double greatest(const std::vector<train::Parameter>& tensors, const std::string& prefix, const Named& whole,
+                comm::ProcessGroup& group) {
+  double most = 0, found = 0, wanted = 0;
   for (const auto& tensor : tensors) {
     if (!tensor.name.starts_with(prefix)) continue;
     const auto at = whole.find(tensor.name.substr(prefix.size()));
     if (at == whole.end()) continue;
     most = std::max(most, difference(tensor, at->second));
-    ++found;
+    if (tensor.placement.counts_on(group.rank())) found += static_cast<double>(tensor.tensor.numel());
   }
-  TORCH_INTERNAL_ASSERT(found == whole.size(), "parity: ", found, " of ", whole.size(), " tensors are compared");
+  for (const auto& [name, tensor] : whole) wanted += static_cast<double>(tensor.numel());
+  found = comm::reduce_number(found, comm::Reduce::sum, group);
+  TORCH_INTERNAL_ASSERT(found == wanted, "parity: ", found, " of ", wanted, " numbers are compared");
   return most;
 }
 
@@ -135,10 +138,10 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {
     const double loss = step->run(batch, i, kRate).loss.value();
     found.loss = std::max(found.loss, std::abs(loss - expected.losses.at(i)));
-    if (i == 0) found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients);
+    if (i == 0) found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients, group);
   }
   step->unify();
-  found.weight = greatest(task->weights(), "", expected.weights);
+  found.weight = greatest(step->weights(), "", expected.weights, group);
   for (double* number : {&found.loss, &found.gradient, &found.weight}) {
     *number = comm::reduce_number(*number, comm::Reduce::max, group);
   }
@@ -155,16 +158,18 @@ ParityResult bench_parity(const ParityBench& bench) {
                     largest_of(expected.weights)};
   result.moved = moved(expected);
   for (const auto& strategy : parallel::strategies()) {
+    if (!strategy.is_synchronous) continue;
     for (int ranks = 1; ranks <= bench.most_ranks; ++ranks) {
       for (const int64_t parts : bench.accumulate) {
         for (const auto& recompute : bench.recompute) {
           ParityCase plan{std::string(strategy.name), ranks, parts, recompute};
-          comm::run_ranks(ranks,
+          const auto job = job_of(bench, plan);
+          comm::run_ranks(job.parallel.ranks,
                           [&](comm::ProcessGroup& group) {
                             const auto measured = compare(bench, plan, expected, group);
                             if (group.rank() == 0) result.cases.push_back(measured);
                           },
-                          {.threads = 1});
+                          {.threads = job.parallel.parts() / job.parallel.ranks});
         }
       }
     }

@@ -1,12 +1,6 @@
 #include "tandem/cli/bench/recompute_sides.h"
 
-#include <ATen/ATen.h>
-
-#include <chrono>
-
-#include "tandem/base/context.h"
 #include "tandem/base/error.h"
-#include "tandem/base/rng.h"
 #include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/timeline.h"
@@ -14,23 +8,9 @@
 namespace tandem::cli {
 namespace {
 
-constexpr double kLearningRate = 0.01;
-
 std::vector<std::string> words_of(std::optional<int64_t> budget) {
   if (!budget) return {};
   return {"recompute=optimal", "memory.budget=" + std::to_string(*budget)};
-}
-
-data::Batch batch_of(const job::Job& job, const job::DataShape& shape) {
-  const CategoryScope scope(Category::buffers);
-  const auto& [channels, height, width] = shape.image;
-  const auto samples = job.training.batch;
-  data::Batch batch;
-  batch.images = at::empty({samples, channels, height, width}, at::kFloat);
-  fill_normal_(batch.images, 1.0, 1, 1);
-  batch.labels = at::arange(samples, at::kLong) * 7919 % shape.classes;
-  batch.global_size = samples;
-  return batch;
 }
 
 }  // namespace
@@ -48,36 +28,23 @@ job::Job recompute_job(const RecomputeBench& bench, const std::vector<std::strin
 }
 
 OwnStep::OwnStep(const RecomputeBench& bench, std::optional<int64_t> budget, comm::ProcessGroup& group)
-    : job_(recompute_job(bench, words_of(budget))), mesh_(make_mesh(job_, group)), rank_(group.rank()) {
+    : job_(recompute_job(bench, words_of(budget))), rank_(group.rank()) {
   const auto shape = shape_of(job_);
   const auto chosen = choose_recomputation(job_, shape, {shape.classes});
   way_ = {.budget = budget, .plan = to_text(chosen.plan), .predicted_slowdown = chosen.slowdown};
-  batch_ = batch_of(job_, shape);
-  task_ = make_task(job_, shape, {{shape.classes}, chosen.plan}, group);
-  step_ = make_step(job_, shape, *task_, mesh_);
-  step();  // makes the optimizer's state
+  step_ = std::make_unique<TimedStep>(job_, job::TaskPlan{{shape.classes}, chosen.plan}, group);
+  step_->run();  // makes the optimizer's state
   way_.bytes = measured_bytes();
-}
-
-double OwnStep::step() {
-  auto context = current_context();
-  context.category = Category::activations;
-  context.seed = job_.seed;
-  context.step = steps_;
-  const ContextScope scope(context);
-  const auto start = std::chrono::steady_clock::now();
-  step_->run(batch_, steps_++, kLearningRate);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 int64_t OwnStep::measured_bytes() {
   const auto held = memory::account(rank_);
   memory::EventLog log(rank_);
-  step();
-  return memory::timeline_of(log.end(), steps_ - 1, held).highest[static_cast<size_t>(Category::activations)];
+  step_->run();
+  return memory::timeline_of(log.end(), step_->steps() - 1, held).highest[static_cast<size_t>(Category::activations)];
 }
 
-void OwnStep::time() { way_.seconds.push_back(step()); }
+void OwnStep::time() { way_.seconds.push_back(step_->run()); }
 
 RecomputePeer::RecomputePeer(const RecomputeBench& bench) {
   auto command = peer_command("recompute");

@@ -3,6 +3,7 @@
 
 #include "tandem/cli/bench/peer_process.h"
 #include "tandem/cli/bench/recompute.h"
+#include "tandem/cli/bench/timed_step.h"
 #include "tandem/job/parts.h"
 
 namespace tandem::cli {
@@ -22,17 +23,12 @@ class OwnStep {
   void time();
 
  private:
-  double step();
   int64_t measured_bytes();
 
   RecomputeWay way_;
   job::Job job_;
-  data::Batch batch_;
-  parallel::Mesh mesh_;
-  std::unique_ptr<train::Task> task_;
-  std::unique_ptr<train::Step> step_;
+  std::unique_ptr<TimedStep> step_;
   int rank_;
-  int64_t steps_ = 0;
 };
 
 /// bench/recompute/peers.py.

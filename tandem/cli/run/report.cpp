@@ -59,12 +59,12 @@ std::vector<report::LineChart> charts_of(const RunCurves& curves) {
 }
 
 /// The memory of each form of the head, that of this run first; each is measured over two training steps.
-std::vector<report::MemoryBars> memory_of(job::HeadForm own, const Trained& trained) {
-  if (trained.forms.size() < 2) return {bars_of(std::string(name_of(own)), trained.ranks)};
+std::vector<report::MemoryBars> memory_of(const job::HeadForm& own, const Trained& trained) {
+  if (trained.forms.size() < 2) return {bars_of(std::string(own.name), trained.ranks)};
   std::vector<report::MemoryBars> bars;
   for (const auto& probe : trained.forms) {
-    const auto place = probe.form == own ? bars.begin() : bars.end();
-    bars.insert(place, bars_of(std::string(name_of(probe.form)), probe.ranks));
+    const auto place = probe.form == &own ? bars.begin() : bars.end();
+    bars.insert(place, bars_of(std::string(probe.form->name), probe.ranks));
   }
   return bars;
 }
@@ -88,7 +88,7 @@ std::filesystem::path write_run_report(const job::Job& job, const Trained& train
   page.subtitle = "run " + trained.folder.string();
   page.summary = summary_of(trained.outcome);
   page.curves = charts_of(curves);
-  page.memory = memory_of(job.head.form(), trained);
+  page.memory = memory_of(*job.head.form, trained);
   page.memory_note = trained.forms.size() < 2 ? "Peak of the whole run, its tests included."
                                               : "Peak of two training steps of each form; the run's own peak, its "
                                                 "tests included, is in result.json.";

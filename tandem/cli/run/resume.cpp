@@ -3,6 +3,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/agree.h"
 #include "tandem/train/checkpoint_store.h"
 
 namespace tandem::cli {
@@ -50,6 +51,11 @@ fs::path resume(const job::Job& job, train::Trainer& trainer, const fs::path& fo
       return place.folder.parent_path() / kLog;
   }
   return {};
+}
+
+bool begins_anew(const job::Run& run, const train::CheckpointStore& own, comm::ProcessGroup& group) {
+  const bool finds_none = run.resume == job::Resume::none || (run.resume == job::Resume::newest && own.list().empty());
+  return comm::broadcast_number(finds_none ? 1 : 0, 0, group) == 1;
 }
 
 void check_resume(const job::Run& run) {

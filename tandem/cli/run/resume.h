@@ -12,6 +12,9 @@ namespace tandem::cli {
 std::filesystem::path resume(const job::Job& job, train::Trainer& trainer, const std::filesystem::path& folder,
                              const train::CheckpointStore& own, bool leads);
 
+/// True on all ranks if resume() will read no checkpoint: the run begins at step 0. Collective.
+bool begins_anew(const job::Run& run, const train::CheckpointStore& own, comm::ProcessGroup& group);
+
 /// Throws SettingsError or DataError if there is nothing that this run could resume from. Reads folders only.
 void check_resume(const job::Run& run);
 

@@ -39,7 +39,9 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"skipped_steps", outcome.skipped_steps},
                            {"classes", trained.classes},
                            {"ranks", trained.ranks.size()},
+                           {"replicas", trained.replicas},
                            {"parallel", trained.parallel},
+                           {"overlap", trained.overlap ? nlohmann::json(trained.overlap->hidden()) : nlohmann::json()},
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},
@@ -54,7 +56,7 @@ nlohmann::json trained_json(const Trained& trained) {
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& probe : trained.forms) {
-    result["memory"]["forms"][std::string(job::name_of(probe.form))] = memory_json(probe.ranks);
+    result["memory"]["forms"][std::string(probe.form->name)] = memory_json(probe.ranks);
   }
   return result;
 }
@@ -66,6 +68,8 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
+  if (trained.overlap)
+    text += "overlap  " + format_percent(trained.overlap->hidden()) + " of the gradients' travel is hidden\n";
   if (!report.empty()) text += "report   " + report.string() + "\n";
   return text;
 }

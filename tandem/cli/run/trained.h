@@ -7,6 +7,7 @@
 #include "tandem/cli/run/scores.h"
 #include "tandem/job/memory_probe.h"
 #include "tandem/job/rank_facts.h"
+#include "tandem/parallel/gradient_sync.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::cli {
@@ -15,7 +16,9 @@ namespace tandem::cli {
 struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
-  std::string parallel;  // the strategy's name
+  std::string parallel;                                    // the strategy's name
+  int replicas = 1;                                        // of a rank, that share its part of a batch
+  std::optional<parallel::GradientSync::Overlap> overlap;  // of rank 0
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, measured before training
   FeatureScores features;

@@ -18,6 +18,7 @@
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/job/starting_weights.h"
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
@@ -41,9 +42,9 @@ class TrainingRun {
 
   ExitCode operator()() {
     leave_if_asked();
-    training_ = job::training_loader(job_, *data_.train, mesh_.group(parallel::Axis::data));
+    training_ = job::training_loader(job_, *data_.train, mesh_.batch());
     if (data_.test && data_.test->size() > 0) {
-      evaluation_ = job::evaluation_loader(job_, *data_.test, mesh_.group(parallel::Axis::data));
+      evaluation_ = job::evaluation_loader(job_, *data_.test, mesh_.batch());
     }
     plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
     tell_plan();
@@ -79,6 +80,7 @@ class TrainingRun {
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
+    if (begins_anew(job_.run, store, group_)) job::start_from_weights(job_, *task, group_);
     const auto step = job::make_step(job_, shape_, *task, mesh_);
     train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
@@ -126,7 +128,7 @@ class TrainingRun {
   }
 
   /// Collects the results of the run, on every rank.
-  void collect(train::Task& task, const train::Step& step) {
+  void collect(train::Task& task, train::Step& step) {
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
     facts.device = memory::device_bytes(job_.parallel.device);
@@ -136,8 +138,10 @@ class TrainingRun {
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
     trained_.parallel = job_.parallel.strategy->name;
+    trained_.replicas = job_.parallel.parts() / group_.size();
+    trained_.overlap = step.overlap();
     trained_.folder = folder_;
-    trained_.weights_hash = train::weights_hash(task.weights(), group_);
+    trained_.weights_hash = train::weights_hash(step.weights(), group_);
     const auto& outcome = trained_.outcome;
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
     if (has_more && outcome.images > 0 && !outcome.stopped) {
@@ -170,9 +174,9 @@ class TrainingRun {
     if (!leads_) return;
     log::info(data_.summary);
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
-    log::info("plan     " + job_.model.name + " × " + std::to_string(group_.size()) + " (" +
-              std::string(job_.parallel.strategy->title) + ") · head split " + job::counts_text(plan_.task.counts) +
-              (job_.head.options.naive ? " · all scores on rank 0" : "") +
+    log::info("plan     " + job_.model.name + " × " + std::to_string(job_.parallel.parts()) + " (" +
+              std::string(job_.parallel.strategy->title) + ") · " + std::string(job_.head.form->plan) +
+              (job_.head.form->is_whole ? "" : " " + job::counts_text(plan_.task.counts)) +
               (plan_.task.recompute.empty() ? "" : " · recompute " + to_text(plan_.task.recompute)));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);

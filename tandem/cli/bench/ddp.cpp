@@ -1,0 +1,190 @@
+#include "tandem/cli/bench/ddp.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/base/median.h"
+#include "tandem/cli/bench/peer_process.h"
+#include "tandem/parallel/strategy.h"
+
+namespace tandem::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// What a strategy is measured beside.
+enum class Peer { python, plain, nothing };  // bench/ddp/peers.py; our own model on one rank with all threads
+
+struct Rival {
+  std::string_view name;
+  Peer peer = Peer::python;
+};
+constexpr std::array<Rival, 8> kRivals = {{{"ddp"},
+                                           {"zero1"},
+                                           {"zero2"},
+                                           {"fsdp"},
+                                           {"dp", Peer::plain},
+                                           {"ps", Peer::nothing},
+                                           {"local-sgd", Peer::nothing},
+                                           {"diloco", Peer::nothing}}};
+
+struct Model {
+  std::string_view name;
+  int64_t channels, size;  // of the images of both sides
+};
+constexpr std::array<Model, 2> kModels = {{{"resnet18", 3, 64}, {"resnet_glyph", 3, 32}}};
+
+const std::string kProgram = "/proc/self/exe";
+
+/// A process that takes steps on command.
+class Side {
+ public:
+  Side(const std::string& what, const Words& command) : what_(what), process_(command) {
+    const auto line = process_.read_line();
+    if (!line) throw IoError(what + " did not start: " + command.back());
+    facts_ = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    if (!facts_.is_object()) throw IoError(what + " says '" + *line + "', wanted a JSON object");
+  }
+
+  const nlohmann::json& facts() const { return facts_; }
+
+  /// Takes steps, and keeps their median.
+  void take(int64_t steps) {
+    process_.write_line(std::to_string(steps));
+    const auto line = process_.read_line();
+    if (!line) throw IoError(what_ + " has ended");
+    std::istringstream text(*line);
+    std::vector<double> seconds;
+    for (double one = 0; text >> one;) seconds.push_back(one);
+    rounds_.push_back(median(seconds));
+  }
+  const std::vector<double>& rounds() const { return rounds_; }
+
+ private:
+  std::string what_;
+  PeerProcess process_;
+  nlohmann::json facts_;
+  std::vector<double> rounds_;
+};
+
+Words launched(int ranks, const Words& command) {
+  Words all = {kProgram, "launch", "-n", std::to_string(ranks), "--"};
+  all.insert(all.end(), command.begin(), command.end());
+  return all;
+}
+
+Words own_words(const DdpBench& bench, const Model& model, const std::string& parallel) {
+  Words command = {kProgram,
+                   "bench",
+                   "step",
+                   "data=synthetic",
+                   "head=softmax",
+                   "head.parallel=replicated",
+                   "comm.timeout=3600",
+                   "parallel=" + parallel,
+                   "model=" + std::string(model.name),
+                   "data.size=" + std::to_string(model.size),
+                   "head.classes=" + std::to_string(bench.classes),
+                   "train.batch=" + std::to_string(bench.batch)};
+  command.insert(command.end(), bench.settings.begin(), bench.settings.end());
+  return command;
+}
+
+/// Ours. The peer's model has its classifier on every rank, and so has ours.
+Words own_command(const DdpBench& bench, const Rival& rival, const Model& model, const std::string& mode) {
+  auto command = own_words(bench, model, std::string(rival.name));
+  if (mode == "processes") return launched(bench.ranks, command);
+  command.push_back("ranks=" + std::to_string(bench.ranks));
+  return command;
+}
+
+Words peer_words(const DdpBench& bench, const Rival& rival, const Model& model) {
+  if (rival.peer == Peer::plain) {
+    auto command = own_words(bench, model, std::string(parallel::strategies().front().name));
+    command.push_back("threads=" + std::to_string(bench.ranks));
+    return command;
+  }
+  auto command = peer_command("ddp");
+  if (!command) throw IoError("the peer is not here: bench/ddp/peers.py is gone from the sources");
+  for (const auto& word :
+       Words{std::string(rival.name), std::string(model.name), std::to_string(bench.batch),
+             std::to_string(model.channels), std::to_string(model.size), std::to_string(bench.classes)}) {
+    command->push_back(word);
+  }
+  return launched(bench.ranks, *command);
+}
+
+/// Ranks of one process are no processes.
+bool has_mode(const Rival& rival, const std::string& mode) {
+  return mode == "threads" || !parallel::strategy_of(rival.name).is_one_process;
+}
+
+std::vector<double> ratios(const std::vector<double>& peer, const std::vector<double>& own) {
+  std::vector<double> all;
+  for (size_t i = 0; i < own.size(); ++i) all.push_back(peer[i] / own[i]);
+  return all;
+}
+
+/// Ours in each mode and the peer, in turn.
+std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Model& model) {
+  const auto what = std::string(rival.name) + " of " + std::string(model.name);
+  std::vector<std::unique_ptr<Side>> own;
+  Words modes;
+  for (const auto& mode : bench.modes) {
+    if (!has_mode(rival, mode)) continue;
+    modes.push_back(mode);
+    own.push_back(std::make_unique<Side>(what + ", " + mode, own_command(bench, rival, model, mode)));
+  }
+  std::optional<Side> peer;
+  if (rival.peer != Peer::nothing) peer.emplace("the peer of " + what, peer_words(bench, rival, model));
+  for (int64_t round = 0; round < bench.rounds; ++round) {
+    log::info(what + ": round " + std::to_string(round + 1) + " of " + std::to_string(bench.rounds));
+    for (const auto& side : own) side->take(bench.steps);
+    if (peer) peer->take(bench.steps);
+  }
+  std::vector<DdpCase> cases;
+  for (size_t i = 0; i < own.size(); ++i) {
+    cases.push_back({.name = std::string(rival.name),
+                     .model = std::string(model.name),
+                     .mode = modes[i],
+                     .ranks = bench.ranks,
+                     .seconds = median(own[i]->rounds()),
+                     .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
+                     .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
+    if (!peer) continue;
+    cases.back().peer_seconds = median(peer->rounds());
+    cases.back().speedup = median(ratios(peer->rounds(), own[i]->rounds()));
+  }
+  return cases;
+}
+
+template <class Table>
+Words names_in(const Table& table) {
+  Words names;
+  for (const auto& row : table) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> ddp_names() { return names_in(kRivals); }
+std::vector<std::string> ddp_models() { return names_in(kModels); }
+
+std::vector<DdpCase> bench_ddp(const DdpBench& bench) {
+  std::vector<DdpCase> cases;
+  for (const auto& name : bench.names) {
+    for (const auto& model : bench.models) {
+      const auto found = compare(bench, *std::ranges::find(kRivals, name, &Rival::name),
+                                 *std::ranges::find(kModels, model, &Model::name));
+      cases.insert(cases.end(), found.begin(), found.end());
+    }
+  }
+  return cases;
+}
+
+}  // namespace tandem::cli

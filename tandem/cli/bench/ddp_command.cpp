@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/base/format.h"
+#include "tandem/base/suggest.h"
+#include "tandem/base/table.h"
+#include "tandem/cli/bench/ddp.h"
+#include "tandem/cli/result.h"
+#include "tandem/settings/settings.h"
+
+namespace tandem::cli {
+namespace {
+
+const std::vector<std::string> kModes = {"threads", "processes"};
+
+const std::vector<settings::Setting>& ddp_settings() {
+  static const std::vector<settings::Setting> settings = {
+      {"names", ddp_names(), "strategies (parallel=NAME)"},
+      {"models", ddp_models(), "backbones"},
+      {"modes", kModes, "how our ranks run: as threads of one process, or as processes"},
+      {"ranks", int64_t{2}, "ranks of each side", {1, 64}},
+      {"batch", int64_t{32}, "images of a step, over all ranks", {1, 1e6}},
+      {"classes", int64_t{100}, "classes of the classifier", {1, 1e9}},
+      {"rounds", int64_t{5}, "rounds, in which the sides take their steps in turn", {1, 1000}},
+      {"steps", int64_t{5}, "steps of each side in a round, of which the median counts", {1, 1000}},
+      {"settings", std::vector<std::string>(), "more settings of our side, such as ddp.bucket=1M"},
+  };
+  return settings;
+}
+
+void check_names(const settings::Settings& settings, const std::string& key, const std::vector<std::string>& known) {
+  for (const auto& name : settings.get_list(key)) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw SettingsError(key + " names '" + name + "', wanted " + one_of(known));
+  }
+}
+
+DdpBench read_ddp_bench(const std::vector<std::string>& words) {
+  settings::Settings settings{settings::Schema(ddp_settings())};
+  settings.apply(words);
+  check_names(settings, "names", ddp_names());
+  check_names(settings, "models", ddp_models());
+  check_names(settings, "modes", kModes);
+  return {.names = settings.get_list("names"),
+          .models = settings.get_list("models"),
+          .modes = settings.get_list("modes"),
+          .ranks = static_cast<int>(settings.get_int("ranks")),
+          .batch = settings.get_int("batch"),
+          .classes = settings.get_int("classes"),
+          .rounds = settings.get_int("rounds"),
+          .steps = settings.get_int("steps"),
+          .settings = settings.get_list("settings")};
+}
+
+nlohmann::json json_of(const DdpCase& one) {
+  return {{"name", one.name},
+          {"model", one.model},
+          {"ranks", one.ranks},
+          {"mode", one.mode},
+          {"seconds", one.seconds},
+          {"peer_seconds", one.peer_seconds ? nlohmann::json(*one.peer_seconds) : nlohmann::json()},
+          {"speedup", one.speedup ? nlohmann::json(*one.speedup) : nlohmann::json()},
+          {"peak_bytes", one.peak_bytes},
+          {"wire_bytes", one.wire_bytes}};
+}
+
+std::string number(const char* format, std::optional<double> value) {
+  if (!value) return "–";
+  char text[32];
+  std::snprintf(text, sizeof text, format, *value);
+  return text;
+}
+
+std::optional<double> milliseconds(std::optional<double> seconds) {
+  return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
+}
+
+}  // namespace
+
+int run_ddp(const Arguments& arguments) {
+  const auto cases = bench_ddp(read_ddp_bench({arguments.words.begin() + 1, arguments.words.end()}));
+  Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "peak of a rank", "wire of a step"});
+  auto list = nlohmann::json::array();
+  for (const auto& one : cases) {
+    table.add_row({one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
+                   number("%.1f", milliseconds(one.seconds)), number("%.1f", milliseconds(one.peer_seconds)),
+                   number("%.2f", one.speedup), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+    list.push_back(json_of(one));
+  }
+  write_result(arguments, table.str(), {{"cases", list}});
+  return 0;
+}
+
+}  // namespace tandem::cli

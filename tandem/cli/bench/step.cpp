@@ -1,0 +1,85 @@
+#include "tandem/cli/bench/step.h"
+
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.h"
+#include "tandem/base/quote.h"
+#include "tandem/cli/bench/timed_step.h"
+#include "tandem/comm/agree.h"
+#include "tandem/job/rank_memory.h"
+#include "tandem/job/ranks.h"
+#include "tandem/memory/meter.h"
+#include "tandem/settings/settings.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kWarmUp = 3;  // gradient buckets are laid out anew in the second step
+
+void answer(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// The number that the next line of stdin asks for; 0 at its end.
+int64_t asked() {
+  std::string line;
+  if (!std::getline(std::cin, line)) return 0;
+  int64_t steps = 0;
+  const auto [end, fault] = std::from_chars(line.data(), line.data() + line.size(), steps);
+  if (fault != std::errc() || end != line.data() + line.size() || steps < 1) {
+    throw UsageError("the input is " + quote(line) + ", wanted a number of steps");
+  }
+  return steps;
+}
+
+int64_t sent_bytes(const std::map<std::string, comm::OperationCount>& counts) {
+  int64_t bytes = 0;
+  for (const auto& [operation, count] : counts) bytes += count.bytes;
+  return bytes;
+}
+
+nlohmann::json measure(TimedStep& step, comm::ProcessGroup& group) {
+  for (int i = 0; i < kWarmUp; ++i) step.run();
+  group.meter().reset();
+  memory::PeakWatch watch(group.rank());
+  watch.begin();
+  step.run();
+  watch.end();
+  const auto sent = sent_bytes(group.meter().counts());
+  const auto wire = comm::reduce_number(sent, comm::Reduce::sum, group);
+  const auto peak = comm::reduce_number(watch.account().peak_bytes(), comm::Reduce::max, group);
+  return {{"peak_bytes", peak}, {"wire_bytes", wire}, {"ranks", group.size()}};
+}
+
+void serve(const job::Job& job, comm::ProcessGroup& group) {
+  const auto plan = job::plan_rank(job, shape_of(job), {.batches = 1}, group);
+  TimedStep step(job, plan.task, group);
+  const auto facts = measure(step, group);
+  const bool leads = group.rank() == 0;
+  if (leads) answer(facts.dump());
+  for (;;) {
+    const auto steps = comm::broadcast_number(leads ? asked() : 0, 0, group);
+    if (steps == 0) return;
+    std::string seconds;
+    for (int64_t i = 0; i < steps; ++i) seconds += (i > 0 ? " " : "") + std::to_string(step.run());
+    if (leads) answer(seconds);
+  }
+}
+
+}  // namespace
+
+int run_step(const Arguments& arguments) {
+  memory::install_meter();
+  settings::Settings settings(job::schema());
+  settings.apply(std::vector<std::string>{arguments.words.begin() + 1, arguments.words.end()});
+  const auto job = job::read_job(std::move(settings));
+  check_training(job);
+  job::on_ranks(job, [&](comm::ProcessGroup& group) { serve(job, group); });
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,54 @@
+#include "tandem/cli/bench/timed_step.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <numeric>
+
+#include "tandem/base/context.h"
+#include "tandem/base/rng.h"
+#include "tandem/comm/split.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr double kLearningRate = 0.01;
+
+/// This rank's part of a batch of noise, the same whatever the number of ranks.
+data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const comm::ProcessGroup& sharing) {
+  const CategoryScope scope(Category::buffers);
+  const auto& [channels, height, width] = shape.image;
+  const auto sizes = comm::split_sizes(job.training.batch, sharing.size());
+  const auto first = std::accumulate(sizes.begin(), sizes.begin() + sharing.rank(), int64_t{0});
+  const auto samples = sizes[sharing.rank()];
+  data::Batch batch;
+  batch.images = at::empty({samples, channels, height, width}, at::kFloat);
+  fill_normal_(batch.images, 1.0, 1, 1, first * channels * height * width);
+  batch.labels = at::arange(first, first + samples, at::kLong) * 7919 % shape.classes;
+  batch.global_size = job.training.batch;
+  batch.first_sample = first;
+  return batch;
+}
+
+}  // namespace
+
+TimedStep::TimedStep(const job::Job& job, const job::TaskPlan& plan, comm::ProcessGroup& group)
+    : job_(job), mesh_(make_mesh(job, group)) {
+  const auto shape = shape_of(job);
+  batch_ = batch_of(job, shape, mesh_.batch());
+  task_ = make_task(job, shape, plan, group);
+  step_ = make_step(job, shape, *task_, mesh_);
+}
+
+double TimedStep::run() {
+  auto context = current_context();
+  context.category = Category::activations;
+  context.seed = job_.seed;
+  context.step = steps_;
+  const ContextScope scope(context);
+  const auto start = std::chrono::steady_clock::now();
+  step_->run(batch_, steps_++, kLearningRate);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,29 @@
+#pragma once
+#include <memory>
+
+#include "tandem/job/parts.h"
+
+namespace tandem::cli {
+
+/// The training step of a job on noise, with a task of its own: each step is on the same images.
+class TimedStep {
+ public:
+  /// Collective over `group`, all ranks of the job. The job and the group must outlive this object.
+  TimedStep(const job::Job& job, const job::TaskPlan& plan, comm::ProcessGroup& group);
+
+  /// Takes a step. Returns its seconds on this rank. Collective.
+  double run();
+
+  int64_t steps() const { return steps_; }
+  const train::Step& step() const { return *step_; }
+
+ private:
+  const job::Job& job_;
+  parallel::Mesh mesh_;
+  data::Batch batch_;
+  std::unique_ptr<train::Task> task_;
+  std::unique_ptr<train::Step> step_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace tandem::cli

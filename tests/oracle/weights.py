@@ -1,0 +1,82 @@
+"""Weights between torchvision and Tandem, as files:
+
+    weights.py make FOLDER FILE     writes FOLDER/NAME.safetensors of torchvision's networks with random weights: the
+                                    entries of the state dict, and those of an embedding behind it
+    weights.py check FOLDER FILE    reads each FOLDER/NAME.*.safetensors back: the network's entries into torchvision's
+                                    own class, which must lack nothing but its last layer
+
+FILE gets images and embeddings in evaluation mode, behind NAME/ or behind the name of the file that was read. Exits
+with 77 where torchvision or safetensors is missing.
+"""
+import pathlib
+import sys
+
+try:
+    import torch
+    from resnet import Embedded
+    from safetensors.torch import load_file, save_file
+    from torch import nn
+    from torchvision.models import resnet as tv
+except ImportError as error:
+    print(error)
+    sys.exit(77)
+
+NAMES, SIZE, EMBEDDING = ("resnet18", "resnet50"), 40, 16
+
+
+def images_of(name):
+    return torch.rand(4, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(NAMES.index(name)))
+
+
+def embedded(trunk):
+    features, trunk.fc = trunk.fc.in_features, nn.Identity()
+    return Embedded(trunk, features, EMBEDDING)
+
+
+@torch.no_grad()
+def embeddings(model, name):
+    model.eval()
+    model.trunk[0].eval()
+    return model(images_of(name))
+
+
+@torch.no_grad()
+def make(folder):
+    answer = {}
+    for name in NAMES:
+        trunk = getattr(tv, name)(weights=None)
+        last = {f"fc.{key}": value for key, value in trunk.fc.state_dict().items()}
+        model = embedded(trunk)
+        for key, value in model.state_dict().items():
+            if "running" in key or "bn" in key and value.is_floating_point():
+                value.uniform_(0.5, 1.5)
+        save_file(model.state_dict() | last, folder / f"{name}.safetensors")
+        answer |= {f"{name}/images": images_of(name), f"{name}/embeddings": embeddings(model, name)}
+    return answer
+
+
+def check(folder):
+    answer = {}
+    for file in sorted(folder.glob("*.*.safetensors")):
+        name, state = file.name.split(".")[0], load_file(file)
+        own = ("embedding", "head.")
+        trunk = getattr(tv, name)(weights=None)
+        entries = {key: value for key, value in state.items() if not key.startswith(own)}
+        wrong = trunk.load_state_dict(entries, strict=False)
+        assert wrong.missing_keys == ["fc.weight", "fc.bias"] and not wrong.unexpected_keys, (file, wrong)
+        model = embedded(trunk)
+        wrong = model.load_state_dict(state, strict=False)
+        assert not wrong.missing_keys and wrong.unexpected_keys == ["head.weight"], (file, wrong)
+        answer[f"{file.name}/embeddings"] = embeddings(model, name)
+    return answer
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+    step, folder, file = sys.argv[1:]
+    torch.save({"make": make, "check": check}[step](pathlib.Path(folder)), file)
+
+
+if __name__ == "__main__":
+    main()
