@@ -8,6 +8,7 @@
 
 #include "tandem/parallel/detail/block_backward.h"
 #include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/ready_in_order.h"
 #include "tandem/parallel/detail/sharded_flat.h"
 
 namespace tandem::parallel {
@@ -83,22 +84,60 @@ struct FullyShard::Impl : detail::BlockBackward {
       : mesh(of_mesh), buffers(std::move(of_model)), options(of_caller) {}
 
   void enter(size_t block) override {
+    if (is_alone) imagine_sums(block + 1);
     for (const auto& flat : flats[block]) flat->open();
     if (block > 0 && is_in_graph[block - 1]) fetch(block - 1);
     for (const auto& flat : flats[block]) flat->lay_gradients();
   }
 
   void leave(size_t block) override {
-    for (const auto& flat : flats[block]) flat->close();
-    for (const auto& flat : flats[block]) flat->sum_gradients();
-    if (is_alone && block > 0) drop(block - 1);
+    close(block);
+    imagined.clear();
+    end_sums();
+    start_sums(block);
+    if (!is_alone) return;
+    end_sums();
+    if (block > 0) drop(block - 1);
   }
 
+  void end() override { end_sums(); }
+
   void abandon(size_t block) override {
-    for (const auto& flat : flats[block]) {
-      flat->close();
-      flat->drop_gradients();
-    }
+    close(block);
+    for (const auto& flat : flats[block]) flat->drop_gradients();
+    if (!summed) return;
+    for (const auto& flat : flats[*std::exchange(summed, std::nullopt)]) flat->drop_gradients();
+  }
+
+  /// At most the sums of one block travel: end_sums() comes before the next.
+  void start_sums(size_t block) {
+    summed = block;
+    for (const auto& flat : flats[block]) flat->start_to_sum(*sums);
+  }
+
+  void end_sums() {
+    if (!summed) return;
+    for (const auto& flat : flats[*std::exchange(summed, std::nullopt)]) flat->end_sum(*sums);
+  }
+
+  /// The memory of sums that travel while backward is in the block before.
+  void imagine_sums(size_t block) {
+    for (const auto& flat : flats[block]) imagined.push_back(flat->like_gradients());
+  }
+
+  /// From the last block to the first, as backward comes to them, and then what is in no block.
+  void follow_whole_gradients() {
+    std::vector<std::vector<Tensor>> parameters;
+    const auto add = [&](const Flats& unit) {
+      for (const auto& flat : unit) {
+        if (!flat->keeps_gradients()) continue;
+        whole.push_back(flat.get());
+        parameters.push_back(tensors_of(flat->parameters()));
+      }
+    };
+    for (size_t block = flats.size() - 1; block-- > 0;) add(flats[block]);
+    add(flats.back());
+    ready = std::make_unique<detail::ReadyInOrder>(parameters, [this](size_t i) { whole[i]->start_to_sum(*sums); });
   }
 
   template <class Work>
@@ -158,6 +197,11 @@ struct FullyShard::Impl : detail::BlockBackward {
   memory::Chain* chain = nullptr;               // whose blocks are replaced
   std::vector<memory::Block> plain;             // as they were
   std::vector<bool> is_in_graph;                // whether backward will come to the block
+  std::unique_ptr<detail::SumsBeside> sums;     // null: a group of one
+  std::optional<size_t> summed;                 // the block whose gradients travel
+  std::vector<Tensor> imagined;                 // while blocks run alone: stand for gradients that travel
+  std::vector<detail::ShardedFlat*> whole;      // flats that keep their gradients, in the order of their sums
+  std::unique_ptr<detail::ReadyInOrder> ready;  // of `whole`
   bool is_alone = false;
   bool is_fresh = false;  // the flats that are always open have what the ranks' shards have: not after loading
 };
@@ -186,6 +230,8 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   }
   detail::broadcast_all(whole, 0, mesh.batch());
   detail::broadcast_all(impl_->buffers, 0, mesh.batch());
+  impl_->sums = std::make_unique<detail::SumsBeside>(mesh);
+  impl_->follow_whole_gradients();
   if (what == Sharded::optimizer || blocks == 0) return;
   impl_->chain = chain;
   impl_->plain = chain->blocks;
@@ -224,18 +270,22 @@ std::vector<Parameter> FullyShard::held(std::vector<Parameter> parameters) const
 void FullyShard::before_forward(const MicroBatch& micro) {
   impl_->end_at_once();
   impl_->close_all();
+  if (impl_->ready && micro.is_last() && !impl_->options.in_order) impl_->ready->begin();
   if (!micro.is_first() && !impl_->options.in_order) return;
   if (!impl_->is_fresh) impl_->refresh();
-  impl_->for_each_flat([](auto& flat) {
-    if (flat.keeps_gradients()) flat.lay_gradients();
-  });
+  for (auto* flat : impl_->whole) {
+    flat->drop_gradients();
+    flat->lay_gradients();
+  }
 }
 
 void FullyShard::after_backward(const MicroBatch& micro) {
-  if (!micro.is_last() && !impl_->options.in_order) return;
-  impl_->for_each_flat([](auto& flat) {
-    if (flat.keeps_gradients()) flat.sum_gradients();
-  });
+  if (impl_->options.in_order) {
+    for (auto* flat : impl_->whole) flat->start_to_sum(*impl_->sums);
+  } else if (impl_->ready && micro.is_last()) {
+    impl_->ready->end();
+    for (auto* flat : impl_->whole) flat->end_sum(*impl_->sums);
+  }
 }
 
 void FullyShard::after_step() {
@@ -248,12 +298,7 @@ void FullyShard::run_alone(bool is_on) {
   impl_->close_all();
 }
 
-GradientSync::Overlap FullyShard::overlap() const {
-  Overlap overlap;
-  impl_->for_each_flat([&](const auto& flat) { overlap.waited += flat.seconds(); });
-  overlap.travelled = overlap.waited;  // each sum is waited for at once
-  return overlap;
-}
+GradientSync::Overlap FullyShard::overlap() const { return impl_->sums ? impl_->sums->overlap() : Overlap{}; }
 
 void FullyShard::unify() {
   if (impl_->mesh.batch().size() == 1) return;
@@ -263,14 +308,13 @@ void FullyShard::unify() {
 
 std::vector<Tensor> FullyShard::owned_gradients() const {
   std::vector<Tensor> owned;
-  impl_->for_each_flat([&](const auto& flat) {
-    if (!flat.keeps_gradients()) return;
-    for (size_t i = 0; i < flat.parameters().size(); ++i) {
-      owned.push_back(flat.parameters()[i].tensor);
+  for (const auto* flat : impl_->whole) {
+    for (size_t i = 0; i < flat->parameters().size(); ++i) {
+      owned.push_back(flat->parameters()[i].tensor);
       if (impl_->options.in_order) continue;
-      for (const auto& part : flat.held(i)) owned.push_back(part.tensor);
+      for (const auto& part : flat->held(i)) owned.push_back(part.tensor);
     }
-  });
+  }
   return owned;
 }
 

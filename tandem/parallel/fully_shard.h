@@ -28,6 +28,10 @@ struct FullyShardOptions {
 ///   forward    all_gather ▶ block ▶ release
 ///   backward   all_gather, gradients of zeros ▶ block ▶ release, reduce_scatter ▶ this rank's part of the gradients
 ///
+/// The reduce_scatters run on a thread of their own, through Mesh::group().beside(), while backward goes on: of the
+/// whole gradients of two blocks at most, those that backward makes and those that travel. backward() returns when
+/// those of all blocks are there, after_backward() when all are.
+///
 /// held() gives the parts: a few boxes of each parameter, views of this rank's shard, whose .grad has the sum over the
 /// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and cannot be cut
 /// into parts; with Sharded::optimizer they stay as they are. Parameters in no block, or without a chain, are always
@@ -44,8 +48,8 @@ struct FullyShardOptions {
 /// Without `reshard` Sharded::parameters sends 2 (N - 1) S a micro-batch, and every block stays whole until backward
 /// has left it. With `prefetch` the parameters of two neighbours are whole at a time; the gathers run on a group of
 /// their own, beside those of forward and backward. With K micro-batches Sharded::gradients sends (K + 1) (N - 1) S,
-/// and Sharded::parameters 3 K (N - 1) S. In backward there are the whole gradients of one block besides. In a group of
-/// one nothing is divided, copied or sent.
+/// and Sharded::parameters 3 K (N - 1) S. In backward there are the whole gradients of two blocks besides. In a group
+/// of one nothing is divided, copied or sent.
 ///
 /// With `in_order` the sum of a gradient runs over the ranks of the first micro-batch in their order, then over those
 /// of the next, so that its bits do not depend on how many ranks share the micro-batches. Each micro-batch then sends

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <map>
 #include <optional>
 
@@ -258,6 +259,33 @@ TEST(FullyShard, HoldsWholeBlocksWhileTheyRun) {
   EXPECT_EQ(highest({.reshard = false}), between + conv + middle + last);
 }
 
+/// Bytes of gradients at the highest moment of a step: those of a block travel while backward fills the next.
+TEST(FullyShard, HoldsWholeGradientsOfTwoBlocks) {
+  memory::install_meter();
+  const int64_t conv = 8 * padded(70, 3), middle = 8 * padded(56, 3), last = 8 * padded(16, 3), rest = 8 * padded(2, 3);
+  for (const auto what : {Sharded::gradients, Sharded::parameters}) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      const RankScope scope(group.rank());
+      Sharding sharding(what, group);
+      for (const bool is_first : {true, false}) {
+        std::optional<memory::EventLog> log;
+        if (group.rank() == 1) log.emplace(1);
+        sharding.forward_and_backward(ShardedModel::images(0, group.rank(), 3), {is_first ? 0 : 1, 2});
+        if (!log) continue;
+        int64_t live = rest + (is_first ? 0 : (conv + middle + last) / 3), most = 0;
+        for (const auto& event : log->end()) {
+          if (event.category != Category::gradients) continue;
+          live += event.what == memory::Event::What::free ? -event.bytes : event.bytes;
+          most = std::max(most, live);
+        }
+        const int64_t sums = (conv + middle + last) / 3;
+        EXPECT_EQ(most, rest + (is_first ? sums - conv / 3 : sums) + middle + conv);
+        EXPECT_EQ(live, rest + sums);
+      }
+    });
+  }
+}
+
 /// Bytes by category: after construction, and the most of backward besides.
 TEST(FullyShard, HoldsWhatItsTableSays) {
   memory::install_meter();
@@ -352,6 +380,79 @@ TEST(FullyShard, ABlockMayRunTwice) {
       expect_parts_of(expected, sharding.held, "twice");
     });
   }
+}
+
+/// Rank 1 goes into the backward of the last block only when rank 0 has left it.
+TEST(FullyShard, BackwardGoesOnWhileGradientsTravel) {
+  const auto expected = trained_plainly(1);
+  for (const auto what : kAll) {
+    for (const bool gloo : {false, true}) {
+      std::promise<void> left;
+      const auto has_left = left.get_future().share();
+      comm::run_ranks(2,
+                      [&](comm::ProcessGroup& group) {
+                        Sharding sharding(what, group);
+                        auto& model = sharding.model;
+                        sharding.sync.before_forward({});
+                        const auto images = ShardedModel::images(0, group.rank(), 2);
+                        const auto hidden = memory::run({{model.chain.blocks[0], model.chain.blocks[1]}}, images);
+                        const auto output = memory::run({{model.chain.blocks[2]}}, hidden);
+                        if (group.rank() == 0) hidden.register_hook([&](const Tensor&) { left.set_value(); });
+                        if (group.rank() == 1) {
+                          output.register_hook([&](const Tensor&) {
+                            EXPECT_EQ(has_left.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+                          });
+                        }
+                        (output * model.extra).square().sum().backward();
+                        sharding.sync.after_backward({});
+                        sharding.update();
+                        expect_parts_of(expected, sharding.held, "beside");
+                        const auto [travelled, waited] = sharding.sync.overlap();
+                        EXPECT_GT(travelled, 0);
+                        EXPECT_GT(waited, 0);
+                      },
+                      {.gloo = gloo});
+    }
+  }
+}
+
+/// Sums run in the order of the blocks, so that ranks may leave different parameters out.
+TEST(FullyShard, ARankMayLeaveABlockOut) {
+  const ShardedModel plain;
+  const auto loss = [](const ShardedModel& model, int rank) {
+    const auto& blocks = model.chain.blocks;
+    const auto used = rank == 1 ? memory::Chain{{blocks[0], blocks[2]}} : model.chain;
+    const auto output = memory::run(used, ShardedModel::images(0, rank, 3));
+    return (rank == 2 ? output : output * model.extra).square().sum();
+  };
+  for (int rank = 0; rank < 3; ++rank) loss(plain, rank).backward();
+  update_plainly(plain);
+  Named expected;
+  for (const auto& parameter : plain.parameters()) expected[parameter.name] = parameter.tensor.detach();
+  comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+    Sharding sharding(Sharded::optimizer, group);
+    sharding.sync.before_forward({});
+    loss(sharding.model, group.rank()).backward();
+    sharding.sync.after_backward({});
+    sharding.update();
+    expect_parts_of(expected, sharding.held, "left out");
+  });
+}
+
+TEST(FullyShard, OneBackwardAMicroBatch) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    Sharding sharding(Sharded::optimizer, group);
+    sharding.forward_and_backward(ShardedModel::images(0));
+    sharding.update();
+    sharding.sync.before_forward({});
+    sharding.model.loss(ShardedModel::images(0)).backward();
+    const auto text = test::text_of<c10::Error>([&] { sharding.model.loss(ShardedModel::images(0)).backward(); });
+    EXPECT_EQ(text.find("fully shard: a gradient comes again after its sum has begun, wanted one backward a "
+                        "micro-batch"),
+              0U)
+        << text;
+    sharding.sync.after_backward({});
+  });
 }
 
 /// In forward of one step and in backward of the next.

@@ -26,7 +26,9 @@ void BlockBackward::reach(size_t block) {
     end_at_once();
     backward_ = backward;
     torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this(), backward] {
-      if (self->backward_ == backward) self->leave_open_block();
+      if (self->backward_ != backward) return;
+      self->leave_open_block();
+      self->end();
     });
   }
   if (block_ == block) return;

@@ -9,7 +9,7 @@ namespace tandem::parallel::detail {
 /// there when backward has ended in block k + 1 and goes on in block k.
 ///
 ///   gradient of output   2          1                   0
-///   calls                enter(2)   leave(2) enter(1)   leave(1) enter(0)   end of backward: leave(0)
+///   calls                enter(2)   leave(2) enter(1)   leave(1) enter(0)   end of backward: leave(0) end()
 ///
 /// That leaves the right block because autograd runs nodes in the reverse order of their making, and adds gradients to
 /// leaves before all else. A parameter must therefore be used within its block only.
@@ -31,6 +31,7 @@ class BlockBackward : public std::enable_shared_from_this<BlockBackward> {
   virtual void enter(size_t block) = 0;
   virtual void leave(size_t block) = 0;
   virtual void abandon(size_t block) = 0;
+  virtual void end() = 0;
 
   void reach(size_t block);
   void leave_open_block();

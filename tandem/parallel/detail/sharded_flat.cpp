@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <chrono>
+#include <algorithm>
 #include <utility>
 
 #include "tandem/base/context.h"
@@ -60,7 +60,7 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, bool is_released, bo
     flat_ = at::zeros({layout_.size()}, layout_.options());
     for (size_t i = 0; i < parameters_.size(); ++i) layout_.whole(flat_, i).copy_(parameters_[i].tensor);
     comm::broadcast_(flat_, 0, mesh.batch());
-    shard_ = flat_.narrow(0, shards_.rank() * layout_.shard_size(), layout_.shard_size());
+    shard_ = flat_.narrow(0, own_first(), layout_.shard_size());
     if (is_released_) shard_ = shard_.clone();
   }
   for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].tensor.set_data(layout_.whole(flat_, i));
@@ -144,43 +144,62 @@ void ShardedFlat::lay_gradients() {
   }
 }
 
+Tensor ShardedFlat::like_gradients() const {
+  if (!is_trained_ || keeps_gradients_ || in_order_) return {};
+  const Owner owner(Category::gradients, block_);
+  return at::empty({layout_.size()}, layout_.options());
+}
+
+void ShardedFlat::reset_gradients() {
+  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
 void ShardedFlat::drop_gradients() {
   if (!is_trained_) return;
-  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  reset_gradients();
+  if (travelling_.valid()) travelling_.wait();
+  travelling_ = {};
+  sum_.reset();
   if (!keeps_gradients_) gradients_.reset();
 }
 
-Tensor ShardedFlat::summed_gradients() {
-  if (keeps_gradients_) {
-    comm::reduce_scatter_(gradients_, shards_);
-    return gradients_.narrow(0, shards_.rank() * layout_.shard_size(), layout_.shard_size());
-  }
-  const CategoryScope scratch(Category::communication);
-  auto sum = comm::reduce_scatter(gradients_, shards_, 0, shard_sizes());
-  memory::tag(sum, Category::gradients, block_);
-  return sum;
-}
-
-void ShardedFlat::sum_gradients() {
-  if (!is_trained_) return;
+void ShardedFlat::check_gradients() const {
   for (const auto& [name, tensor, placement] : parameters_) {
     TORCH_CHECK(tensor.grad().defined() && tensor.grad().is_alias_of(gradients_), "fully shard: the gradient of ", name,
                 " has left the memory that it was given, wanted backward without create_graph and without a change of "
                 ".grad");
   }
+}
+
+Tensor ShardedFlat::empty_shard() const {
+  const Owner owner(Category::gradients, block_);
+  return at::empty({layout_.shard_size()}, layout_.options());
+}
+
+void ShardedFlat::start_to_sum(SumsBeside& sums) {
+  if (!is_trained_) return;
+  check_gradients();
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
-  const auto start = std::chrono::steady_clock::now();
-  if (in_order_) {
-    add_in_order();
-  } else {
-    auto sum = summed_gradients();
-    drop_gradients();
-    comm::all_reduce_(sum, replicas_);
-    const auto earlier = keeps_gradients_ ? Tensor() : sum_so_far();
-    earlier.defined() ? void(earlier.add_(sum)) : give(sum);
+  if (in_order_) return sums.sum_at_once([this] { add_in_order(); });
+  reset_gradients();
+  if (!keeps_gradients_ && first_held() != nullptr && !sum_so_far().defined()) sum_ = empty_shard();
+  travelling_ = sums.start(gradients_);
+}
+
+void ShardedFlat::end_sum(SumsBeside& sums) {
+  if (!travelling_.valid()) return;
+  sums.wait(travelling_);
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView untracked;
+  const auto own = gradients_.narrow(0, own_first(), layout_.shard_size());
+  if (keeps_gradients_) return give(own);
+  if (sum_.defined()) {
+    give(std::exchange(sum_, Tensor()).copy_(own));
+  } else if (const auto earlier = sum_so_far(); earlier.defined()) {
+    earlier.add_(own);
   }
-  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  gradients_.reset();
 }
 
 void ShardedFlat::add_in_order() {
@@ -193,21 +212,23 @@ void ShardedFlat::add_in_order() {
   drop_gradients();
   auto sum = sum_so_far();
   if (!sum.defined()) {
-    const Owner owner(Category::gradients, block_);
-    sum = at::zeros({own}, layout_.options());
+    sum = empty_shard().zero_();
     give(sum);
   }
   for (int rank = 0; rank < shards_.size(); ++rank) sum.add_(parts.narrow(0, rank * own, own));
 }
 
+/// null: this rank's shard is padding.
+const Parameter* ShardedFlat::first_held() const {
+  const auto found = std::ranges::find_if(held_, [](const auto& parts) { return !parts.empty(); });
+  return found == held_.end() ? nullptr : &found->front();
+}
+
 /// Of the gradients of what this rank holds; undefined: there is none, or this rank holds nothing.
 Tensor ShardedFlat::sum_so_far() const {
-  for (const auto& parts : held_) {
-    if (parts.empty()) continue;
-    const auto& gradient = parts[0].tensor.grad();
-    return gradient.defined() ? shard_around(gradient, layout_.shard_size()) : Tensor();
-  }
-  return {};
+  const auto* held = first_held();
+  if (held == nullptr || !held->tensor.grad().defined()) return {};
+  return shard_around(held->tensor.grad(), layout_.shard_size());
 }
 
 void ShardedFlat::give(const Tensor& sum) {

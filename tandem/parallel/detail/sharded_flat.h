@@ -1,8 +1,10 @@
 #pragma once
+#include <future>
 #include <optional>
 #include <vector>
 
 #include "tandem/parallel/detail/flat_layout.h"
+#include "tandem/parallel/detail/sums_beside.h"
 #include "tandem/parallel/mesh.h"
 #include "tandem/parallel/parameter.h"
 
@@ -20,7 +22,7 @@ class ShardedFlat {
  public:
   /// Takes the values of rank 0. `is_released`: the flat is released between uses; otherwise it is always open, and the
   /// shard is a part of it. `keeps_gradients`: the flat of the gradients lives as long as this object. `in_order`: see
-  /// sum_gradients(). Throws c10::ValueError for a parameter whose numbers do not lie next to each other. Collective.
+  /// start_to_sum(). Throws c10::ValueError for a parameter whose numbers do not lie next to each other. Collective.
   ShardedFlat(std::vector<Parameter> parameters, bool is_released, bool keeps_gradients, bool in_order, Mesh& mesh);
   ShardedFlat(const ShardedFlat&) = delete;
   ShardedFlat& operator=(const ShardedFlat&) = delete;
@@ -46,23 +48,29 @@ class ShardedFlat {
   /// Lays the parameters' .grad into a flat of zeros, to which backward adds.
   void lay_gradients();
 
-  /// Sums the flat of the gradients over the ranks, and adds this rank's shard of the sum to the .grad of what it
-  /// holds; the parameters' .grad become undefined. In order: the ranks' gradients are added to that .grad one after
-  /// the other, in rank order, and the flat may be laid again. Throws c10::Error if one has left the flat. Collective.
-  void sum_gradients();
+  /// Starts to sum the flat of the gradients over the ranks; the parameters' .grad become undefined. end_sum() waits
+  /// for the sum, and adds this rank's shard of it to the .grad of what it holds; until then the flat must not be laid
+  /// again. In order: the ranks' gradients are added to that .grad at once, one after the other, in rank order. Throws
+  /// c10::Error if a gradient has left the flat. Collective.
+  void start_to_sum(SumsBeside& sums);
+  void end_sum(SumsBeside& sums);
 
-  /// How long the sums of gradients have taken.
-  double seconds() const { return seconds_; }
-
-  /// Forgets gradients that were laid and not summed.
+  /// Forgets gradients that were laid, and waits in vain for a sum that was started.
   void drop_gradients();
+
+  /// Memory as that of a flat of gradients which is being summed; undefined if this flat needs none.
+  Tensor like_gradients() const;
 
  private:
   void make_held(Mesh& mesh);
   std::vector<int64_t> shard_sizes() const;
+  int64_t own_first() const { return shards_.rank() * layout_.shard_size(); }
+  Tensor empty_shard() const;
+  const Parameter* first_held() const;
   Tensor sum_so_far() const;
   void give(const Tensor& sum);
-  Tensor summed_gradients();
+  void check_gradients() const;
+  void reset_gradients();
   void add_in_order();
 
   std::vector<Parameter> parameters_;
@@ -71,9 +79,10 @@ class ShardedFlat {
   int block_;
   FlatLayout layout_;
   Tensor flat_, shard_, gradients_;
+  Tensor sum_;  // this rank's shard of the sum that travels, if neither the flat nor an earlier sum has place for it
   std::vector<std::vector<Parameter>> held_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
-  double seconds_ = 0;
+  std::future<void> travelling_;        // the sum of gradients_
 };
 
 }  // namespace tandem::parallel::detail
