@@ -9,7 +9,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
-#include "tandem/comm/split.h"
+#include "tandem/kernels/square_sum.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/detail/whole_vectors.h"
 
@@ -245,22 +245,87 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 16;  // numbers
 
-/// Sum of squares in float64, piece by piece: libtorch's norm in another type would copy the whole tensor.
-double square_of(const Tensor& gradient) {
-  const auto flat = gradient.reshape({-1});
-  double square = 0;
+/// In pieces: libtorch's norm in another type would copy the whole tensor.
+template <class Work>
+void for_each_piece(const Tensor& flat, const Work& work) {
   for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
-    const auto piece = flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)).to(at::kDouble);
-    square += at::dot(piece, piece).item<double>();
+    work(flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)));
   }
-  return square;
+}
+
+/// Those of a sparse gradient are its rows.
+Tensor numbers_of(const Tensor& gradient) {
+  return gradient.defined() && gradient.is_sparse() ? gradient._values() : gradient;
+}
+
+/// In float64.
+struct QuickSum {
+  double square = 0;
+
+  void add(const Tensor& gradient) {
+    double own = 0;
+    for_each_piece(gradient.reshape({-1}), [&](const Tensor& piece) {
+      const auto numbers = piece.to(at::kDouble);
+      own += at::dot(numbers, numbers).item<double>();
+    });
+    square += own;
+  }
+  void add_over_ranks(const QuickSum& own, comm::ProcessGroup& group) {
+    square += comm::reduce_number(own.square, comm::Reduce::sum, group);
+  }
+  double value() const { return square; }
+};
+
+/// Whether the numbers can be read where they are.
+bool is_plain(const Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && (type == at::kFloat || type == at::kDouble);
+}
+
+struct ExactSum {
+  kernels::SquareSum squares;
+
+  void add_plain(const Tensor& numbers) {
+    if (numbers.scalar_type() == at::kFloat) return squares.add(numbers.const_data_ptr<float>(), numbers.numel());
+    squares.add(numbers.const_data_ptr<double>(), numbers.numel());
+  }
+  void add(const Tensor& gradient) {
+    if (is_plain(gradient)) return add_plain(gradient);
+    for_each_piece(gradient.reshape({-1}), [this](const Tensor& piece) { add_plain(piece.to(at::kCPU, at::kDouble)); });
+  }
+  void add_over_ranks(ExactSum own, comm::ProcessGroup& group) {
+    auto& digits = own.squares.digits;
+    comm::all_reduce_(at::from_blob(digits.data(), {kernels::SquareSum::kDigits}, at::kLong), group);
+    for (size_t i = 0; i < digits.size(); ++i) squares.digits[i] += digits[i];
+  }
+  double value() const { return squares.value(); }
+};
+
+/// Empty parameters: a rank whose peers hold them.
+template <class Sum>
+double norm_of(const std::vector<Parameter>& parameters, comm::ProcessGroup& group) {
+  Sum everywhere, of_parts;
+  bool has_parts = parameters.empty();
+  for (const auto& [name, tensor, placement] : parameters) {
+    has_parts |= !placement.is_everywhere();
+    const auto gradient = numbers_of(tensor.grad());
+    if (!gradient.defined()) continue;
+    if (placement.is_everywhere()) {
+      everywhere.add(gradient);
+    } else if (placement.counts_on(group.rank())) {
+      of_parts.add(gradient);
+    }
+  }
+  if (has_parts) everywhere.add_over_ranks(of_parts, group);
+  return std::sqrt(everywhere.value());
 }
 
 }  // namespace
 
-int64_t clip_memory(const std::vector<Parameter>& parameters) {
+int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
   int64_t most = 0;
   for (const auto& [name, tensor, placement] : parameters) {
+    if (sum == NormSum::exactly && is_plain(tensor)) continue;
     const int64_t flat = tensor.is_contiguous() ? 0 : static_cast<int64_t>(tensor.nbytes());
     const int64_t piece = tensor.scalar_type() == at::kDouble ? 0 : std::min(kPiece, tensor.numel());
     most = std::max(most, flat + (piece + 1) * int64_t{sizeof(double)});
@@ -268,56 +333,15 @@ int64_t clip_memory(const std::vector<Parameter>& parameters) {
   return most;
 }
 
-namespace {
-
-/// Adds the squares of each shard of a part to those of all parts.
-void add_squares(const Tensor& gradient, const Placement& placement, std::vector<double>& squares) {
-  if (squares.size() == 1) {
-    squares[0] += square_of(gradient);
-    return;
-  }
-  TORCH_CHECK_VALUE(placement.splits.size() == 1 && placement.splits[0].dim == 0,
-                    "clipping in the order of shards: a tensor is split along another dim than 0, wanted dim 0");
-  const auto& split = placement.splits[0];
-  for (size_t shard = 0; shard < squares.size(); ++shard) {
-    const auto [begin, end] = comm::split_range(split.total, static_cast<int>(squares.size()), static_cast<int>(shard));
-    if (begin < split.first || end > split.first + split.count || begin == end) continue;
-    squares[shard] += square_of(gradient.narrow(0, begin - split.first, end - begin));
-  }
-}
-
-/// The sum over the ranks, in the order of the shards.
-double sum_of(const std::vector<double>& squares, comm::ProcessGroup& group) {
-  if (squares.size() == 1) return comm::reduce_number(squares[0], comm::Reduce::sum, group);
-  const auto all = at::tensor(squares, at::kDouble);
-  comm::all_reduce_(all, group);  // of each number, all ranks but one have 0
-  double sum = 0;
-  for (int64_t i = 0; i < all.numel(); ++i) sum += all[i].item<double>();
-  return sum;
-}
-
-}  // namespace
-
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
-                      int64_t shards) {
+                      NormSum sum) {
   const at::NoGradGuard no_grad;
-  double everywhere = 0;
-  std::vector<double> of_parts(std::max<int64_t>(1, shards));
-  bool has_parts = parameters.empty();  // a rank without parameters has peers that hold them
+  const double norm =
+      sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group) : norm_of<QuickSum>(parameters, group);
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
-    const auto& placement = parameter.placement;
-    has_parts |= !placement.is_everywhere();
-    if (!parameter.tensor.grad().defined()) continue;
-    const auto& gradient = parameter.tensor.grad();
-    gradients.push_back(gradient.is_sparse() ? gradient._values() : gradient);
-    if (placement.is_everywhere()) {
-      everywhere += square_of(gradients.back());
-    } else if (placement.counts_on(group.rank())) {
-      add_squares(gradients.back(), placement, of_parts);
-    }
+    if (parameter.tensor.grad().defined()) gradients.push_back(numbers_of(parameter.tensor.grad()));
   }
-  const double norm = std::sqrt(everywhere + (has_parts ? sum_of(of_parts, group) : 0));
   if (norm > largest) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;
 }

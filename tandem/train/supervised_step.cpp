@@ -209,7 +209,7 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
 memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
   std::vector<memory::Change> update;
   if (const auto bytes = sync_->exchange_bytes(); bytes > 0) update.push_back({bytes, Category::communication, 0});
-  if (options_.clip > 0) update.push_back({clip_memory(trained_), Category::activations, 0});
+  if (options_.clip > 0) update.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
   const auto parts = parts_with_gradients();
   const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
   if (adds) {
@@ -261,9 +261,12 @@ Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tens
   return {std::nullopt, std::nullopt, fault};
 }
 
+/// In the order of shards, no bit of a step depends on the ranks.
+NormSum SupervisedStep::norm_sum() const { return options_.shards > 0 ? NormSum::exactly : NormSum::quickly; }
+
 void SupervisedStep::clip() {
   if (options_.strategy->is_synchronous) {
-    clip_grad_norm(trained_, options_.clip, world_, options_.shards);
+    clip_grad_norm(trained_, options_.clip, world_, norm_sum());
     return;
   }
   std::vector<Parameter> own, shared;

@@ -76,6 +76,7 @@ class SupervisedStep : public Step {
   memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
   std::vector<Tensor> parts_with_gradients() const;
   std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
+  NormSum norm_sum() const;
   void clip();
   Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
 

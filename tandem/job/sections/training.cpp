@@ -72,10 +72,6 @@ void check_shards(const Job& job) {
          "leave one of them out");
   const auto sizes = job.parallel.strategy->mesh(job.parallel.ranks, job.parallel.strategy_options);
   refuse(sizes.shard > 1 && sizes.data > 1, "fsdp.shard, whose copies sum on their own", "leave one of them out");
-  refuse(sizes.shard > 1 && job.training.clip > 0,
-         "train.clip and parallel=" + std::string(job.parallel.strategy->name) +
-             ", whose norms are of parts that depend on the ranks",
-         "use parallel=ddp");
   refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
          "leave train.accumulate out");
   refuse(models::shares_statistics(job.model.norm),
