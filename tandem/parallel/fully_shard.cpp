@@ -39,20 +39,30 @@ std::map<size_t, std::vector<Parameter>> units_of(const std::vector<Parameter>& 
   return units;
 }
 
-/// Parameters of one type, and either trained or not.
-std::vector<std::vector<Parameter>> alike(const std::vector<Parameter>& parameters) {
+/// Vectors, such as those of norms, may be used as they are.
+bool is_product_factor(const Tensor& tensor) { return tensor.dim() >= 2; }
+
+/// Parameters of one type, and either trained or not; `apart`: and either factors of products or not.
+std::vector<std::vector<Parameter>> alike(const std::vector<Parameter>& parameters, bool apart) {
   std::vector<std::vector<Parameter>> groups;
   for (const auto& parameter : parameters) {
     const auto& tensor = parameter.tensor;
     const auto fits = [&](const std::vector<Parameter>& group) {
       const auto& other = group[0].tensor;
       return other.dtype() == tensor.dtype() && other.device() == tensor.device() &&
-             other.requires_grad() == tensor.requires_grad();
+             other.requires_grad() == tensor.requires_grad() &&
+             (!apart || is_product_factor(other) == is_product_factor(tensor));
     };
     const auto found = std::ranges::find_if(groups, fits);
     (found == groups.end() ? groups.emplace_back() : *found).push_back(parameter);
   }
   return groups;
+}
+
+void check_neighbours(const FullyShardOptions& options, int shard) {
+  TORCH_CHECK_VALUE(options.reshard >= 0 && (options.reshard <= 1 || shard % options.reshard == 0),
+                    "fully shard: reshard is ", options.reshard, " with ", shard,
+                    " ranks that share the parameters, wanted a number that divides them");
 }
 
 /// Opens what is closed of a block's flats, and closes that again.
@@ -66,15 +76,17 @@ class OpenScope {
     }
   }
   void leave_open() { opened_.clear(); }
+  void keep_parts() { keeps_parts_ = true; }
 
   ~OpenScope() {
-    for (auto* flat : opened_) flat->close();
+    for (auto* flat : opened_) keeps_parts_ ? flat->close_in_part() : flat->close();
   }
   OpenScope(const OpenScope&) = delete;
   OpenScope& operator=(const OpenScope&) = delete;
 
  private:
   std::vector<detail::ShardedFlat*> opened_;
+  bool keeps_parts_ = false;
 };
 
 }  // namespace
@@ -157,15 +169,16 @@ struct FullyShard::Impl : detail::BlockBackward {
       output = plain[block].forward(input);
       const bool is_reached = watch(block, output);
       if (!is_again) is_in_graph[block] = is_reached;
-      if (is_reached && !is_again && !options.reshard) open.leave_open();
+      if (is_reached && !is_again && options.reshard == 1) open.leave_open();
+      if (is_reached) open.keep_parts();
     }
     if (is_alone && !is_again) drop(block + 1);
     return output;
   }
 
   void fetch(size_t block) {
-    if (!channel) return;
-    for (const auto& flat : flats[block]) flat->start_to_open(*channel);
+    if (!groups->all_beside) return;
+    for (const auto& flat : flats[block]) flat->start_to_open();
   }
 
   void drop(size_t block) {
@@ -192,16 +205,16 @@ struct FullyShard::Impl : detail::BlockBackward {
   Mesh& mesh;
   std::vector<Tensor> buffers;
   FullyShardOptions options;
-  std::unique_ptr<comm::ProcessGroup> channel;  // of fetch(); null: nothing is fetched early
-  std::vector<Flats> flats;                     // of each block, then of the rest
-  memory::Chain* chain = nullptr;               // whose blocks are replaced
-  std::vector<memory::Block> plain;             // as they were
-  std::vector<bool> is_in_graph;                // whether backward will come to the block
-  std::unique_ptr<detail::SumsBeside> sums;     // null: a group of one
-  std::optional<size_t> summed;                 // the block whose gradients travel
-  std::vector<Tensor> imagined;                 // while blocks run alone: stand for gradients that travel
-  std::vector<detail::ShardedFlat*> whole;      // flats that keep their gradients, in the order of their sums
-  std::unique_ptr<detail::ReadyInOrder> ready;  // of `whole`
+  std::unique_ptr<detail::GatherGroups> groups;  // null: a group of one
+  std::vector<Flats> flats;                      // of each block, then of the rest
+  memory::Chain* chain = nullptr;                // whose blocks are replaced
+  std::vector<memory::Block> plain;              // as they were
+  std::vector<bool> is_in_graph;                 // whether backward will come to the block
+  std::unique_ptr<detail::SumsBeside> sums;      // null: a group of one
+  std::optional<size_t> summed;                  // the block whose gradients travel
+  std::vector<Tensor> imagined;                  // while blocks run alone: stand for gradients that travel
+  std::vector<detail::ShardedFlat*> whole;       // flats that keep their gradients, in the order of their sums
+  std::unique_ptr<detail::ReadyInOrder> ready;   // of `whole`
   bool is_alone = false;
   bool is_fresh = false;  // the flats that are always open have what the ranks' shards have: not after loading
 };
@@ -212,20 +225,26 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   if (mesh.batch().size() == 1) return;
   TORCH_CHECK_VALUE(!options.in_order || mesh.size(Axis::data) == 1,
                     "fully shard: in_order with copies of the shards, wanted one of each");
+  check_neighbours(options, mesh.size(Axis::shard));
   const size_t blocks = chain != nullptr ? chain->blocks.size() : 0;
   impl_->flats.resize(blocks + 1);
   const bool is_released = what == Sharded::parameters;
+  impl_->groups = std::make_unique<detail::GatherGroups>(mesh, is_released ? options.reshard : 0,
+                                                         is_released && options.prefetch && blocks > 0);
   std::vector<Tensor> whole;
   for (const auto& [unit, members] : units_of(parameters, chain)) {
-    for (auto& group : alike(members)) {
+    detail::ShardedFlat::Options of_flat = {.is_released = is_released && unit < blocks,
+                                            .keeps_gradients = what == Sharded::optimizer || unit == blocks,
+                                            .in_order = options.in_order};
+    for (auto& group : alike(members, of_flat.is_released && options.gathered)) {
       const bool is_trained = group[0].tensor.requires_grad();
-      if (!is_trained && (!is_released || unit == blocks)) {
+      if (!is_trained && !of_flat.is_released) {
         for (const auto& parameter : group) whole.push_back(parameter.tensor);
         continue;
       }
-      const bool keeps_gradients = what == Sharded::optimizer || unit == blocks;
-      impl_->flats[unit].push_back(std::make_unique<detail::ShardedFlat>(std::move(group), is_released && unit < blocks,
-                                                                         keeps_gradients, options.in_order, mesh));
+      of_flat.gathered = of_flat.is_released && is_product_factor(group[0].tensor) ? options.gathered : std::nullopt;
+      impl_->flats[unit].push_back(
+          std::make_unique<detail::ShardedFlat>(std::move(group), of_flat, *impl_->groups, mesh));
     }
   }
   detail::broadcast_all(whole, 0, mesh.batch());
@@ -236,9 +255,6 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   impl_->chain = chain;
   impl_->plain = chain->blocks;
   impl_->is_in_graph.resize(blocks);
-  if (is_released && options.prefetch && mesh.size(Axis::shard) > 1) {
-    impl_->channel = private_channel(mesh.group(Axis::shard));
-  }
   for (size_t i = 0; i < blocks; ++i) {
     if (impl_->flats[i].empty()) continue;
     chain->blocks[i].forward = [impl = impl_, i](const memory::Flow& input) { return impl->run(i, input); };

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tandem/memory/chain.h"
@@ -17,8 +18,13 @@ enum class Sharded : uint8_t {
 
 struct FullyShardOptions {
   int shard = 0;  // ranks among which everything is divided; the others hold copies. 0: all. Must divide the ranks
-  bool reshard = true;    // Sharded::parameters: a block is released after forward, and gathered again for backward
-  bool prefetch = true;   // Sharded::parameters: the next block is gathered while one runs
+  /// Sharded::parameters: between forward and backward a block is divided among this many neighbours, which gather it
+  /// for backward. 0: among all; 1: it stays whole. Must divide the ranks among which everything is divided.
+  int reshard = 0;
+  bool prefetch = true;  // Sharded::parameters: the next block is gathered while one runs
+  /// Sharded::parameters: the type to which the parameters of two dims or more of each block are rounded when they are
+  /// gathered; the block must round them to it before any other use. Gradients and their sums keep their type.
+  std::optional<at::ScalarType> gathered = {};
   bool in_order = false;  // gradients are added one rank after the other, micro-batch by micro-batch; without copies
 };
 
@@ -45,11 +51,13 @@ struct FullyShardOptions {
 ///   Sharded::gradients       S            S / N                             1/N                2 (N - 1) S
 ///   Sharded::parameters      S / N        S / N                             1/N                3 (N - 1) S
 ///
-/// Without `reshard` Sharded::parameters sends 2 (N - 1) S a micro-batch, and every block stays whole until backward
-/// has left it. With `prefetch` the parameters of two neighbours are whole at a time; the gathers run on a group of
-/// their own, beside those of forward and backward. With K micro-batches Sharded::gradients sends (K + 1) (N - 1) S,
-/// and Sharded::parameters 3 K (N - 1) S. In backward there are the whole gradients of two blocks besides. In a group
-/// of one nothing is divided, copied or sent.
+/// With `reshard` = 1 Sharded::parameters sends 2 (N - 1) S a micro-batch, and every block stays whole until backward
+/// has left it; with n neighbours, 2 (N - 1) S + N / n (n - 1) S, and S / n of each block stay. With `gathered`,
+/// gathers send numbers of that type, and vectors have a flat of their own, with its own padding. With `prefetch` the
+/// parameters of two neighbours are whole at a time; the gathers run on a group of their own, beside those of forward
+/// and backward. With K micro-batches Sharded::gradients sends (K + 1) (N - 1) S, and Sharded::parameters 3 K (N - 1)
+/// S. In backward there are the whole gradients of two blocks besides. In a group of one nothing is divided, copied or
+/// sent.
 ///
 /// With `in_order` the sum of a gradient runs over the ranks of the first micro-batch in their order, then over those
 /// of the next, so that its bits do not depend on how many ranks share the micro-batches. Each micro-batch then sends

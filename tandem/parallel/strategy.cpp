@@ -80,6 +80,12 @@ MeshSizes along_both(int ranks, const StrategyOptions& options) {
                             " ranks, wanted a number that divides them",
                         "set shard=0 to divide the parameters among all ranks");
   }
+  const int neighbours = options.fsdp.reshard;
+  if (neighbours > 1 && shard % neighbours != 0) {
+    throw SettingsError("reshard is " + std::to_string(neighbours) + " with " + std::to_string(shard) +
+                            " ranks among which the parameters are divided, wanted a number that divides them",
+                        "set reshard=true to divide a block among all of them");
+  }
   return {.data = ranks / shard, .shard = shard};
 }
 

@@ -65,9 +65,11 @@ std::optional<std::string> scalar_text(const toml::node& node) {
 }
 
 /// True if the node has a type that the setting accepts. A text is no number, and a number is no bool, but a whole
-/// number may stand for a text (data.classes = 3755).
-bool fits(const Value& kind, const toml::node& node) {
+/// number may stand for a text (data.classes = 3755), and true for a text that is one of "true" and others.
+bool fits(const Setting& setting, const toml::node& node) {
+  const auto& kind = setting.default_value;
   if (std::holds_alternative<bool>(kind)) return node.is_boolean();
+  if (node.is_boolean()) return std::ranges::find(setting.choices, "true") != setting.choices.end();
   const bool is_text = kind.index() == 3 || std::holds_alternative<std::vector<std::string>>(kind);
   return is_text ? node.is_string() || node.is_integer() : node.is_number();
 }
@@ -99,12 +101,12 @@ Value read_node(const Setting& setting, const toml::node& node) {
   if (is_list && node.is_array()) {
     std::vector<std::string> parts;
     for (const auto& element : *node.as_array()) {
-      if (!fits(setting.default_value, element)) reject_kind(setting, element);
+      if (!fits(setting, element)) reject_kind(setting, element);
       parts.push_back(*scalar_text(element));
     }
     return read_list(setting, parts);
   }
-  if (is_list || !fits(setting.default_value, node)) reject_kind(setting, node);
+  if (is_list || !fits(setting, node)) reject_kind(setting, node);
   return read_value(setting, *scalar_text(node));
 }
 

@@ -111,6 +111,18 @@ TEST(Job, RefusesShardsThatDoNotDivideTheRanks) {
       }),
       "fsdp.shard is 3 with 4 ranks, wanted a number that divides them: set fsdp.shard=0 to divide the parameters "
       "among all ranks");
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        job_of({"parallel=fsdp", "ranks=8", "fsdp.shard=4", "fsdp.reshard=3"});
+      }),
+      "fsdp.reshard is 3 with 4 ranks among which the parameters are divided, wanted a number that divides them: set "
+      "fsdp.reshard=true to divide a block among all of them");
+  EXPECT_EQ(test::text_of<SettingsError>([] { job_of({"fsdp.reshard=1"}); }),
+            "fsdp.reshard is '1', wanted true, false or a whole number 2..1024");
+  const auto reshard = [](const std::string& text) {
+    return job_of({"parallel=fsdp", "ranks=4", "fsdp.reshard=" + text}).parallel.strategy_options.fsdp.reshard;
+  };
+  EXPECT_EQ((std::vector<int>{reshard("true"), reshard("off"), reshard("2")}), (std::vector<int>{0, 1, 2}));
   const auto job = job_of({"parallel=fsdp", "ranks=4", "fsdp.shard=2", "fsdp.prefetch=false"});
   EXPECT_EQ(job.parallel.strategy_options.fsdp.shard, 2);
   EXPECT_FALSE(job.parallel.strategy_options.fsdp.prefetch);

@@ -203,6 +203,24 @@ TEST(RankMemory, KnowsWhatTheRanksDivide) {
   }
 }
 
+TEST(RankMemory, KnowsHowBlocksAreGathered) {
+  for (const std::string model : {"mlp", "resnet_glyph"}) {
+    for (const std::string reshard : {"true", "false", "2"}) {
+      for (const std::string more :
+           {"fsdp.prefetch=true", "fsdp.prefetch=false", "recompute=log", "train.accumulate=2"}) {
+        for (const std::string precision : {"float32", "bf16"}) {
+          const auto peaks =
+              peaks_of({"model=" + model, "parallel=fsdp", "embedding=25", "train.batch=23", "head.classes=301",
+                        "ranks=4", "fsdp.reshard=" + reshard, more, "train.precision=" + precision});
+          for (const auto& [predicted, measured] : peaks) {
+            EXPECT_EQ(predicted, measured) << model << ' ' << reshard << ' ' << more << ' ' << precision;
+          }
+        }
+      }
+    }
+  }
+}
+
 /// With accumulate=8 the last rank of three has seven images, and an empty micro-batch.
 TEST(RankMemory, KnowsStatisticsOfAllRanks) {
   for (const std::string more : {"train.accumulate=1", "train.accumulate=3", "recompute=log", "train.precision=float64",

@@ -69,14 +69,16 @@ void expect_same(const Trained& one, const Trained& other) {
 
 TEST(Shards, TheNumberOfRanksChangesNoBit) {
   // 21 images in 4 or 6 shards, 10 classes: neither divides.
-  for (const auto& words : std::vector<Words>{{"model=mlp", "train.shards=4"},
-                                              {"model=resnet_glyph", "train.shards=4", "train.clip=0.5"},
-                                              {"model=mlp", "train.shards=6", "head=softmax", "head.smoothing=0.1"},
-                                              {"model=resnet_glyph", "train.shards=4", "parallel=zero1"},
-                                              {"model=mlp", "train.shards=6", "parallel=zero2"},
-                                              {"model=resnet_glyph", "train.shards=4", "parallel=fsdp"},
-                                              {"model=mlp", "train.shards=4", "train.optimizer=adamw",
-                                               "model.dropout=0.3", "embedding=15", "train.precision=bf16"}}) {
+  for (const auto& words :
+       std::vector<Words>{{"model=mlp", "train.shards=4"},
+                          {"model=resnet_glyph", "train.shards=4", "train.clip=0.5"},
+                          {"model=mlp", "train.shards=6", "head=softmax", "head.smoothing=0.1"},
+                          {"model=resnet_glyph", "train.shards=4", "parallel=zero1"},
+                          {"model=mlp", "train.shards=6", "parallel=zero2"},
+                          {"model=resnet_glyph", "train.shards=4", "parallel=fsdp"},
+                          {"model=resnet_glyph", "train.shards=4", "parallel=fsdp", "train.precision=bf16"},
+                          {"model=mlp", "train.shards=4", "train.optimizer=adamw", "model.dropout=0.3", "embedding=15",
+                           "train.precision=bf16"}}) {
     SCOPED_TRACE(testing::PrintToString(words));
     auto all = words;
     all.push_back("train.batch=21");

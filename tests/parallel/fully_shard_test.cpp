@@ -104,9 +104,10 @@ TEST(FullyShard, TrainsAsOneDevice) {
 
 TEST(FullyShard, TrainsTheSameHoweverItGathers) {
   const auto expected = trained_plainly(3);
-  for (const bool reshard : {true, false}) {
+  for (const int reshard : {0, 1, 2, 4}) {
     for (const bool prefetch : {true, false}) {
-      comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      const int ranks = reshard == 1 ? 3 : 4;
+      comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
         Sharding sharding(Sharded::parameters, group, {.reshard = reshard, .prefetch = prefetch});
         for (int64_t step = 0; step < 3; ++step) {
           {
@@ -114,11 +115,11 @@ TEST(FullyShard, TrainsTheSameHoweverItGathers) {
             sharding.model.loss(ShardedModel::images(0));  // a test between steps
           }
           sharding.model.loss(ShardedModel::images(0));  // a forward without backward
-          sharding.forward_and_backward(ShardedModel::images(step, group.rank(), 3));
+          sharding.forward_and_backward(ShardedModel::images(step, group.rank(), ranks));
           sharding.update();
           EXPECT_EQ(sharding.model.middle->weight.storage().nbytes(), 0u);
         }
-        expect_parts_of(expected, sharding.held, reshard ? "released" : "kept");
+        expect_parts_of(expected, sharding.held, "reshard " + std::to_string(reshard));
       });
     }
   }
@@ -225,9 +226,60 @@ TEST(FullyShard, SendsLessIfBlocksStay) {
   const int64_t all = padded_bytes(3), rest = 8 * padded(2, 3);
   for (const bool prefetch : {true, false}) {
     comm::run_ranks(3, [&](comm::ProcessGroup& group) {
-      Sharding sharding(Sharded::parameters, group, {.reshard = false, .prefetch = prefetch});
+      Sharding sharding(Sharded::parameters, group, {.reshard = 1, .prefetch = prefetch});
       EXPECT_EQ(sent_in_step(sharding, group, 2) * 3, 2 * (4 * (all - rest) + 2 * rest));
     });
+  }
+}
+
+/// Forward gathers from four ranks, backward from two.
+TEST(FullyShard, SendsLessFarIfNeighboursKeepBlocks) {
+  const int64_t all = padded_bytes(4), rest = 8 * padded(2, 4), blocks = all - rest;
+  for (const bool prefetch : {true, false}) {
+    comm::run_ranks(4, [&](comm::ProcessGroup& group) {
+      Sharding sharding(Sharded::parameters, group, {.reshard = 2, .prefetch = prefetch});
+      EXPECT_EQ(sent_in_step(sharding, group, 2) * 4, 2 * (3 + 2 + 3) * blocks + 2 * 3 * rest);
+    });
+  }
+}
+
+/// Weights are gathered as bfloat16: half of the bytes. Vectors, and sums of gradients, stay as they are.
+TEST(FullyShard, GathersInTheTypeOfProducts) {
+  ShardedModel plain(at::kFloat);
+  {
+    const at::NoGradGuard no_grad;
+    for (auto& weight : {plain.conv->weight, plain.middle->weight, plain.last->weight}) {
+      weight.copy_(weight.to(at::kBFloat16));
+    }
+  }
+  const auto images = [](int rank) { return ShardedModel::images(0, rank, 4).to(at::kFloat); };
+  for (int rank = 0; rank < 4; ++rank) plain.loss(images(rank)).backward();
+  std::map<std::string, Tensor> gradients;
+  for (const auto& parameter : plain.parameters()) gradients[parameter.name] = parameter.tensor.grad();
+  const int64_t factors = padded(63, 4) + padded(49, 4) + padded(14, 4), vectors = 2 * padded(7, 4) + padded(2, 4);
+  for (const bool prefetch : {true, false}) {
+    for (const int reshard : {0, 2}) {
+      comm::run_ranks(4, [&](comm::ProcessGroup& group) {
+        ShardedModel model(at::kFloat);
+        Mesh mesh({.shard = 4}, group);
+        FullyShard sync(model.parameters(), {}, &model.chain, Sharded::parameters, mesh,
+                        {.reshard = reshard, .prefetch = prefetch, .gathered = at::kBFloat16});
+        const auto held = sync.held(model.parameters());
+        group.meter().reset();
+        sync.before_forward({});
+        model.loss(images(group.rank())).backward();
+        sync.after_backward({});
+        int64_t bytes = 0;
+        for (const auto& [operation, count] : group.meter().counts()) bytes += count.bytes;
+        const int64_t first = 3 * (2 * factors + 4 * vectors), again = reshard == 0 ? first : first * 2 / 3;
+        EXPECT_EQ(bytes * 4, first + again + 3 * 4 * (factors + vectors) + 2 * 3 * 4 * padded(2, 4));
+        for (const auto& [name, tensor, placement] : held) {
+          auto expected = gradients.at(name);
+          for (const auto& split : placement.splits) expected = expected.narrow(split.dim, split.first, split.count);
+          EXPECT_TRUE(at::allclose(tensor.grad(), expected, 1e-5, 1e-6)) << name;
+        }
+      });
+    }
   }
 }
 
@@ -256,7 +308,7 @@ TEST(FullyShard, HoldsWholeBlocksWhileTheyRun) {
   const int64_t between = (conv + middle + last) / 3 + rest;
   EXPECT_EQ(highest({.prefetch = false}), between + conv);
   EXPECT_EQ(highest({.prefetch = true}), between + conv + middle);
-  EXPECT_EQ(highest({.reshard = false}), between + conv + middle + last);
+  EXPECT_EQ(highest({.reshard = 1}), between + conv + middle + last);
 }
 
 /// Bytes of gradients at the highest moment of a step: those of a block travel while backward fills the next.

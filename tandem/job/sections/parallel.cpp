@@ -13,6 +13,7 @@
 #include "tandem/models/model.h"
 #include "tandem/parallel/aggregation.h"
 #include "tandem/rendezvous/environment.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::job {
 namespace {
@@ -92,12 +93,26 @@ void check_aggregate(const Job& job) {
                       ", wanted " + std::to_string(aggregate.least_ranks) + " ranks or more");
 }
 
+constexpr int kMostNeighbours = 1024;
+
+std::optional<std::string> read_neighbours(std::string_view text) {
+  const auto count = settings::read_integer(text);
+  if (!count || *count < 2 || *count > kMostNeighbours) return std::nullopt;
+  return std::to_string(*count);
+}
+
+/// As FullyShardOptions::reshard has it.
+int neighbours_of(const std::string& text) {
+  if (text == "true") return 0;
+  return text == "false" ? 1 : std::stoi(text);
+}
+
 parallel::StrategyOptions read_options(const settings::Settings& settings) {
   parallel::StrategyOptions options;
   options.ps.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate"));
   options.local_sgd.every = settings.get_int("local_sgd.every");
   options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
-                  .reshard = settings.get_bool("fsdp.reshard"),
+                  .reshard = neighbours_of(settings.get_string("fsdp.reshard")),
                   .prefetch = settings.get_bool("fsdp.prefetch")};
   options.diloco.every = settings.get_int("diloco.every");
   options.diloco.outer = {.learning_rate = settings.get_float("diloco.lr"),
@@ -173,7 +188,13 @@ const Section& parallel_section() {
             int64_t{0},
             "ranks among which the parameters are divided, a divisor of ranks; the others hold copies; 0: all ranks",
             {0, 1024}},
-           {"fsdp.reshard", true, "release a block after forward, and gather it again for backward"},
+           {.key = "fsdp.reshard",
+            .default_value = text("true"),
+            .doc = "release a block after forward, and gather it again for backward; N: from N neighbours, a divisor "
+                   "of the ranks that divide the parameters, which keep parts of it meanwhile",
+            .choices = {"true", "false"},
+            .aliases = {{"yes", "true"}, {"on", "true"}, {"no", "false"}, {"off", "false"}},
+            .other = {"a whole number 2..1024", read_neighbours}},
            {"fsdp.prefetch", true, "gather the next block while one runs"},
            {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},

@@ -28,6 +28,7 @@ void read(settings::Settings& settings, Job& job) {
   job.head.options.device = job.parallel.device;
   job.head.options.seed = job.seed;
   job.head.options.shards = job.parallel.strategy_options.shards = job.training.shards;
+  job.parallel.strategy_options.fsdp.gathered = job.training.precision.products;
 }
 
 /// A head that is updated in backward has changed before a check of all gradients could run.

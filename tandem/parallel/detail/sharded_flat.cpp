@@ -35,6 +35,11 @@ void free_memory(const Tensor& tensor) {
   storage->set_nbytes(0);
 }
 
+/// Of equal parts.
+std::vector<int64_t> sizes_of(const Tensor& own, const comm::ProcessGroup& group) {
+  return std::vector<int64_t>(static_cast<size_t>(group.size()), own.numel());
+}
+
 /// All of the memory that a part of a shard lies in.
 Tensor shard_around(const Tensor& part, int64_t size) {
   return at::empty({0}, part.options().requires_grad(false)).set_(part.storage(), 0, {size}, {1});
@@ -42,17 +47,18 @@ Tensor shard_around(const Tensor& part, int64_t size) {
 
 }  // namespace
 
-ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, bool is_released, bool keeps_gradients, bool in_order,
-                         Mesh& mesh)
+ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& options, GatherGroups& groups, Mesh& mesh)
     : parameters_(std::move(parameters)),
       is_trained_(parameters_.at(0).tensor.requires_grad()),
-      is_released_(is_released && mesh.size(Axis::shard) > 1),
-      keeps_gradients_(keeps_gradients && is_trained_),
-      in_order_(in_order),
-      shards_(mesh.group(Axis::shard)),
+      is_released_(options.is_released && groups.all.size() > 1),
+      keeps_gradients_(options.keeps_gradients && is_trained_),
+      in_order_(options.in_order),
+      groups_(groups),
+      shards_(groups.all),
       replicas_(mesh.group(Axis::data)),
       block_(memory::block_of(parameters_[0].tensor)),
-      layout_(tensors_of(parameters_), mesh.size(Axis::shard)) {
+      layout_(tensors_of(parameters_), shards_.size()),
+      gathered_(options.gathered.value_or(parameters_[0].tensor.scalar_type())) {
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;  // the parameters are no views to autograd
   {
@@ -91,8 +97,11 @@ void ShardedFlat::make_held(Mesh& mesh) {
   }
 }
 
-std::vector<int64_t> ShardedFlat::shard_sizes() const {
-  return std::vector<int64_t>(static_cast<size_t>(shards_.size()), layout_.shard_size());
+/// What this rank brings: its part, if neighbours gather, or its shard.
+Tensor ShardedFlat::to_gather() {
+  if (part_.defined()) return part_;
+  if (gathered_ == shard_.scalar_type()) return shard_;
+  return rounded_ = shard_.to(gathered_);
 }
 
 void ShardedFlat::open() {
@@ -100,29 +109,58 @@ void ShardedFlat::open() {
   const at::NoGradGuard no_grad;
   const Owner owner(Category::parameters, block_);
   if (auto coming = std::exchange(coming_, std::nullopt)) {
-    move_memory(coming->wait(), flat_);
+    fill(coming->wait());
   } else {
-    move_memory(comm::all_gather(shard_, shards_, 0, shard_sizes()), flat_);
+    auto& group = part_.defined() ? *groups_.near : groups_.all;
+    const auto own = to_gather();
+    fill(comm::all_gather(own, group, 0, sizes_of(own, group)));
   }
+  part_.reset();
   is_open_ = true;
 }
 
-void ShardedFlat::start_to_open(comm::ProcessGroup& channel) {
+/// Another thread may hold the tensors for a while: their memory goes nevertheless.
+void ShardedFlat::fill(Tensor gathered) {
+  if (rounded_.defined()) free_memory(std::exchange(rounded_, Tensor()));
+  if (gathered_ != shard_.scalar_type()) {
+    const auto rounded = gathered;
+    gathered = rounded.to(shard_.scalar_type());
+    free_memory(rounded);
+  }
+  move_memory(gathered, flat_);
+}
+
+void ShardedFlat::start_to_open() {
   if (is_open_ || coming_) return;
   const at::NoGradGuard no_grad;
   const Owner owner(Category::parameters, block_);
-  coming_.emplace(comm::all_gather_async(shard_, channel, 0, shard_sizes()));
+  auto& group = part_.defined() ? *groups_.near_beside : *groups_.all_beside;
+  const auto own = to_gather();
+  coming_.emplace(comm::all_gather_async(own, group, 0, sizes_of(own, group)));
 }
 
 void ShardedFlat::drop() {
-  // Another thread may hold the tensor for a while.
   if (auto coming = std::exchange(coming_, std::nullopt)) free_memory(coming->wait());
+  if (rounded_.defined()) free_memory(std::exchange(rounded_, Tensor()));
 }
 
 void ShardedFlat::close() {
+  part_.reset();
   if (!is_released_ || !is_open_) return;
   free_memory(flat_);
   is_open_ = false;
+}
+
+void ShardedFlat::close_in_part() {
+  Tensor part;
+  if (is_released_ && is_open_ && groups_.near) {
+    const at::NoGradGuard no_grad;
+    const Owner owner(Category::parameters, block_);
+    const int64_t size = layout_.size() / groups_.near->size();
+    part = flat_.narrow(0, groups_.near->rank() * size, size).to(gathered_, /*non_blocking=*/false, /*copy=*/true);
+  }
+  close();
+  part_ = std::move(part);
 }
 
 void ShardedFlat::refresh() {
@@ -207,7 +245,8 @@ void ShardedFlat::add_in_order() {
   Tensor parts;
   {
     const CategoryScope scratch(Category::communication);
-    parts = comm::all_to_all(gradients_, shards_, 0, shard_sizes(), shard_sizes());
+    const std::vector<int64_t> sizes(static_cast<size_t>(shards_.size()), own);
+    parts = comm::all_to_all(gradients_, shards_, 0, sizes, sizes);
   }
   drop_gradients();
   auto sum = sum_so_far();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/parallel/detail/flat_layout.h"
+#include "tandem/parallel/detail/gather_groups.h"
 #include "tandem/parallel/detail/sums_beside.h"
 #include "tandem/parallel/mesh.h"
 #include "tandem/parallel/parameter.h"
@@ -15,15 +16,22 @@ namespace tandem::parallel::detail {
 /// the memory under its storage, and neither copies nor counts as a change of the parameters.
 ///
 ///   released   parameter ─▶ flat: storage of 0 bytes        shard: 1/N, which the optimizer updates
+///   in part    parameter ─▶ flat: storage of 0 bytes        shard: 1/N; besides 1/n, for n neighbours
 ///   open       parameter ─▶ flat: memory of an all_gather
 ///
 /// All functions but the constructor of a held list are collective over the batch's ranks where they say so.
 class ShardedFlat {
  public:
-  /// Takes the values of rank 0. `is_released`: the flat is released between uses; otherwise it is always open, and the
-  /// shard is a part of it. `keeps_gradients`: the flat of the gradients lives as long as this object. `in_order`: see
-  /// start_to_sum(). Throws c10::ValueError for a parameter whose numbers do not lie next to each other. Collective.
-  ShardedFlat(std::vector<Parameter> parameters, bool is_released, bool keeps_gradients, bool in_order, Mesh& mesh);
+  struct Options {
+    bool is_released = false;      // between uses; otherwise the flat is always open, and the shard is a part of it
+    bool keeps_gradients = false;  // the flat of the gradients lives as long as this object
+    bool in_order = false;         // see start_to_sum()
+    std::optional<at::ScalarType> gathered = {};  // numbers are rounded to it when they are gathered
+  };
+
+  /// Takes the values of rank 0. `groups` must outlive the object. Throws c10::ValueError for a parameter whose numbers
+  /// do not lie next to each other. Collective.
+  ShardedFlat(std::vector<Parameter> parameters, const Options& options, GatherGroups& groups, Mesh& mesh);
   ShardedFlat(const ShardedFlat&) = delete;
   ShardedFlat& operator=(const ShardedFlat&) = delete;
 
@@ -38,8 +46,11 @@ class ShardedFlat {
   void open();   // collective
   void close();  // no effect on a flat that is always open
 
-  /// Starts what open() then waits for, on another group of the same ranks. drop() waits for it in vain.
-  void start_to_open(comm::ProcessGroup& channel);
+  /// Closes the flat, but keeps this rank's part among its neighbours, if there are any: open() then gathers from them.
+  void close_in_part();
+
+  /// Starts what open() then waits for, beside other gathers. drop() waits for it in vain.
+  void start_to_open();
   void drop();
 
   /// Fills a flat that is always open from the ranks' shards. Collective.
@@ -63,7 +74,8 @@ class ShardedFlat {
 
  private:
   void make_held(Mesh& mesh);
-  std::vector<int64_t> shard_sizes() const;
+  Tensor to_gather();
+  void fill(Tensor gathered);
   int64_t own_first() const { return shards_.rank() * layout_.shard_size(); }
   Tensor empty_shard() const;
   const Parameter* first_held() const;
@@ -75,10 +87,14 @@ class ShardedFlat {
 
   std::vector<Parameter> parameters_;
   bool is_trained_, is_released_, keeps_gradients_, in_order_, is_open_ = true;
+  GatherGroups& groups_;
   comm::ProcessGroup &shards_, &replicas_;
   int block_;
   FlatLayout layout_;
+  at::ScalarType gathered_;
   Tensor flat_, shard_, gradients_;
+  Tensor part_;     // what neighbours gather from each other; undefined: the flat is not closed in part
+  Tensor rounded_;  // the shard, while others gather it in another type
   Tensor sum_;  // this rank's shard of the sum that travels, if neither the flat nor an earlier sum has place for it
   std::vector<std::vector<Parameter>> held_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
