@@ -32,7 +32,7 @@ struct FullyShardOptions {
 /// Sharded::parameters, for a block of the chain:
 ///
 ///   forward    all_gather ▶ block ▶ release
-///   backward   all_gather, gradients of zeros ▶ block ▶ release, reduce_scatter ▶ this rank's part of the gradients
+///   backward   all_gather ▶ block ▶ release, reduce_scatter ▶ this rank's part of the gradients
 ///
 /// The reduce_scatters run on a thread of their own, through Mesh::group().beside(), while backward goes on: of the
 /// whole gradients of two blocks at most, those that backward makes and those that travel. backward() returns when

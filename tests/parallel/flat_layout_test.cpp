@@ -34,6 +34,8 @@ TEST(FlatLayout, TensorsLieInMemoryOrderWithTheirStrides) {
   EXPECT_TRUE(flat.narrow(0, 0, 5).equal(tensors[0]));
   EXPECT_TRUE(flat.narrow(0, 5, 24).equal(at::as_strided(tensors[1], {24}, {1})));
   EXPECT_EQ(flat[29].item<int64_t>(), 7);
+  EXPECT_EQ(layout.padding(flat).numel(), 2);
+  EXPECT_EQ(layout.padding(flat).data_ptr(), flat.narrow(0, 30, 2).data_ptr());
 }
 
 /// Each element is in one box of one shard, where its number lies.

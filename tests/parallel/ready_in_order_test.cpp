@@ -36,6 +36,19 @@ struct Followed {
 
 using Events = std::vector<std::string>;
 
+TEST(GradientWatch, IsCalledWhenAGradientIsThereUntilItEnds) {
+  const auto parameter = at::full({}, 2.0).requires_grad_();
+  std::vector<double> seen;
+  {
+    const GradientWatch watch(parameter, [&] { seen.push_back(parameter.grad().item<double>()); });
+    (parameter * 3).backward();
+    (parameter * parameter).backward();
+  }
+  (parameter * 5).backward();
+  EXPECT_EQ(seen, (std::vector<double>{3, 7}));
+  EXPECT_EQ(parameter.grad().item<double>(), 12);
+}
+
 TEST(ReadyInOrder, TellsOfListsInTheirOrder) {
   Followed followed({{3, 1}, {2}, {0}});
   followed.order->begin();

@@ -31,8 +31,11 @@ FlatLayout::FlatLayout(const std::vector<Tensor>& tensors, int shards) : shards_
     first += tensor.numel();
   }
   if (!tensors.empty()) options_ = tensors[0].options().requires_grad(false).memory_format(std::nullopt);
+  count_ = first;
   shard_size_ = (first + shards - 1) / shards;
 }
+
+Tensor FlatLayout::padding(const Tensor& flat) const { return flat.narrow(0, count_, size() - count_); }
 
 Tensor FlatLayout::whole(const Tensor& flat, size_t i) const {
   const auto& place = places_.at(i);

@@ -24,6 +24,9 @@ class FlatLayout {
   int64_t shard_size() const { return shard_size_; }
   const at::TensorOptions& options() const { return options_; }
 
+  /// The numbers of the flat that are no tensor's.
+  Tensor padding(const Tensor& flat) const;
+
   /// Tensor `i` as a view of the flat.
   Tensor whole(const Tensor& flat, size_t i) const;
 
@@ -55,7 +58,7 @@ class FlatLayout {
   std::vector<Place> places_;
   at::TensorOptions options_;
   int shards_;
-  int64_t shard_size_ = 0;
+  int64_t shard_size_ = 0, count_ = 0;  // numbers of a shard; of all tensors
 };
 
 }  // namespace tandem::parallel::detail

@@ -1,18 +1,10 @@
 #include "tandem/parallel/detail/ready_in_order.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
 
 namespace tandem::parallel::detail {
-
-using torch::autograd::variable_list;
-
-struct ReadyInOrder::Hook {
-  std::shared_ptr<torch::autograd::Node> node;  // a parameter holds its own only while a graph does
-  uintptr_t key;
-};
 
 struct ReadyInOrder::Progress {
   std::function<void(size_t)> ready;
@@ -36,19 +28,9 @@ ReadyInOrder::ReadyInOrder(const std::vector<std::vector<Tensor>>& lists, std::f
   for (size_t list = 0; list < lists.size(); ++list) {
     progress_->sizes.push_back(lists[list].size());
     for (const auto& parameter : lists[list]) {
-      auto node = torch::autograd::impl::grad_accumulator(parameter);
-      auto take = [progress = progress_, list](const variable_list& outputs, const variable_list&) {
-        progress->take(list);
-        return outputs;
-      };
-      const auto key = node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(take));
-      hooks_.push_back({std::move(node), key});
+      watches_.emplace_back(parameter, [progress = progress_, list] { progress->take(list); });
     }
   }
-}
-
-ReadyInOrder::~ReadyInOrder() {
-  for (const auto& hook : hooks_) hook.node->del_post_hook(hook.key);
 }
 
 void ReadyInOrder::begin() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
+#include "tandem/parallel/detail/gradient_watch.h"
 
 namespace tandem::parallel::detail {
 
@@ -18,10 +19,6 @@ class ReadyInOrder {
  public:
   /// All parameters must require a gradient. A list may be empty. `ready` is called on the thread that runs backward.
   ReadyInOrder(const std::vector<std::vector<Tensor>>& lists, std::function<void(size_t list)> ready);
-  ~ReadyInOrder();  // removes its hooks from the parameters
-  ReadyInOrder(const ReadyInOrder&) = delete;
-  ReadyInOrder& operator=(const ReadyInOrder&) = delete;
-
   /// From now on, gradients that come are followed. One that comes when its list is ready throws c10::Error within
   /// backward.
   void begin();
@@ -33,9 +30,8 @@ class ReadyInOrder {
  private:
   struct Progress;
 
-  struct Hook;
-  std::vector<Hook> hooks_;
-  std::shared_ptr<Progress> progress_;  // also of the hooks
+  std::shared_ptr<Progress> progress_;  // also of the watches
+  std::vector<GradientWatch> watches_;
 };
 
 }  // namespace tandem::parallel::detail

@@ -74,6 +74,9 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& optio
   make_held(mesh);
   const Owner owner(Category::gradients, block_);
   if (keeps_gradients_) gradients_ = at::zeros({layout_.size()}, layout_.options());
+  for (size_t i = 0; is_trained_ && i < parameters_.size(); ++i) {
+    watches_.emplace_back(parameters_[i].tensor, [this, i] { take_gradient(i); });
+  }
 }
 
 void ShardedFlat::make_held(Mesh& mesh) {
@@ -167,19 +170,25 @@ void ShardedFlat::refresh() {
   if (!is_released_ && is_trained_) comm::all_gather_(flat_, shards_);
 }
 
-void ShardedFlat::lay_gradients() {
-  if (!is_trained_) return;
+/// A gradient that backward has made moves here, which costs less than to add it to zeros.
+void ShardedFlat::take_gradient(size_t i) {
+  auto& gradient = parameters_[i].tensor.mutable_grad();
+  if (!is_laid_ || !gradient.defined() || gradient.requires_grad() || gradient.is_alias_of(gradients_)) return;
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
-  if (keeps_gradients_) {
-    gradients_.zero_();
-  } else {
+  gradient = layout_.whole(gradients_, i).copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+}
+
+void ShardedFlat::lay_gradients() {
+  if (!is_trained_) return;
+  if (!keeps_gradients_) {
+    const at::NoGradGuard no_grad;
     const Owner owner(Category::gradients, block_);
-    gradients_ = at::zeros({layout_.size()}, layout_.options());
+    gradients_ = at::empty({layout_.size()}, layout_.options());
+    layout_.padding(gradients_).zero_();
   }
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].tensor.mutable_grad() = layout_.whole(gradients_, i);
-  }
+  reset_gradients();
+  is_laid_ = true;
 }
 
 Tensor ShardedFlat::like_gradients() const {
@@ -189,6 +198,7 @@ Tensor ShardedFlat::like_gradients() const {
 }
 
 void ShardedFlat::reset_gradients() {
+  is_laid_ = false;
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 
@@ -201,9 +211,13 @@ void ShardedFlat::drop_gradients() {
   if (!keeps_gradients_) gradients_.reset();
 }
 
-void ShardedFlat::check_gradients() const {
-  for (const auto& [name, tensor, placement] : parameters_) {
-    TORCH_CHECK(tensor.grad().defined() && tensor.grad().is_alias_of(gradients_), "fully shard: the gradient of ", name,
+/// Parameters without a gradient have zeros.
+void ShardedFlat::fill_gradients() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& gradient = parameters_[i].tensor.grad();
+    if (!gradient.defined()) layout_.whole(gradients_, i).zero_();
+    TORCH_CHECK(!gradient.defined() || gradient.is_alias_of(gradients_), "fully shard: the gradient of ",
+                parameters_[i].name,
                 " has left the memory that it was given, wanted backward without create_graph and without a change of "
                 ".grad");
   }
@@ -216,9 +230,9 @@ Tensor ShardedFlat::empty_shard() const {
 
 void ShardedFlat::start_to_sum(SumsBeside& sums) {
   if (!is_trained_) return;
-  check_gradients();
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
+  fill_gradients();
   if (in_order_) return sums.sum_at_once([this] { add_in_order(); });
   reset_gradients();
   if (!keeps_gradients_ && first_held() != nullptr && !sum_so_far().defined()) sum_ = empty_shard();

@@ -5,6 +5,7 @@
 
 #include "tandem/parallel/detail/flat_layout.h"
 #include "tandem/parallel/detail/gather_groups.h"
+#include "tandem/parallel/detail/gradient_watch.h"
 #include "tandem/parallel/detail/sums_beside.h"
 #include "tandem/parallel/mesh.h"
 #include "tandem/parallel/parameter.h"
@@ -56,7 +57,7 @@ class ShardedFlat {
   /// Fills a flat that is always open from the ranks' shards. Collective.
   void refresh();
 
-  /// Lays the parameters' .grad into a flat of zeros, to which backward adds.
+  /// From now on, what backward puts into the parameters' .grad moves into a flat, and what comes later is added there.
   void lay_gradients();
 
   /// Starts to sum the flat of the gradients over the ranks; the parameters' .grad become undefined. end_sum() waits
@@ -81,12 +82,13 @@ class ShardedFlat {
   const Parameter* first_held() const;
   Tensor sum_so_far() const;
   void give(const Tensor& sum);
-  void check_gradients() const;
+  void take_gradient(size_t i);
+  void fill_gradients();
   void reset_gradients();
   void add_in_order();
 
   std::vector<Parameter> parameters_;
-  bool is_trained_, is_released_, keeps_gradients_, in_order_, is_open_ = true;
+  bool is_trained_, is_released_, keeps_gradients_, in_order_, is_open_ = true, is_laid_ = false;
   GatherGroups& groups_;
   comm::ProcessGroup &shards_, &replicas_;
   int block_;
@@ -97,6 +99,7 @@ class ShardedFlat {
   Tensor rounded_;  // the shard, while others gather it in another type
   Tensor sum_;  // this rank's shard of the sum that travels, if neither the flat nor an earlier sum has place for it
   std::vector<std::vector<Parameter>> held_;
+  std::vector<GradientWatch> watches_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
   std::future<void> travelling_;        // the sum of gradients_
 };
