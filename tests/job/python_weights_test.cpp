@@ -1,6 +1,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
@@ -65,11 +68,37 @@ Tensor there_and_back(const Job& job, const Tensor& images, const Tensor& expect
   return after;
 }
 
+/// Python, which reads the files of a folder as they come and removes them: a few of them would fill a memory's folder.
+class Reader {
+ public:
+  explicit Reader(const test::TemporaryFolder& folder)
+      : folder_(folder), answer_(std::async(std::launch::async, [&folder] {
+          return test::ask_python("weights.py", {"check", folder.path().string()});
+        })) {}
+  ~Reader() { test::spill(folder_ / "end", ""); }
+
+  /// Returns when the file is read, or nobody reads any more.
+  void wait_for(const std::string& name) const {
+    const auto is_over = [&] { return answer_.wait_for(std::chrono::milliseconds(10)) == std::future_status::ready; };
+    while (std::filesystem::exists(folder_ / name) && !is_over()) continue;
+  }
+
+  test::OracleAnswer end() {
+    test::spill(folder_ / "end", "");
+    return answer_.get();
+  }
+
+ private:
+  const test::TemporaryFolder& folder_;
+  std::future<test::OracleAnswer> answer_;
+};
+
 TEST(PythonWeights, TorchvisionsNetworksEmbedAsInPythonAndComeBack) {
   const test::TemporaryFolder folder;
   const auto made = test::ask_python("weights.py", {"make", folder.path().string()});
   if (made.missing) GTEST_SKIP() << "no oracle: " << made.text;
   std::map<std::string, Tensor> ours;
+  Reader reader(folder);
   for (const std::string model : {"resnet18", "resnet50"}) {
     for (const auto& strategy : parallel::strategies()) {
       const auto job = job_of({"model=" + model, "embedding=16", "ranks=" + std::to_string(kRanks), "train.batch=4",
@@ -77,10 +106,12 @@ TEST(PythonWeights, TorchvisionsNetworksEmbedAsInPythonAndComeBack) {
                                "model.weights=" + (folder / (model + ".safetensors")).string()});
       const auto name = model + "." + std::string(strategy.name) + ".safetensors";
       ours[name] = there_and_back(job, made.tensors.at(model + "/images"), made.tensors.at(model + "/embeddings"),
-                                  folder / name);
+                                  folder / "next.safetensors");
+      std::filesystem::rename(folder / "next.safetensors", folder / name);
+      reader.wait_for(name);
     }
   }
-  const auto back = test::ask_python("weights.py", {"check", folder.path().string()});
+  const auto back = reader.end();
   for (const auto& [name, embeddings] : ours) {
     EXPECT_TRUE(are_close(embeddings, back.tensors.at(name + "/embeddings"))) << name;
   }

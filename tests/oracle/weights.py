@@ -2,14 +2,16 @@
 
     weights.py make FOLDER FILE     writes FOLDER/NAME.safetensors of torchvision's networks with random weights: the
                                     entries of the state dict, and those of an embedding behind it
-    weights.py check FOLDER FILE    reads each FOLDER/NAME.*.safetensors back: the network's entries into torchvision's
-                                    own class, which must lack nothing but its last layer
+    weights.py check FOLDER FILE    until there is FOLDER/end, reads each FOLDER/NAME.*.safetensors back and removes it:
+                                    the network's entries into torchvision's own class, which must lack nothing but its
+                                    last layer
 
 FILE gets images and embeddings in evaluation mode, behind NAME/ or behind the name of the file that was read. Exits
 with 77 where torchvision or safetensors is missing.
 """
 import pathlib
 import sys
+import time
 
 try:
     import torch
@@ -55,19 +57,26 @@ def make(folder):
     return answer
 
 
+def check_file(file):
+    name, state = file.name.split(".")[0], load_file(file)
+    own = ("embedding", "head.")
+    trunk = getattr(tv, name)(weights=None)
+    entries = {key: value for key, value in state.items() if not key.startswith(own)}
+    wrong = trunk.load_state_dict(entries, strict=False)
+    assert wrong.missing_keys == ["fc.weight", "fc.bias"] and not wrong.unexpected_keys, (file, wrong)
+    model = embedded(trunk)
+    wrong = model.load_state_dict(state, strict=False)
+    assert not wrong.missing_keys and wrong.unexpected_keys == ["head.weight"], (file, wrong)
+    return embeddings(model, name)
+
+
 def check(folder):
     answer = {}
-    for file in sorted(folder.glob("*.*.safetensors")):
-        name, state = file.name.split(".")[0], load_file(file)
-        own = ("embedding", "head.")
-        trunk = getattr(tv, name)(weights=None)
-        entries = {key: value for key, value in state.items() if not key.startswith(own)}
-        wrong = trunk.load_state_dict(entries, strict=False)
-        assert wrong.missing_keys == ["fc.weight", "fc.bias"] and not wrong.unexpected_keys, (file, wrong)
-        model = embedded(trunk)
-        wrong = model.load_state_dict(state, strict=False)
-        assert not wrong.missing_keys and wrong.unexpected_keys == ["head.weight"], (file, wrong)
-        answer[f"{file.name}/embeddings"] = embeddings(model, name)
+    while not (folder / "end").exists():
+        for file in sorted(folder.glob("resnet*.*.safetensors")):
+            answer[f"{file.name}/embeddings"] = check_file(file)
+            file.unlink()
+        time.sleep(0.02)
     return answer
 
 
