@@ -223,19 +223,45 @@ std::string whereabouts(const Record& record, const std::string& group) {
   return last ? "the last call of " + who + " there was " + words(*last) : who + " had made no call there";
 }
 
+constexpr double kAtOnce = 1;  // seconds, on a busy machine
+
+std::string seconds_words(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+/// When the first of the ranks gave up.
+double first_end(const Records& records, const std::vector<int>& ranks) {
+  double first = records.at(ranks[0]).seconds;
+  for (const int rank : ranks) first = std::min(first, records.at(rank).seconds);
+  return first;
+}
+
+/// Finds ranks that entered a call when others, which had waited there, had given up.
+std::optional<std::string> came_late(const Records& records, const std::vector<int>& ranks, const Call& call) {
+  const auto entered = [&](int rank) { return find(records.at(rank), call.group, call.sequence)->seconds; };
+  const double end = first_end(records, ranks);
+  const double waited = end - entered(*std::ranges::min_element(ranks, {}, entered));
+  std::vector<int> late, others;
+  for (const int rank : ranks) (entered(rank) > end ? late : others).push_back(rank);
+  if (late.empty() || waited < kAtOnce) return std::nullopt;
+  return list(late) + " came too late: " + list(others) + " gave up in " + words(call) + " after " +
+         seconds_words(waited) + ", and " + list({late[0]}) + " entered it " + seconds_words(entered(late[0]) - end) +
+         " later";
+}
+
 /// Finds ranks that were suspended in a call that all ranks had entered. The rank that gives up first closes its
 /// connections; the others notice this at once, unless they are suspended.
 std::optional<std::string> stood_still(const Records& records, const std::vector<int>& ranks, const Call& call) {
-  constexpr double kAtOnce = 1;  // seconds, on a busy machine
   const auto found_out = [&](int rank) { return records.at(rank).seconds; };
-  const double first = found_out(*std::ranges::min_element(ranks, {}, found_out));
+  const double first = first_end(records, ranks);
   std::vector<int> late, others;
   for (const int rank : ranks) (found_out(rank) - first > kAtOnce ? late : others).push_back(rank);
   if (late.empty()) return std::nullopt;
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f", found_out(late[0]) - first);
   return list(late) + " stood still (suspended, or its machine was): " + list(others) + " gave up in " + words(call) +
-         ", which all ranks had entered, and " + list({late[0]}) + " noticed it " + seconds + " s later";
+         ", which all ranks had entered, and " + list({late[0]}) + " noticed it " +
+         seconds_words(found_out(late[0]) - first) + " later";
 }
 
 std::string behind(const Records& records, const Stuck& stuck) {
@@ -261,7 +287,10 @@ std::string behind(const Records& records, const Stuck& stuck) {
   if (!silent.empty()) {
     return no_record(silent) + " while " + list(waiting) + " waited in " + words(stuck.call);
   }
-  if (const auto text = stood_still(records, waiting, stuck.call)) return *text;
+  if (!waiting.empty()) {
+    if (const auto text = came_late(records, waiting, stuck.call)) return *text;
+    if (const auto text = stood_still(records, waiting, stuck.call)) return *text;
+  }
   return "all ranks entered " + words(stuck.call) + ", which failed: " + records.at(stuck.rank).fault;
 }
 

@@ -213,21 +213,38 @@ TEST(FlightRecords, ThoseOfARunBeforeDoNotCount) {
              "waited in barrier #1 of Float [4] at ");
 }
 
-TEST(FlightRecords, ARankThatStoodStillIsNamed) {
+/// Records of three ranks in which one call failed; `change`: what is different in rank 1's, or where it is in time.
+std::string diagnosis_where(const std::function<void(nlohmann::json& record)>& change) {
   const test::TemporaryFolder folder;
   flight::FlightRecorder recorders[] = {{0, 3}, {1, 3}, {2, 3}};
   for (const int rank : {0, 1, 2}) {
     auto& recorder = recorders[rank];
     recorder.end(recorder.begin("world", {0, 1, 2}, 1, barrier_call()), flight::FlightRecorder::State::failed);
     auto record = nlohmann::json::parse(recorder.to_json("timed out"));
-    if (rank == 1) record["seconds"] = record["seconds"].get<double>() + 60;
+    record["seconds"] = record["seconds"].get<double>() + 2;
+    if (rank == 1) change(record);
     test::spill(folder / ("flight_rank_000" + std::to_string(rank) + ".json"), record.dump());
   }
-  const auto text = flight::diagnose_flight(folder.path());
+  return flight::diagnose_flight(folder.path());
+}
+
+void move(nlohmann::json& time, double seconds) { time = time.get<double>() + seconds; }
+
+TEST(FlightRecords, ARankThatStoodStillIsNamed) {
+  const auto text = diagnosis_where([](nlohmann::json& record) { move(record["seconds"], 60); });
   expect_has(text,
              "rank 1 stood still (suspended, or its machine was): ranks 0 and 2 gave up in barrier #1 of Float "
              "[4] at ");
   expect_has(text, ", which all ranks had entered, and rank 1 noticed it 60.0 s later");
+}
+
+TEST(FlightRecords, ARankThatCameTooLateIsNamed) {
+  const auto text = diagnosis_where([](nlohmann::json& record) {
+    move(record["calls"][0]["seconds"], 10);
+    move(record["seconds"], 8);
+  });
+  expect_has(text, "rank 1 came too late: ranks 0 and 2 gave up in barrier #1 of Float [4] at ");
+  expect_has(text, " after 2.0 s, and rank 1 entered it 8.0 s later");
 }
 
 TEST(FlightRecords, FaultsAreTold) {
