@@ -16,14 +16,48 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 
+int read_number(const std::string& flag, const std::string& text, int least, int most) {
+  const auto number = settings::read_integer(text);
+  if (!number || *number < least || *number > most) {
+    throw UsageError(flag + " is " + (number ? text : quote(text)) + ", wanted " + std::to_string(least) + ".." +
+                     std::to_string(most));
+  }
+  return static_cast<int>(*number);
+}
+
 int read_ranks(const Arguments& arguments) {
   const auto text = arguments.flag("-n");
   if (!text) throw UsageError("launch has no -n, wanted the number of ranks", "tandem launch -n 2 COMMAND...");
-  const auto number = settings::read_integer(*text);
-  if (!number || *number < 1 || *number > kMostRanks) {
-    throw UsageError("-n is " + (number ? *text : quote(*text)) + ", wanted 1.." + std::to_string(kMostRanks));
+  return read_number("-n", *text, 1, kMostRanks);
+}
+
+constexpr const char* kOnEachNode =
+    "on node 1 of 2: tandem launch -n 4 --nodes 2 --node 1 --meet HOST0:29500 COMMAND...";
+
+/// Which of the job's machines this one is.
+void set_nodes(launch::AgentOptions& options, const Arguments& arguments) {
+  const bool has_nodes = arguments.flag("--nodes").has_value();
+  for (const std::string flag : {"--node", "--meet"}) {
+    if (arguments.flag(flag).has_value() == has_nodes) continue;
+    throw UsageError("launch has " + (has_nodes ? "--nodes and no " + flag : flag + " and no --nodes") +
+                         ", wanted --nodes, --node and --meet together",
+                     kOnEachNode);
   }
-  return static_cast<int>(*number);
+  if (!has_nodes) return;
+  options.nodes = read_number("--nodes", *arguments.flag("--nodes"), 1, kMostRanks / options.ranks);
+  options.node = read_number("--node", *arguments.flag("--node"), 0, options.nodes - 1);
+}
+
+/// Where the ranks of several machines meet: rank 0 serves the store there.
+launch::Variables read_place(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == text.npos || colon == 0) {
+    throw UsageError("--meet is " + quote(text) + ", wanted HOST:PORT of node 0", kOnEachNode);
+  }
+  const auto port = read_number("the port of --meet", text.substr(colon + 1), 1, 65535);
+  return {{"MASTER_ADDR", text.substr(0, colon)},
+          {"MASTER_PORT", std::to_string(port)},
+          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
 }
 
 std::chrono::milliseconds read_grace(const Arguments& arguments) {
@@ -70,18 +104,25 @@ int run_launch(const Arguments& arguments) {
   launch::AgentOptions options;
   options.ranks = read_ranks(arguments);
   options.grace = read_grace(arguments);
+  set_nodes(options, arguments);
+  const auto place = arguments.flag("--meet");
+  if (place) options.environment = read_place(*place);
   set_command(options, arguments.words);
   launch::SignalInbox inbox;  // must be made before the store's threads
   stop_signals::begin();      // a signal after the end of the inbox must not change the status
+  // torchrun's variables: every program, in C++ or Python, that runs under torchrun can run here.
+  const auto add = [&](const launch::Variables& more) {
+    options.environment.insert(options.environment.end(), more.begin(), more.end());
+  };
+  add({{"TORCHELASTIC_RESTART_COUNT", "0"},
+       {"TORCHELASTIC_MAX_RESTARTS", "0"},
+       {"TORCHELASTIC_RUN_ID", rendezvous::kOwnRunId}});
+  if (place) return launch::run_agent(options, inbox);
   const auto listener = listen_here();
   const launch::StoreServer store(listener.file, listener.port);
-  // torchrun's variables: every program, in C++ or Python, that runs under torchrun can run here.
-  options.environment = {{"MASTER_ADDR", "127.0.0.1"},
-                         {"MASTER_PORT", std::to_string(listener.port)},
-                         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                         {"TORCHELASTIC_RESTART_COUNT", "0"},
-                         {"TORCHELASTIC_MAX_RESTARTS", "0"},
-                         {"TORCHELASTIC_RUN_ID", rendezvous::kOwnRunId}};
+  add({{"MASTER_ADDR", "127.0.0.1"},
+       {"MASTER_PORT", std::to_string(listener.port)},
+       {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   return launch::run_agent(options, inbox);
 }
 

@@ -50,6 +50,7 @@ class Agent {
   void tell_failure();
   bool is_asked_for(int status) const;
   std::optional<int> find_suspended() const;
+  int of_job(int rank) const { return options_.node * options_.ranks + rank; }
   std::string name_of_rank(int rank) const;
   void on_signal(int signal);
   void kill_all();
@@ -92,16 +93,16 @@ int Agent::run() {
 
 void Agent::start(int rank) {
   ChildOptions child{options_.path, options_.arguments, options_.environment};
-  const auto text = std::to_string(rank), size = std::to_string(options_.ranks);
-  for (const auto& [name, value] : Variables{{"RANK", text},
-                                             {"LOCAL_RANK", text},
-                                             {"WORLD_SIZE", size},
-                                             {"LOCAL_WORLD_SIZE", size},
-                                             {"GROUP_RANK", "0"}}) {
-    child.environment.emplace_back(name, value);
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, int>>{{"RANK", of_job(rank)},
+                                                          {"LOCAL_RANK", rank},
+                                                          {"WORLD_SIZE", options_.nodes * options_.ranks},
+                                                          {"LOCAL_WORLD_SIZE", options_.ranks},
+                                                          {"GROUP_RANK", options_.node}}) {
+    child.environment.emplace_back(name, std::to_string(value));
   }
   // A rank is in a background process group, so reading the terminal would stop it.
-  if (rank == 0 && !isatty(STDIN_FILENO)) child.input = STDIN_FILENO;
+  if (of_job(rank) == 0 && !isatty(STDIN_FILENO)) child.input = STDIN_FILENO;
   child.mask = inbox_.mask_before();
   if (options_.hears_stop_signals) {
     for (const int signal : kStopSignals) sigaddset(&child.mask, signal);
@@ -165,7 +166,7 @@ std::optional<int> Agent::find_suspended() const {
 }
 
 std::string Agent::name_of_rank(int rank) const {
-  return "rank " + std::to_string(rank) + " of " + std::to_string(options_.ranks);
+  return "rank " + std::to_string(of_job(rank)) + " of " + std::to_string(options_.nodes * options_.ranks);
 }
 
 void Agent::on_signal(int signal) {

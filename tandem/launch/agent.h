@@ -9,7 +9,8 @@
 namespace tandem::launch {
 
 struct AgentOptions {
-  int ranks = 1;                       // 1..1024
+  int ranks = 1;                       // of this machine, 1..1024
+  int node = 0, nodes = 1;             // this machine among those of the job, each of which has as many ranks
   std::string path;                    // program
   std::vector<std::string> arguments;  // argv, from the program's name on
   Variables environment;               // added for all ranks
@@ -17,11 +18,11 @@ struct AgentOptions {
   std::chrono::milliseconds grace{5000};
 };
 
-/// Runs one process per rank and waits for all of them. Returns 0 if all ranks succeed. If a rank fails, returns its
-/// exit status (128 + signal if it was killed) and names it in a line on stderr. If several fail, the first one counts;
-/// a rank whose communication failed (76) counts only if no other has a fault of its own. The line also names a
-/// suspended rank, for which the others waited. If the ranks only stopped as asked, returns the status of the first
-/// (75, or 128 + signal); after a second SIGINT 130.
+/// Runs one process per rank of this machine and waits for all of them. Returns 0 if all ranks succeed. If a rank
+/// fails, returns its exit status (128 + signal if it was killed) and names it in a line on stderr. If several fail,
+/// the first one counts; a rank whose communication failed (76) counts only if no other has a fault of its own. The
+/// line also names a suspended rank, for which the others waited. If the ranks only stopped as asked, returns the
+/// status of the first (75, or 128 + signal); after a second SIGINT 130.
 ///
 ///   a rank fails             the others get SIGTERM, after `grace` SIGKILL
 ///   a rank ends with 75      preempted and saved: the others get SIGTERM and all the time they need
@@ -30,9 +31,9 @@ struct AgentOptions {
 ///   this process is killed   the ranks are killed
 ///
 /// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK; its output is this process's output. Rank
-/// 0 keeps stdin unless it is a terminal; the others read /dev/null. No process of a rank's process group outlives the
-/// rank. Throws UsageError (the program cannot be run), IoError (no process can be made), after killing the ranks
-/// already started.
+/// 0 of the job keeps stdin unless it is a terminal; the others read /dev/null. No process of a rank's process group
+/// outlives the rank. Throws UsageError (the program cannot be run), IoError (no process can be made), after killing
+/// the ranks already started.
 int run_agent(const AgentOptions& options, SignalInbox& inbox);
 
 }  // namespace tandem::launch

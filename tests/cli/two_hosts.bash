@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Two hosts as two network namespaces with a cable between them: one rank on each.
+# Two hosts as two network namespaces with a cable between them, with two ranks each: every strategy trains as four
+# threads do, sends as many bytes, and replicas of one process are refused.
 # Needs root and ip; else it is skipped (77).
 #   two_hosts.bash TANDEM
 set -euo pipefail
@@ -37,22 +38,47 @@ for host in "$a" "$b"; do inside "$host" ip link set lo up; done
 inside "$a" ip link set "va$a" up
 inside "$b" ip link set "vb$a" up
 
-job=(train data.classes=20 train.batch=16 model=mlp train.steps=12 threads=1 report.compare=false comm.init_timeout=60)
-on_host() {
-  local host=$1 rank=$2
-  inside "$host" env RANK="$rank" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 \
-    MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 "$tandem" "${job[@]}" "out=$folder/hosts"
+job=(data=synthetic head.classes=20 data.size=8 train.batch=14 model=mlp train.steps=6 train.precision=float64
+  threads=1 comm.init_timeout=60 local_sgd.every=3 diloco.every=3)
+port=29500
+# on_hosts STRATEGY: trains with a launch on each host; their statuses are in $statuses.
+on_hosts() {
+  local node host nodes=()
+  port=$((port + 1))
+  for node in 0 1; do
+    host=$([ $node = 0 ] && echo "$a" || echo "$b")
+    inside "$host" "$tandem" launch -n 2 --nodes 2 --node $node --meet 10.77.0.1:$port \
+      train "${job[@]}" parallel="$1" out="$folder/$1-hosts" >/dev/null 2>"$folder/$1-$node.err" &
+    nodes+=($!)
+  done
+  statuses=""
+  for node in "${nodes[@]}"; do
+    wait "$node" && statuses+="0 " || statuses+="$? "
+  done
 }
-on_host "$b" 1 &
-on_host "$a" 0
-wait $!
-
-"$tandem" "${job[@]}" ranks=2 "out=$folder/threads"
-python3 - "$folder" <<'PYTHON'
+compare() {
+  python3 - "$folder" "$1" <<'PYTHON'
 import json, sys
-hosts, threads = (json.load(open(f"{sys.argv[1]}/{name}/result.json")) for name in ("hosts", "threads"))
-assert hosts["ranks"] == 2
-assert abs(hosts["loss"] - threads["loss"]) < 1e-4, (hosts["loss"], threads["loss"])
-assert hosts["wire"]["ranks"][1]["reduce_scatter"] == threads["wire"]["ranks"][1]["reduce_scatter"]
-print("two hosts give the loss and the bytes of two threads")
+hosts, threads = (json.load(open(f"{sys.argv[1]}/{sys.argv[2]}-{name}/result.json")) for name in ("hosts", "threads"))
+assert hosts["ranks"] == 4
+for ours, theirs in zip(hosts["losses"], threads["losses"], strict=True):
+    assert abs(ours - theirs) < 1e-10, (hosts["losses"], threads["losses"])
+assert hosts["wire"] == threads["wire"], (hosts["wire"], threads["wire"])
 PYTHON
+}
+
+names=$("$tandem" train parallel=none 2>&1 | sed -n 's/.*wanted //; s/,\| or/ /gp' || true)
+[ "$(wc -w <<<"$names")" -ge 8 ] || { echo "no strategies in '$names'"; exit 1; }
+for name in $names; do
+  on_hosts "$name"
+  if [ "$name" = dp ]; then
+    [ "$statuses" = "78 78 " ] || { echo "dp: statuses $statuses"; exit 1; }
+    grep -h error: "$folder/dp-"*.err
+    continue
+  fi
+  [ "$statuses" = "0 0 " ] || { echo "$name: statuses $statuses"; cat "$folder/$name-"*.err; exit 1; }
+  "$tandem" train "${job[@]}" parallel="$name" ranks=4 out="$folder/$name-threads" >/dev/null \
+    2>"$folder/$name-threads.err"
+  compare "$name"
+  echo "$name: two hosts give the losses and the bytes of four threads"
+done

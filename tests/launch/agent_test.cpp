@@ -42,6 +42,22 @@ TEST(Launch, EachRankKnowsItsPlace) {
   }
 }
 
+TEST(Launch, EachRankOfASecondMachineKnowsItsPlace) {
+  const auto flags = std::vector<std::string>{"--nodes", "3", "--node", "1", "--meet", "10.0.0.1:29500"};
+  const auto ended = run_tandem(launch(2,
+                                       "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+                                       "$MASTER_PORT $TORCHELASTIC_USE_AGENT_STORE",
+                                       flags),
+                                {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  for (const auto line : {"2 6 0 2 1 10.0.0.1 29500 False\n", "3 6 1 2 1 10.0.0.1 29500 False\n"}) {
+    EXPECT_NE(ended.out.find(line), std::string::npos) << ended.out;
+  }
+  const auto failed = run_tandem(launch(2, "[ $RANK = 3 ] && exit 3; " + kForEver, flags));
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_EQ(failed.err, "error: rank 3 of 6 exited with code 3\n");
+}
+
 TEST(Launch, TheStoreIsServed) {
   const auto ended = run_tandem(launch(2, "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT && echo met"));
   EXPECT_EQ(ended.out, "met\nmet\n") << ended.err;
@@ -237,6 +253,19 @@ TEST(Launch, WrongWords) {
   EXPECT_EQ(fault({"launch", "-n", "2000", "info"}), "error: -n is 2000, wanted 1..1024\n");
   EXPECT_EQ(fault({"launch", "-n", "2", "--grace", "soon", "info"}),
             "error: --grace is 'soon', wanted seconds, 0..86400\n");
+  const std::string each = ": on node 1 of 2: tandem launch -n 4 --nodes 2 --node 1 --meet HOST0:29500 COMMAND...\n";
+  EXPECT_EQ(fault({"launch", "-n", "2", "--nodes", "2", "--node", "1", "info"}),
+            "error: launch has --nodes and no --meet, wanted --nodes, --node and --meet together" + each);
+  EXPECT_EQ(fault({"launch", "-n", "2", "--node", "1", "info"}),
+            "error: launch has --node and no --nodes, wanted --nodes, --node and --meet together" + each);
+  EXPECT_EQ(fault({"launch", "-n", "2", "--nodes", "600", "--node", "1", "--meet", "a:1", "info"}),
+            "error: --nodes is 600, wanted 1..512\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "--nodes", "2", "--node", "2", "--meet", "a:1", "info"}),
+            "error: --node is 2, wanted 0..1\n");
+  EXPECT_EQ(fault({"launch", "-n", "2", "--nodes", "2", "--node", "1", "--meet", "a", "info"}),
+            "error: --meet is 'a', wanted HOST:PORT of node 0" + each);
+  EXPECT_EQ(fault({"launch", "-n", "2", "--nodes", "2", "--node", "1", "--meet", "a:0", "info"}),
+            "error: the port of --meet is 0, wanted 1..65535\n");
   EXPECT_EQ(fault({"launch", "-n", "2"}),
             "error: launch has no command, wanted a program or a subcommand: "
             "tandem launch -n 2 train data=glyphs\n");
