@@ -41,6 +41,7 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
   settings::Settings run(job::schema());
   run.load_file(saved);
   run.set("resume", "none");
+  run.set("ps.servers", "0");  // there is nothing to serve
   const auto launch = rendezvous::detect_launch();
   if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still change it
   run.apply(arguments.words);

@@ -24,8 +24,9 @@ struct Run {
   int64_t first = 0, count = 0;
 };
 
-/// The parts of a batch that one rank gets.
+/// The parts of a batch that one rank gets: at least one, which may be empty.
 std::vector<Run> runs_of(const LoaderOptions& options, int64_t begin, int64_t samples) {
+  if (options.rank >= options.size) return {{begin, 0}};
   const int64_t parts = std::max<int64_t>(options.shards, options.size), each = samples / parts, more = samples % parts;
   std::vector<Run> runs;
   for (int64_t part = options.rank; part < parts; part += options.size) {
@@ -88,8 +89,9 @@ class Maker {
 };
 
 void check(const Dataset& dataset, const LoaderOptions& options) {
-  TORCH_CHECK_VALUE(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "loader: rank is ",
-                    options.rank, " of ", options.size, ", wanted 0..size-1");
+  TORCH_CHECK_VALUE(
+      options.size >= 1 && options.idle >= 0 && options.rank >= 0 && options.rank < options.size + options.idle,
+      "loader: rank is ", options.rank, " of ", options.size, ", wanted 0..size-1, or an idle one");
   TORCH_CHECK_VALUE(options.shards >= 0 && options.shards % options.size == 0, "loader: shards is ", options.shards,
                     " with size ", options.size, ", wanted a multiple of it");
   TORCH_CHECK_VALUE(options.prefetch >= 0, "loader: prefetch is ", options.prefetch, ", wanted 0 or more");
@@ -126,6 +128,8 @@ class Loader::Impl {
   }
 
   ~Impl() { stop(); }  // frees the jobs' tensors on the caller's thread
+
+  const LoaderOptions& options() const { return options_; }
 
   int64_t batches_per_epoch() const {
     const int64_t n = dataset_.size();
@@ -272,10 +276,19 @@ Loader::Loader(const Dataset& dataset, LoaderOptions options) {
 
 Loader::~Loader() = default;
 int64_t Loader::batches_per_epoch() const { return impl_->batches_per_epoch(); }
+const LoaderOptions& Loader::options() const { return impl_->options(); }
 void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
 bool Loader::next(Batch& batch) { return impl_->next(batch); }
 
 int64_t samples_of(const LoaderOptions& options, int64_t batch) { return count_of(runs_of(options, 0, batch)); }
+
+std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch) {
+  std::vector<int64_t> samples;
+  for (options.rank = 0; options.rank < options.size + options.idle; ++options.rank) {
+    samples.push_back(samples_of(options, batch));
+  }
+  return samples;
+}
 
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches) {
   const auto [channels, height, width] = image_shape;

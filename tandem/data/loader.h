@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tandem/data/dataset.h"
 #include "tandem/data/image/augment.h"
@@ -11,6 +12,7 @@ namespace tandem::data {
 struct LoaderOptions {
   int64_t batch = 128;  // samples of one global batch, over all ranks
   int rank = 0, size = 1;
+  int idle = 0;        // ranks size .. size + idle - 1 go through the same batches, without samples of their own
   int64_t shards = 0;  // 0: one part a rank; else a multiple of size: a batch has so many parts, dealt out in turn
   uint64_t seed = 0;
   bool shuffle = true;    // a new order each epoch; false: the data set's order
@@ -41,6 +43,7 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   int64_t batches_per_epoch() const;
+  const LoaderOptions& options() const;
 
   /// Starts `epoch` at batch `first_batch` and drops the batches prepared so far. Epochs may come in any order. Throws
   /// c10::ValueError (epoch or batch out of range).
@@ -56,8 +59,9 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Samples that the rank gets of a batch of so many.
+/// Samples that the rank, or each of the ranks, gets of a batch of so many.
 int64_t samples_of(const LoaderOptions& options, int64_t batch);
+std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch);
 
 /// Bytes of the batches that a loader and its caller have while the caller works on one. `batches`: of an epoch.
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches);

@@ -117,7 +117,9 @@ class RoomSearch {
 Room exact_room(const MemoryPlan& plan, const PeaksOf& peaks_of, size_t ranks, int64_t enough) {
   constexpr int kAttempts = 64;  // twice the bits of a count
   std::vector<RoomSearch> searches;
-  for (size_t rank = 0; rank < ranks; ++rank) searches.emplace_back(plan, static_cast<int>(rank), enough);
+  for (int rank = 0; rank < static_cast<int>(ranks); ++rank) {
+    searches.emplace_back(plan, rank, plan.takes_classes(rank) ? enough : 0);
+  }
   Room room;
   const auto take = [&](const auto& number_of) {
     std::vector<int64_t> numbers;

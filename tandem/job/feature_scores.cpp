@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <numeric>
+
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 #include "tandem/data/verification_pairs.h"
 #include "tandem/evaluation/samples.h"
 #include "tandem/job/odd_images.h"
@@ -36,8 +37,9 @@ Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch
   data::Batch batch;
   for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
     parts.push_back(embed(batch));
-    const auto [first, end] = comm::split_range(batch.global_size, group.size(), group.rank());
-    for (int64_t i = first; i < end; ++i) all.places.push_back(begin + i);
+    const auto samples = data::samples_of_ranks(loader->options(), batch.global_size);
+    const auto first = std::accumulate(samples.begin(), samples.begin() + group.rank(), begin);
+    for (int64_t i = 0; i < samples[group.rank()]; ++i) all.places.push_back(first + i);
   }
   all.features = at::cat(parts);
   return all;

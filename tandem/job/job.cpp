@@ -63,6 +63,7 @@ void check_training(const Job& job) {
 void set_ranks(settings::Settings& settings, int ranks) {
   settings.set("ranks", std::to_string(ranks));
   if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
+  if (settings.get_int("ps.servers") >= ranks) settings.set("ps.servers", "0");
 }
 
 Job with_form(const Job& job, const HeadForm& form) {

@@ -79,7 +79,7 @@ namespace {
 /// Whether norms of a few images at a time leave one image of a micro-batch on its own.
 bool leaves_one_alone(const Job& job) {
   if (job.model.norm != models::Norm::ghost) return false;
-  for (const int64_t images : comm::split_sizes(job.training.batch, job.parallel.ranks)) {
+  for (const int64_t images : job.parallel.mesh(job.parallel.ranks).shares(job.training.batch)) {
     for (const int64_t micro : comm::split_sizes(images, static_cast<int>(job.training.accumulate))) {
       if (micro > 1 && micro % job.model.ghost == 1 % job.model.ghost) return true;
     }
@@ -100,7 +100,9 @@ memory::Composition allow_one_image(const Job& job, const std::function<memory::
                               ", which leaves one image on its own, wanted more for model " + job.model.name,
                           "change model.ghost or train.batch");
     }
-    if (training.batch / job.parallel.parts() / training.micro_batches(job.parallel.ranks) > 1) throw;
+    const auto& parallel = job.parallel;
+    const int parts = parallel.strategy->is_one_process ? parallel.parts() : parallel.workers();
+    if (training.batch / parts / training.micro_batches(job.parallel.ranks) > 1) throw;
     const bool is_cut = training.accumulate > 1;
     const auto cut = is_cut ? " and train.accumulate " + std::to_string(training.accumulate) : "";
     throw SettingsError("train.batch is " + std::to_string(training.batch) + " with ranks " +
@@ -133,14 +135,20 @@ MemoryPlan::MemoryPlan(const Job& job, const DataShape& shape)
     : job_(job),
       ranks_(job.parallel.ranks),
       shape_(shape),
-      images_(comm::split_sizes(job.training.batch, ranks_)),
+      images_(job.parallel.mesh(ranks_).shares(job.training.batch)),
       larger_(measure_backbone(job, shape, micro_images(0))),
-      smaller_(micro_images(ranks_ - 1) == micro_images(0) ? larger_
-                                                           : measure_backbone(job, shape, micro_images(ranks_ - 1))) {
+      smaller_(micro_images(last_worker()) == micro_images(0)
+                   ? larger_
+                   : measure_backbone(job, shape, micro_images(last_worker()))),
+      idle_(larger_) {
+  idle_.forward = idle_.saved = idle_.backward = 0;
   job_.head.options.classes = shape.classes;
 }
 
+int MemoryPlan::last_worker() const { return ranks_ - 1 - job_.parallel.mesh(ranks_).servers; }
+
 const BackboneMemory& MemoryPlan::backbone(int rank) const {
+  if (images_[rank] == 0) return idle_;
   return micro_images(rank) == micro_images(0) ? larger_ : smaller_;
 }
 
@@ -172,7 +180,8 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   auto bytes = head;
   of(bytes, Category::parameters) += backbone.parameters;
   const auto& parallel = job_.parallel;
-  const int64_t shards = parallel.strategy->mesh(ranks_, parallel.strategy_options).shard;
+  const auto mesh = parallel.mesh(ranks_);
+  const int64_t shards = mesh.servers > 0 ? std::min(mesh.servers, mesh.shard) : mesh.shard;
   of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
   if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
   const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
@@ -217,6 +226,7 @@ std::optional<int64_t> MemoryPlan::limit(int rank) const {
 
 std::optional<int64_t> MemoryPlan::most_classes(int rank, int64_t beside) const {
   if (!job_.memory.is_limited()) return std::nullopt;
+  if (!takes_classes(rank)) return 0;
   const int64_t limit = job_.memory.limits[rank] - beside;
   int64_t fits = 0, too_many = int64_t{1} << 40;
   if (total_of(this->rank(rank, 0)) > limit) return 0;

@@ -40,6 +40,9 @@ class MemoryPlan {
   /// True if every rank holds all classes: no counts are asked for.
   bool is_whole() const { return job_.head.form->is_whole; }
 
+  /// False for a rank that only serves.
+  bool takes_classes(int rank) const { return rank <= last_worker(); }
+
   /// The largest number of classes for which memory.limit leaves room on a rank. `beside`: bytes that the rank needs
   /// more than this object says. nullopt without a limit.
   std::optional<int64_t> most_classes(int rank, int64_t beside = 0) const;
@@ -66,6 +69,7 @@ class MemoryPlan {
 
  private:
   CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
+  int last_worker() const;  // of the ranks that get a part of a batch
   const BackboneMemory& backbone(int rank) const;
   int64_t micro_images(int rank) const;  // of a micro-batch of the rank
   int64_t micro_batch() const;           // the same of all ranks
@@ -76,6 +80,7 @@ class MemoryPlan {
   DataShape shape_;
   std::vector<int64_t> images_;      // of each rank
   BackboneMemory larger_, smaller_;  // of ranks with one image more, and of the others
+  BackboneMemory idle_;              // of ranks without images
 };
 
 /// What `rehearsal` returns. A model that refuses a batch of one image, as batch normalisation of one number a channel

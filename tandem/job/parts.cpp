@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tandem/classifier/ordered_softmax_loss.h"
-#include "tandem/comm/split.h"
 #include "tandem/train/supervised_step.h"
 
 namespace tandem::job {
@@ -13,7 +12,8 @@ namespace {
 data::LoaderOptions loader_options(const Job& job, int rank, int size) {
   data::LoaderOptions options;
   options.rank = rank;
-  options.size = size;
+  options.idle = job.parallel.mesh(size).servers;
+  options.size = size - options.idle;
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
   return options;
@@ -57,11 +57,11 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
   if (job.training.shards > 0) return classifier::ordered_counts({job.training.shards, classes}, ranks);
-  return comm::split_sizes(classes, ranks);
+  return job.parallel.mesh(ranks).shares(classes);
 }
 
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
-  return parallel::Mesh(job.parallel.strategy->mesh(world.size(), job.parallel.strategy_options), world);
+  return parallel::Mesh(job.parallel.mesh(world.size()), world);
 }
 
 std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,

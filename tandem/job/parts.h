@@ -20,7 +20,7 @@ class Backbone;
 // The parts of a job on one rank.
 namespace tandem::job {
 
-/// `rank` of the `size` ranks that share a batch, which are the group `data`.
+/// `rank` of the `size` ranks that share a batch, which are the group `data`; servers among them are idle.
 data::LoaderOptions training_loader_options(const Job& job, int rank, int size);
 data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size);
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
@@ -44,7 +44,8 @@ struct TaskPlan {
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
-/// The classes of each rank, where memory.limit does not say otherwise: as many for each, or as many shards.
+/// The classes of each rank, where memory.limit does not say otherwise: as many for each, or as many shards; none for a
+/// rank that only serves.
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);
 
 /// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync,

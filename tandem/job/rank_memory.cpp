@@ -12,7 +12,6 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
-#include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
@@ -42,10 +41,10 @@ data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& o
 }
 
 /// The most that a test allocates: one batch, as train::evaluate() gives it to the task.
-int64_t rehearse_test(train::Task& task, const data::Batch& batch, int ranks) {
+int64_t rehearse_test(train::Task& task, const data::Batch& batch, const data::LoaderOptions& options) {
   const at::NoGradGuard no_grad;
   const memory::ProbeScope probe;
-  const auto sizes = comm::split_sizes(batch.global_size, ranks);
+  const auto sizes = data::samples_of_ranks(options, batch.global_size);
   task.set_training(false);
   task.top_k(batch, 1, sizes);
   task.loss(batch, sizes);
@@ -220,7 +219,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
   memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
-                rehearse_test(*task, synthetic_batch(shape, options, counts, images), job.parallel.ranks);
+                rehearse_test(*task, synthetic_batch(shape, options, counts, images), options);
   return memory;
 }
 
@@ -256,9 +255,9 @@ bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
 }
 
 const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
-  const auto images = comm::split_sizes(job_.training.batch, job_.parallel.ranks)[rank];
-  const auto& parallel = job_.parallel;
-  const bool has_own_parts = parallel.strategy->mesh(parallel.ranks, parallel.strategy_options).shard > 1;
+  const auto mesh = job_.parallel.mesh(job_.parallel.ranks);
+  const auto images = mesh.shares(job_.training.batch)[rank];
+  const bool has_own_parts = mesh.shard > 1 || images == 0;
   const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
   const auto [place, is_new] = known_.try_emplace({counts[rank], sum_of(counts), images, kind});
   auto& known = place->second;

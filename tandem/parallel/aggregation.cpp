@@ -8,8 +8,6 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
-#include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 
 namespace tandem::parallel {
 namespace {
@@ -59,14 +57,25 @@ const Aggregate& aggregate_of(std::string_view name) {
   throw SettingsError("ps.aggregate is '" + std::string(name) + "', wanted one of " + names);
 }
 
-void aggregate_(const Tensor& gradient, const Aggregate& aggregate, comm::ProcessGroup& group, flight::Where where) {
+void check_workers(const Aggregate& aggregate, const Servers& servers) {
+  if (servers.workers() >= aggregate.least_ranks) return;
+  throw SettingsError("aggregate is " + std::string(aggregate.name) + " with " + std::to_string(servers.workers()) +
+                      " ranks, wanted " + std::to_string(aggregate.least_ranks) + " or more");
+}
+
+double pushed_factor(const Aggregate& aggregate, const MicroBatch& micro, const Servers& servers) {
+  if (!aggregate.takes_means) return 1;
+  if (micro.samples == 0) return servers.workers();
+  return micro.own_samples == 0 ? 0.0 : static_cast<double>(micro.samples) / static_cast<double>(micro.own_samples);
+}
+
+void aggregate_(const Tensor& gradient, const Aggregate& aggregate, const Servers& servers, flight::Where where) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::communication);
-  const auto parts = comm::split_sizes(gradient.numel(), group.size());
-  const int64_t own = parts[group.rank()];
-  const std::vector<int64_t> from_each(group.size(), own);
-  const auto pushed = comm::all_to_all(gradient, group, 0, parts, from_each, where).view({group.size(), own});
-  gradient.copy_(comm::all_gather(aggregate.of(pushed), group, 0, parts, where));
+  auto part = servers.push(gradient, where);
+  if (servers.is_server()) part = aggregate.of(part);
+  const auto pulled = servers.pull(part, gradient.numel(), where);
+  servers.is_worker() ? gradient.copy_(pulled) : servers.own_part(gradient).copy_(part);
 }
 
 }  // namespace tandem::parallel

@@ -4,7 +4,8 @@
 #include <string_view>
 
 #include "tandem/base/tensor.h"
-#include "tandem/comm/process_group.h"
+#include "tandem/parallel/gradient_sync.h"
+#include "tandem/parallel/servers.h"
 
 namespace tandem::parallel {
 
@@ -21,7 +22,7 @@ struct Aggregate {
   /// shares of the whole batch's gradient, whose sum it is.
   bool takes_means = true;
 
-  int least_ranks = 1;  // for which it is something
+  int least_ranks = 1;  // that bring gradients, for which it is something
 };
 
 /// sum, mean, trimmed-mean, median; the first is the default. Of single numbers; trimmed-mean leaves the largest and
@@ -31,15 +32,23 @@ std::span<const Aggregate> aggregates();
 /// Throws SettingsError (unknown name), naming `ps.aggregate`.
 const Aggregate& aggregate_of(std::string_view name);
 
-/// Replaces a gradient [n] of each rank by the aggregate of all, the same bits on all ranks. Each rank is the server of
-/// a part (comm::split_sizes):
+/// Throws SettingsError, naming `aggregate`, if the servers have fewer workers than it needs.
+void check_workers(const Aggregate& aggregate, const Servers& servers);
+
+/// What a worker's gradient, its share of the whole batch's, is multiplied by before it is pushed.
+double pushed_factor(const Aggregate& aggregate, const MicroBatch& micro, const Servers& servers);
+
+/// Replaces a gradient [n] of each worker by the aggregate of all, the same bits on all workers. Each server makes a
+/// part of it:
 ///
 ///   rank 0   a0 b0 c0 ─┐ push                 server 0   a = of(a0 a1 a2) ─┐ pull
 ///   rank 1   a1 b1 c1 ─┼─ all_to_all ─▶       server 1   b = of(b0 b1 b2) ─┼─ all_gather ─▶  a b c
 ///   rank 2   a2 b2 c2 ─┘                      server 2   c = of(c0 c1 c2) ─┘
 ///
-/// Wire over N ranks: 2 (N - 1) n numbers. Memory: three times n numbers, and what `of` needs for n. Collective.
-void aggregate_(const Tensor& gradient, const Aggregate& aggregate, comm::ProcessGroup& group,
+/// Of a rank that only serves, the numbers do not count, and only its own part is replaced. Wire: 2 (N - 1) n numbers
+/// over N ranks that all serve; with servers apart 2 W n over W workers. Memory: three times n numbers where all serve,
+/// and what `of` needs for n; of a server apart with a part of m numbers, 2 W m and what `of` needs. Collective.
+void aggregate_(const Tensor& gradient, const Aggregate& aggregate, const Servers& servers,
                 flight::Where where = flight::Where::current());
 
 }  // namespace tandem::parallel

@@ -37,8 +37,17 @@ void narrow(std::vector<Split>& splits, const Mesh::Cut& cut, int size, int coor
 
 }  // namespace
 
+std::vector<int64_t> MeshSizes::shares(int64_t n) const {
+  auto shares = comm::split_sizes(n, data * shard - servers);
+  shares.resize(static_cast<size_t>(data * shard), 0);
+  return shares;
+}
+
 Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world)
-    : world_(world), sizes_{sizes.data, sizes.shard, sizes.tensor, sizes.pipeline}, coordinates_(sizes_.size()) {
+    : world_(world),
+      given_(sizes),
+      sizes_{sizes.data, sizes.shard, sizes.tensor, sizes.pipeline},
+      coordinates_(sizes_.size()) {
   int64_t ranks = 1;
   for (size_t axis = 0; axis < sizes_.size(); ++axis) {
     TORCH_CHECK_VALUE(sizes_[axis] >= 1, "mesh: axis ", kNames[axis], " is ", sizes_[axis], ", wanted 1 or more");
@@ -47,6 +56,9 @@ Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world)
   TORCH_CHECK_VALUE(ranks == world.size(), "mesh: data ", sizes.data, " * shard ", sizes.shard, " * tensor ",
                     sizes.tensor, " * pipeline ", sizes.pipeline, " is ", ranks, ", wanted ", world.size(),
                     ", the number of ranks");
+  const int sharing = sizes.data * sizes.shard;
+  TORCH_CHECK_VALUE(sizes.servers >= 0 && sizes.servers < sharing, "mesh: servers is ", sizes.servers, " with ",
+                    sharing, " ranks that share a batch, wanted 0..", sharing - 1);
   int rest = world.rank();
   for (auto axis = kRankOrder.rbegin(); axis != kRankOrder.rend(); ++axis) {
     coordinates_[index_of(*axis)] = rest % size(*axis);

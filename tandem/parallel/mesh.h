@@ -13,6 +13,11 @@ enum class Axis { data, shard, tensor, pipeline };
 
 struct MeshSizes {
   int data = 1, shard = 1, tensor = 1, pipeline = 1;
+  int servers = 0;  // of the ranks that share a batch, the last so many get no part of it
+
+  /// How many of n samples, or classes, each of the ranks that share a batch gets: comm::split_sizes() over those that
+  /// are no servers.
+  std::vector<int64_t> shares(int64_t n) const;
 };
 
 /// The ranks of a job, arranged along named axes. A group of an axis has the ranks that differ in that coordinate only.
@@ -28,11 +33,12 @@ class Mesh {
  public:
   /// Makes the groups of the axes. An axis that has all ranks uses `world` itself, an axis of size 1 a group of one:
   /// neither sends a message. Any other axis costs one split of the world, which asks no rank. Throws c10::ValueError
-  /// if a size is below 1 or if the product of the sizes is not the size of the world. `world` must outlive the mesh.
-  /// Collective.
+  /// if a size is below 1, if servers leave no rank for the batch, or if the product of the sizes is not the size of
+  /// the world. `world` must outlive the mesh. Collective.
   Mesh(const MeshSizes& sizes, comm::ProcessGroup& world);
 
   int size(Axis axis) const;
+  const MeshSizes& sizes() const { return given_; }
   int coordinate(Axis axis) const;  // of this rank, 0 .. size - 1; equals its rank in group(axis)
 
   comm::ProcessGroup& world() const { return world_; }
@@ -75,6 +81,7 @@ class Mesh {
   comm::ProcessGroup& make_group(Axes axes);
 
   comm::ProcessGroup& world_;
+  MeshSizes given_;
   std::vector<int> sizes_, coordinates_;  // by Axis
   std::map<Axes, std::unique_ptr<comm::ProcessGroup>> groups_;
 };

@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/broadcast_all.h"
 #include "tandem/parallel/detail/messages.h"
@@ -13,16 +15,11 @@
 namespace tandem::parallel {
 namespace {
 
-/// A number by which a rank that lacks a gradient tells the others: the aggregate of NaN is NaN.
+/// A number by which a worker that lacks a gradient tells the others: the aggregate of NaN is NaN. It is the first
+/// number of the first message, of which the first server has the first part.
 Tensor mark_of(Tensor gradient) {
   while (gradient.dim() > 0) gradient = gradient.select(0, 0);
   return gradient;
-}
-
-/// From a rank's share of the whole batch's gradient to that of its own mean loss.
-double own_mean_factor(const MicroBatch& micro, int ranks) {
-  if (micro.samples == 0) return ranks;
-  return micro.own_samples == 0 ? 0.0 : static_cast<double>(micro.samples) / static_cast<double>(micro.own_samples);
 }
 
 }  // namespace
@@ -31,16 +28,24 @@ ParameterServer::ParameterServer(const std::vector<Parameter>& parameters, std::
                                  comm::ProcessGroup& group, const ParameterServerOptions& options)
     : parameters_(tensors_of(trained_of(parameters))),
       buffers_(std::move(buffers)),
-      group_(group),
+      servers_(group, options.servers),
       options_(options),
       arrivals_(parameters_, names_of(trained_of(parameters))) {
-  const auto& aggregate = *options.aggregate;
-  if (group.size() < aggregate.least_ranks) {
-    throw SettingsError("aggregate is " + std::string(aggregate.name) + " with " + std::to_string(group.size()) +
-                        " ranks, wanted " + std::to_string(aggregate.least_ranks) + " or more");
-  }
+  check_workers(*options.aggregate, servers_);
   detail::broadcast_all(tensors_of(parameters), 0, group);
   detail::broadcast_all(buffers_, 0, group);
+}
+
+std::vector<Parameter> ParameterServer::held(std::vector<Parameter> parameters) const {
+  if (!servers_.are_apart()) return parameters;
+  const auto is_served = [&](const Parameter& parameter) {
+    return std::ranges::any_of(parameters_, [&](const Tensor& own) { return own.is_same(parameter.tensor); });
+  };
+  if (!servers_.is_worker()) std::erase_if(parameters, is_served);
+  for (auto& parameter : parameters) {
+    if (is_served(parameter)) parameter.placement.holder = servers_.group().rank();
+  }
+  return parameters;
 }
 
 void ParameterServer::before_backward(const Tensor& loss, const MicroBatch& micro, flight::Where where) {
@@ -52,51 +57,67 @@ void ParameterServer::before_backward(const Tensor& loss, const MicroBatch& micr
 
 void ParameterServer::after_backward(const MicroBatch& micro) {
   if (micro.is_last()) exchange(micro);
+  if (servers_.is_worker()) return;
+  for (const auto& parameter : parameters_) parameter.mutable_grad().reset();
 }
 
-/// A rank that lacks a gradient pushes zeros, so that no rank waits for it, and a NaN. All ranks then see the NaN, and
-/// exchange which gradients are missing.
+/// A worker that lacks a gradient pushes zeros, so that no rank waits for it, and a NaN. All ranks then see the NaN,
+/// and exchange which gradients are missing.
 void ParameterServer::exchange(const MicroBatch& micro) {
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   bool in_doubt = !arrivals_.are_complete();
-  if (group_.size() > 1) {
-    const double factor = options_.aggregate->takes_means ? own_mean_factor(micro, group_.size()) : 1.0;
-    std::vector<Tensor> gradients;
-    for (const auto& parameter : parameters_) {
-      auto& gradient = parameter.mutable_grad();
-      const CategoryScope scope(Category::gradients);
-      if (!gradient.defined()) gradient = at::zeros_like(parameter);
-      if (factor != 1.0) gradient.mul_(factor);
-      gradients.push_back(gradient);
-    }
-    const auto mark = mark_of(gradients[0]);
-    if (in_doubt) mark.fill_(std::numeric_limits<double>::quiet_NaN());
-    send(gradients);
-    in_doubt = mark.isnan().item<bool>();
+  if (!servers_.is_worker()) {
+    in_doubt = false;
+    arrivals_.excuse_all();
   }
-  if (in_doubt) arrivals_.check(group_);
+  if (servers_.group().size() > 1) {
+    const auto gradients = prepared_gradients(micro);
+    if (in_doubt) mark_of(gradients[0]).fill_(std::numeric_limits<double>::quiet_NaN());
+    in_doubt = send(gradients);
+  }
+  if (in_doubt) arrivals_.check(servers_.group());
 }
 
-void ParameterServer::send(const std::vector<Tensor>& gradients) {
+std::vector<Tensor> ParameterServer::prepared_gradients(const MicroBatch& micro) const {
+  const double factor = pushed_factor(*options_.aggregate, micro, servers_);
+  const CategoryScope scope(Category::gradients);
+  std::vector<Tensor> gradients;
+  for (const auto& parameter : parameters_) {
+    auto& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(parameter);
+    if (factor != 1.0) gradient.mul_(factor);
+    gradients.push_back(gradient);
+  }
+  return gradients;
+}
+
+/// Returns whether the mark is NaN, the same on all ranks.
+bool ParameterServer::send(const std::vector<Tensor>& gradients) {
   const PhaseScope phase(Phase::backward);
   const auto start = detail::OverlapClock::now();
   detail::for_each_message(gradients,
-                           [&](const Tensor& message) { aggregate_(message, *options_.aggregate, group_, where_); });
+                           [&](const Tensor& message) { aggregate_(message, *options_.aggregate, servers_, where_); });
+  const auto mark = mark_of(gradients[0]);
+  if (servers_.are_apart() && servers_.count() > 1) {  // the first of them has it, as the workers do
+    comm::broadcast_(mark, servers_.workers(), servers_.group(), where_);
+  }
   clock_.has_travelled(start);
   clock_.has_waited(start);
+  return mark.isnan().item<bool>();
 }
 
 int64_t ParameterServer::exchange_bytes() {
-  if (group_.size() == 1) return 0;
+  if (servers_.group().size() == 1) return 0;
   const memory::ProbeScope aside;
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters_) gradients.push_back(at::zeros_like(parameter));
   const memory::ProbeScope probe;
-  detail::for_each_message(gradients, [&](const Tensor& message) { aggregate_(message, *options_.aggregate, group_); });
+  detail::for_each_message(gradients,
+                           [&](const Tensor& message) { aggregate_(message, *options_.aggregate, servers_); });
   return probe.account().peak_bytes();
 }
 
-void ParameterServer::unify() { detail::broadcast_all(buffers_, 0, group_); }
+void ParameterServer::unify() { detail::broadcast_all(buffers_, 0, servers_.group()); }
 
 }  // namespace tandem::parallel

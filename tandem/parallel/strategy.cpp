@@ -29,6 +29,11 @@ std::unique_ptr<GradientSync> make_ps(const ReplicatedModel& model, Mesh& mesh, 
   return std::make_unique<ParameterServer>(whole_of(model), model.buffers, mesh.batch(), options.ps);
 }
 
+MeshSizes with_servers(int ranks, const StrategyOptions& options) {
+  check_servers(options.ps.servers, ranks);
+  return {.data = ranks, .servers = options.ps.servers};
+}
+
 CategoryBytes no_bytes(int64_t, int, const StrategyOptions&) { return {}; }
 
 MeshSizes one_rank(int ranks, const StrategyOptions&) {
@@ -150,7 +155,7 @@ constexpr std::array<Strategy, 8> kStrategies = {{
     {.name = "ps",
      .title = "parameter server",
      .doc = "as ddp, but after backward each rank sums, or otherwise aggregates, a part of the gradients of all",
-     .mesh = along_data,
+     .mesh = with_servers,
      .make = make_ps,
      .bytes = no_bytes,
      .settings = "ps"},

@@ -4,7 +4,6 @@
 
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 #include "tandem/train/batches.h"
 
 namespace tandem::train {
@@ -19,7 +18,7 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   if (tick) tick(0, loader.batches_per_epoch());
   data::Batch batch;
   while (next_batch(loader, batch)) {
-    const auto sizes = comm::split_sizes(batch.global_size, data.size());
+    const auto sizes = data::samples_of_ranks(loader.options(), batch.global_size);
     const auto best = task.top_k(batch, std::min<int64_t>(5, num_classes), sizes);
     const auto hits = best.eq(batch.labels.unsqueeze(1));
     right1 += hits.select(1, 0).sum().item<double>();

@@ -110,6 +110,7 @@ Context context_of(const data::Batch& batch) {
 SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh)
     : task_(task),
       options_(std::move(options)),
+      mesh_(mesh.sizes()),
       data_(mesh.batch()),
       world_(mesh.world()),
       sync_(options_.strategy->make({task.parameters(), tensors_of(task.buffers()), task.replicated_chain()}, mesh,
@@ -130,7 +131,7 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
 
 std::vector<detail::BatchPart> SupervisedStep::parts_of(const data::Batch& batch) const {
   return options_.shards > 0 ? detail::cut_shards(batch, options_.shards, data_)
-                             : detail::cut(batch, options_.accumulate, data_);
+                             : detail::cut(batch, options_.accumulate, mesh_.shares(batch.global_size), data_.rank());
 }
 
 void SupervisedStep::allow_skips(int64_t in_a_row) {
@@ -193,7 +194,7 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
   const auto parts = parts_of(batch);
   const auto images = [](const detail::BatchPart& part) { return part.batch.images.size(0); };
   const auto equals_next = [&](size_t i) {  // which adds to the gradients at the latest
-    return i + 1 < parts.size() && images(parts[i]) == images(parts[i + 1]) &&
+    return i + 1 < parts.size() && images(parts[i]) > 0 && images(parts[i]) == images(parts[i + 1]) &&
            parts[i].batch.global_size == parts[i + 1].batch.global_size;
   };
   std::optional<memory::Composition> highest;

@@ -82,6 +82,7 @@ class SupervisedStep : public Step {
 
   Task& task_;
   SupervisedStepOptions options_;
+  parallel::MeshSizes mesh_;
   comm::ProcessGroup &data_, &world_;
   std::unique_ptr<parallel::GradientSync> sync_;
   std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first

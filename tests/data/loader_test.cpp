@@ -268,5 +268,29 @@ TEST(Loader, WrongOptionsAreTold) {
   EXPECT_THROW(loader.start(0, 6), c10::ValueError);
 }
 
+/// Idle ranks see each batch, of the same size as the others see it, and none of its samples.
+TEST(Loader, IdleRanksGoThroughTheSameBatches) {
+  const Counting dataset(10);
+  const LoaderOptions reading = {
+      .batch = 4, .size = 2, .idle = 2, .shuffle = false, .drop_last = false, .augment = no_augmentation()};
+  EXPECT_EQ(samples_of_ranks(reading, 3), (std::vector<int64_t>{2, 1, 0, 0}));
+  for (const int prefetch : {0, 2}) {
+    for (const int rank : {1, 2, 3}) {
+      auto own = reading;
+      own.rank = rank;
+      own.prefetch = prefetch;
+      Loader loader(dataset, own);
+      const auto batches = epoch_of(loader, 0);
+      ASSERT_EQ(batches.size(), 3U);
+      EXPECT_EQ(labels_of(batches[1]), rank == 1 ? (std::vector<int64_t>{6, 7}) : std::vector<int64_t>{});
+      EXPECT_EQ(batches[1].images.size(0), rank == 1 ? 2 : 0);
+      EXPECT_EQ(batches[1].global_size, 4);
+    }
+  }
+  EXPECT_EQ(loader_memory({.batch = 4, .rank = 2, .size = 2, .idle = 1}, {1, 2, 3}, 5), 0);
+  EXPECT_EQ(text_of<c10::ValueError>([&] { Loader(dataset, {.rank = 4, .size = 2, .idle = 2}); }),
+            "loader: rank is 4 of 2, wanted 0..size-1, or an idle one");
+}
+
 }  // namespace
 }  // namespace tandem::data

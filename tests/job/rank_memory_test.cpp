@@ -43,7 +43,7 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
                   [&](comm::ProcessGroup& group) {
                     auto& own = peaks[static_cast<size_t>(group.rank())];
                     const auto loader = training_loader(job, patterns, group);
-                    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()),
+                    const TaskPlan plan{even_counts(job, shape.classes, group.size()),
                                         choose_recomputation(job, shape, group).plan};
                     const int64_t batches = loader->batches_per_epoch();
                     own.predicted = rehearse_rank(job, shape, group.rank(), plan, {batches}).step.account.peak_bytes();
@@ -216,6 +216,23 @@ TEST(RankMemory, KnowsHowBlocksAreGathered) {
             EXPECT_EQ(predicted, measured) << model << ' ' << reshard << ' ' << more << ' ' << precision;
           }
         }
+      }
+    }
+  }
+}
+
+/// Ranks that only serve have no images.
+TEST(RankMemory, KnowsServers) {
+  const std::vector<std::string> all = {"train.accumulate=1",    "train.accumulate=3",     "train.clip=1",
+                                        "train.optimizer=adamw", "train.precision=bf16",   "head.parallel=replicated",
+                                        "ps.aggregate=median",   "train.skip_nonfinite=1", "embedding=900",
+                                        "model=resnet_glyph"};
+  for (const std::string servers : {"0", "1", "2"}) {
+    for (const auto& more : all) {
+      const auto peaks = peaks_of({"model=mlp", "parallel=ps", "embedding=25", "train.batch=23", "head.classes=301",
+                                   "train.nesterov=false", "ranks=4", "ps.servers=" + servers, more});
+      for (const auto& [predicted, measured] : peaks) {
+        EXPECT_EQ(predicted, measured) << servers << ' ' << more;
       }
     }
   }

@@ -205,5 +205,13 @@ TEST(PrivateChannel, CallsOfTwoThreadsNeverMeet) {
   });
 }
 
+TEST(Mesh, ServersGetNoShareOfABatch) {
+  EXPECT_EQ((MeshSizes{.data = 2, .shard = 2}.shares(10)), (std::vector<int64_t>{3, 3, 2, 2}));
+  EXPECT_EQ((MeshSizes{.data = 5, .servers = 2}.shares(10)), (std::vector<int64_t>{4, 3, 3, 0, 0}));
+  const auto group = comm::make_single_group();
+  EXPECT_EQ(test::text_of<c10::ValueError>([&] { Mesh({.servers = 1}, *group); }),
+            "mesh: servers is 1 with 1 ranks that share a batch, wanted 0..0");
+}
+
 }  // namespace
 }  // namespace tandem::parallel

@@ -202,6 +202,126 @@ TEST(ParameterServer, SendsAndNeedsWhatItSays) {
   }
 }
 
+/// The gradients of ranks that train, by buckets.
+std::vector<Tensor> sums_over(int workers) {
+  std::vector<Tensor> sums;
+  comm::run_ranks(workers, [&](comm::ProcessGroup& group) {
+    const auto parameters = parameters_of();
+    DistributedDataParallel buckets(tensors_of(parameters), {}, names_of(parameters), group);
+    run_step(buckets, parameters, group.rank());
+    if (group.rank() == 0) sums = gradients_of(parameters);
+  });
+  return sums;
+}
+
+/// A rank that only serves makes gradients of zeros, as of no samples.
+void run_worker_or_server(ParameterServer& servers, const std::vector<Parameter>& parameters, bool is_worker,
+                          int rank) {
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto loss = is_worker ? loss_of(parameters, rank, i + 1) : loss_of(parameters, rank, 0);
+    servers.before_backward(loss, {i, 2});
+    loss.backward();
+    servers.after_backward({i, 2});
+  }
+}
+
+int64_t sent_in_backward(comm::ProcessGroup& group) {
+  int64_t bytes = 0;
+  for (const auto& [operation, sums] : group.meter().counts()) {
+    bytes += sums.phases[static_cast<size_t>(Phase::backward)].bytes;
+  }
+  return comm::reduce_number(bytes, comm::Reduce::sum, group);
+}
+
+/// 2 W S over W workers; of several servers one tells the others of a number.
+TEST(ParameterServer, ServersApartBringNothingAndSumAsTheWorkersAlone) {
+  constexpr int64_t kBytes = 4 * (7 * 5 + 11) + 8 * 3;
+  for (const int workers : {1, 2, 3, 4}) {
+    const auto expected = sums_over(workers);
+    for (const int apart : {1, 2, 4}) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, " + std::to_string(apart) + " servers");
+      comm::run_ranks(workers + apart, [&](comm::ProcessGroup& group) {
+        const bool is_worker = group.rank() < workers;
+        const auto parameters = parameters_of();
+        ParameterServer servers(parameters, {}, group, {.servers = apart});
+        for (int step = 0; step < 2; ++step) {
+          group.meter().reset();
+          run_worker_or_server(servers, parameters, is_worker, group.rank());
+          const int64_t marks = apart == 1 ? 0 : (workers + apart - 1) * int64_t{sizeof(float)};
+          EXPECT_EQ(sent_in_backward(group), 2 * workers * kBytes + marks);
+          for (size_t i = 0; i < parameters.size(); ++i) {
+            const auto& gradient = parameters[i].tensor.grad();
+            EXPECT_EQ(gradient.defined(), is_worker) << parameters[i].name;
+            EXPECT_TRUE(!is_worker || gradient.equal(expected[i])) << parameters[i].name;
+            parameters[i].tensor.mutable_grad().reset();
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(ParameterServer, AServerApartHoldsNoReplica) {
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    auto parameters = parameters_of();
+    parameters[1].tensor.requires_grad_(false);
+    ParameterServer servers(parameters, {}, group, {.servers = 1});
+    const auto held = servers.held(parameters);
+    const bool is_worker = group.rank() < 2;
+    EXPECT_EQ(names_of(held),
+              is_worker ? (std::vector<std::string>{"turned", "bias", "scale"}) : std::vector<std::string>{"bias"});
+    for (const auto& parameter : held) {
+      EXPECT_EQ(parameter.placement.counts_on(group.rank()), group.rank() == 0) << parameter.name;
+      EXPECT_EQ(parameter.placement.is_everywhere(), parameter.name == "bias");
+    }
+  });
+}
+
+TEST(ParameterServer, AMissingGradientIsNamedOnServersApartToo) {
+  for (const int apart : {1, 2, 3}) {
+    comm::run_ranks(2 + apart, [&](comm::ProcessGroup& group) {
+      const auto used = at::ones({2}, at::kDouble).requires_grad_(),
+                 other = at::ones({3}, at::kDouble).requires_grad_();
+      for (const auto& aggregate : aggregates()) {
+        if (aggregate.least_ranks > 2) continue;
+        ParameterServer servers({Parameter::replicated("used", used), Parameter::replicated("other", other)}, {}, group,
+                                {&aggregate, apart});
+        const auto text = test::text_of<c10::ValueError>([&] {
+          const auto loss = group.rank() == 0 ? used.sum() + other.sum() : used.sum();
+          servers.before_backward(loss);
+          loss.backward();
+          servers.after_backward({});
+        });
+        EXPECT_EQ(text, "parameter other of the model has no gradient after backward on rank 1 of " +
+                            std::to_string(group.size()) +
+                            ", wanted one: use it in the loss of every step, or freeze it with requires_grad_(false) "
+                            "before training");
+        for (const auto& tensor : {used, other}) tensor.mutable_grad().reset();
+      }
+    });
+  }
+}
+
+TEST(ParameterServer, ServersApartNeedTheBytesThatTheySay) {
+  memory::install_meter();
+  for (const auto& aggregate : aggregates()) {
+    comm::run_ranks(5, [&](comm::ProcessGroup& group) {
+      const RankScope scope(group.rank());
+      const auto parameters = parameters_of();
+      ParameterServer servers(parameters, {}, group, {&aggregate, 2});
+      const auto predicted = servers.exchange_bytes();
+      const auto loss = loss_of(parameters, group.rank(), group.rank() < 3 ? 1 : 0);
+      servers.before_backward(loss);
+      loss.backward();
+      comm::barrier(group);
+      const auto before = memory::account(group.rank());
+      memory::reset_peak(group.rank());
+      servers.after_backward({});
+      EXPECT_EQ(memory::account(group.rank()).peak_bytes() - before.live_bytes(), predicted) << aggregate.name;
+    });
+  }
+}
+
 TEST(ParameterServer, RefusesTooFewRanks) {
   const auto group = comm::make_single_group();
   EXPECT_EQ(test::text_of<SettingsError>(
@@ -209,6 +329,9 @@ TEST(ParameterServer, RefusesTooFewRanks) {
             "aggregate is trimmed-mean with 1 ranks, wanted 3 or more");
   EXPECT_EQ(test::text_of<SettingsError>([] { aggregate_of("best"); }),
             "ps.aggregate is 'best', wanted one of sum, mean, trimmed-mean, median");
+  EXPECT_EQ(test::text_of<SettingsError>([&] { ParameterServer(parameters_of(), {}, *group, {.servers = 1}); }),
+            "servers is 1 with 1 rank, wanted 0..0, so that a rank is left to train: add ranks, or set servers=0: each "
+            "rank trains and serves");
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/recomputation.h"
@@ -130,7 +129,7 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   const auto shape = shape_of(job, *data.train);
   const auto loader = training_loader(job, *data.train, group);
   const auto recompute = choose_recomputation(job, shape, group).plan;
-  const auto task = make_task(job, shape, {comm::split_sizes(shape.classes, group.size()), recompute}, group);
+  const auto task = make_task(job, shape, {even_counts(job, shape.classes, group.size()), recompute}, group);
   auto mesh = make_mesh(job, group);
   const auto step = make_step(job, shape, *task, mesh);
   loader->start(0);

@@ -7,7 +7,6 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
-#include "tandem/comm/split.h"
 
 namespace tandem::cli {
 namespace {
@@ -15,12 +14,13 @@ namespace {
 constexpr double kLearningRate = 0.01;
 
 /// This rank's part of a batch of noise, the same whatever the number of ranks.
-data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const comm::ProcessGroup& sharing) {
+data::Batch batch_of(const job::Job& job, const job::DataShape& shape, parallel::Mesh& mesh) {
   const CategoryScope scope(Category::buffers);
   const auto& [channels, height, width] = shape.image;
-  const auto sizes = comm::split_sizes(job.training.batch, sharing.size());
-  const auto first = std::accumulate(sizes.begin(), sizes.begin() + sharing.rank(), int64_t{0});
-  const auto samples = sizes[sharing.rank()];
+  const auto sizes = mesh.sizes().shares(job.training.batch);
+  const int rank = mesh.batch().rank();
+  const auto first = std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
+  const auto samples = sizes[rank];
   data::Batch batch;
   batch.images = at::empty({samples, channels, height, width}, at::kFloat);
   fill_normal_(batch.images, 1.0, 1, 1, first * channels * height * width);
@@ -35,7 +35,7 @@ data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const com
 TimedStep::TimedStep(const job::Job& job, const job::TaskPlan& plan, comm::ProcessGroup& group)
     : job_(job), mesh_(make_mesh(job, group)) {
   const auto shape = shape_of(job);
-  batch_ = batch_of(job, shape, mesh_.batch());
+  batch_ = batch_of(job, shape, mesh_);
   task_ = make_task(job, shape, plan, group);
   step_ = make_step(job, shape, *task_, mesh_);
 }

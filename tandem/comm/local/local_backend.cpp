@@ -122,9 +122,14 @@ Tensors rows_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, in
   return parts;
 }
 
-/// An imagined rank brings this rank's own block, which may have another size: it is repeated.
+/// An imagined rank brings this rank's own block, which may have another size: it is repeated. If it is empty, all bits
+/// are set: integers of -1.
 void copy_block(const LocalBlock& source, void* target, int64_t bytes) {
-  if (source.data == target || source.bytes == 0) return;
+  if (source.data == target) return;
+  if (source.bytes == 0) {
+    if (bytes > 0) std::memset(target, 0xff, static_cast<size_t>(bytes));
+    return;
+  }
   for (int64_t begin = 0; begin < bytes; begin += source.bytes) {
     std::memcpy(static_cast<std::byte*>(target) + begin, source.data, std::min(source.bytes, bytes - begin));
   }

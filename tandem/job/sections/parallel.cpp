@@ -87,10 +87,12 @@ bool is_of_another(const Job& job) {
 
 void check_aggregate(const Job& job) {
   const auto& aggregate = *job.parallel.strategy_options.ps.aggregate;
-  const int ranks = job.parallel.ranks;
-  if (is_idle(job, "ps.aggregate") || ranks >= aggregate.least_ranks) return;
+  const int ranks = job.parallel.ranks, workers = job.parallel.workers();
+  if (is_idle(job, "ps.aggregate") || workers >= aggregate.least_ranks) return;
+  const auto servers = workers < ranks ? " and ps.servers " + std::to_string(ranks - workers) : "";
   throw SettingsError("ps.aggregate is " + std::string(aggregate.name) + " with ranks " + std::to_string(ranks) +
-                      ", wanted " + std::to_string(aggregate.least_ranks) + " ranks or more");
+                      servers + ", wanted " + std::to_string(aggregate.least_ranks) + " ranks or more" +
+                      (servers.empty() ? "" : " that train"));
 }
 
 constexpr int kMostNeighbours = 1024;
@@ -109,7 +111,8 @@ int neighbours_of(const std::string& text) {
 
 parallel::StrategyOptions read_options(const settings::Settings& settings) {
   parallel::StrategyOptions options;
-  options.ps.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate"));
+  options.ps = {.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate")),
+                .servers = static_cast<int>(settings.get_int("ps.servers"))};
   options.local_sgd.every = settings.get_int("local_sgd.every");
   options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
                   .reshard = neighbours_of(settings.get_string("fsdp.reshard")),
@@ -132,8 +135,7 @@ void read(settings::Settings& settings, Job& job) {
                   .check = settings.get_bool("comm.check")};
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
   if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts());
-  naming_settings({strategy.settings},
-                  [&] { return strategy.mesh(job.parallel.ranks, job.parallel.strategy_options); });
+  naming_settings({strategy.settings}, [&] { return job.parallel.mesh(job.parallel.ranks); });
   settings.set("ranks", std::to_string(job.parallel.parts()));
 }
 
@@ -174,6 +176,10 @@ const Section& parallel_section() {
             .default_value = text(parallel::aggregates().front().name),
             .doc = aggregates,
             .choices = names_of(parallel::aggregates())},
+           {"ps.servers",
+            int64_t{0},
+            "ps: the last so many ranks only serve, and the others only train; 0: each rank does both",
+            {0, 1023}},
            {"local_sgd.every",
             int64_t{16},
             "local-sgd: steps from one mean of the ranks' models to the next; a test and a save make one too",
@@ -205,7 +211,7 @@ const Section& parallel_section() {
       .idle = {
           {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
           {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
-          {{"ps.aggregate"}, is_of_another<kPs>, "except with parallel=ps"},
+          {{"ps.aggregate", "ps.servers"}, is_of_another<kPs>, "except with parallel=ps"},
           {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
           {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
   return section;

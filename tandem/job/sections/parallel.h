@@ -19,6 +19,12 @@ struct Parallel {
 
   /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
   int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }
+
+  /// How so many ranks are arranged.
+  parallel::MeshSizes mesh(int of_ranks) const { return strategy->mesh(of_ranks, strategy_options); }
+
+  /// Ranks that get a part of a batch: those that do not only serve.
+  int workers() const { return ranks - mesh(ranks).servers; }
 };
 
 }  // namespace tandem::job

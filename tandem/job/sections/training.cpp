@@ -41,7 +41,7 @@ void check_fused(const Job& job, const char* key, bool is_set, const char* why) 
 
 /// Micro-batches change nothing but the memory of a step.
 void check_accumulate(const Job& job) {
-  const int64_t parts = job.training.accumulate, images = job.training.batch / job.parallel.ranks;
+  const int64_t parts = job.training.accumulate, images = job.training.batch / job.parallel.workers();
   if (parts == 1) return;
   const auto fault = "train.accumulate is " + std::to_string(parts);
   check_fused(job, "train.accumulate", true, "whose steps are done before all micro-batches are known");
@@ -71,7 +71,7 @@ void check_shards(const Job& job) {
   refuse(!job.parallel.strategy->sums_in_order,
          "parallel=" + std::string(job.parallel.strategy->name) + ", which sums over the ranks",
          "leave one of them out");
-  const auto sizes = job.parallel.strategy->mesh(job.parallel.ranks, job.parallel.strategy_options);
+  const auto sizes = job.parallel.mesh(job.parallel.ranks);
   refuse(sizes.shard > 1 && sizes.data > 1, "fsdp.shard, whose copies sum on their own", "leave one of them out");
   refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
          "leave train.accumulate out");
@@ -89,9 +89,9 @@ void check(const Job& job) {
               "whose steps are done before the norm of all gradients is known");
   check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
               "which has moved some classes before the fault is seen");
-  if (job.training.batch < job.parallel.ranks) {
+  if (job.training.batch < job.parallel.workers()) {
     throw SettingsError("train.batch is " + std::to_string(job.training.batch) + ", wanted at least " +
-                        std::to_string(job.parallel.ranks) + ", one image a rank");
+                        std::to_string(job.parallel.workers()) + ", one image a rank");
   }
   check_accumulate(job);
 }

@@ -17,10 +17,9 @@ data::Batch narrowed(const data::Batch& batch, int64_t begin, int64_t size, int6
 
 }  // namespace
 
-std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const comm::ProcessGroup& data) {
-  const auto sizes = comm::split_sizes(batch.global_size, data.size());
+std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const std::vector<int64_t>& sizes, int rank) {
   const int64_t count = std::clamp<int64_t>(parts, 1, std::max<int64_t>(1, *std::ranges::max_element(sizes)));
-  const int64_t own_samples = sizes[data.rank()];
+  const int64_t own_samples = sizes[rank];
   if (count == 1) return {{batch, sizes, {1}, {0, 1, own_samples, batch.global_size}}};
   std::vector<BatchPart> result(count);
   int64_t begin = 0;
@@ -28,7 +27,7 @@ std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const comm::
     auto& part = result[i];
     for (const int64_t size : sizes) part.sizes.push_back(comm::split_sizes(size, static_cast<int>(count))[i]);
     const int64_t all = std::accumulate(part.sizes.begin(), part.sizes.end(), int64_t{0});
-    const int64_t own = part.sizes[data.rank()];
+    const int64_t own = part.sizes[rank];
     part.batch = narrowed(batch, begin, own, all);
     part.shares = {static_cast<double>(all) / static_cast<double>(batch.global_size)};
     part.place = {i, count, own_samples, batch.global_size};

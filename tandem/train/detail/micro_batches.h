@@ -16,8 +16,8 @@ struct BatchPart {
 };
 
 /// Cuts each rank's part of a batch into `parts` parts (split_sizes); leaves out parts that are empty on all ranks, but
-/// not the first. Not collective: each rank gets the same sizes.
-std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const comm::ProcessGroup& data);
+/// not the first. `sizes`: samples of each rank. Not collective: each rank gets the same sizes.
+std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const std::vector<int64_t>& sizes, int rank);
 
 /// Cuts a batch into `shards` parts (split_sizes), whatever the number of ranks: part i of this rank, which has
 /// shards / ranks of them, is shard i * ranks + rank. `batch`: this rank's shards one after the other, as a loader with
