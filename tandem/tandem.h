@@ -41,6 +41,7 @@
 #include "tandem/parallel/parameter.h"
 #include "tandem/parallel/parameter_server.h"
 #include "tandem/parallel/servers.h"
+#include "tandem/parallel/updating_servers.h"
 #include "tandem/storage/safetensors.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/optimizer.h"

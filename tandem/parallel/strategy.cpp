@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/parallel/ordered_data_parallel.h"
+#include "tandem/parallel/updating_servers.h"
 
 namespace tandem::parallel {
 namespace {
@@ -26,12 +27,25 @@ std::unique_ptr<GradientSync> make_ddp(const ReplicatedModel& model, Mesh& mesh,
 }
 
 std::unique_ptr<GradientSync> make_ps(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
+  if (options.ps.servers_update) {
+    return std::make_unique<UpdatingServers>(whole_of(model), model.buffers, mesh.batch(), options.ps);
+  }
   return std::make_unique<ParameterServer>(whole_of(model), model.buffers, mesh.batch(), options.ps);
 }
 
 MeshSizes with_servers(int ranks, const StrategyOptions& options) {
   check_servers(options.ps.servers, ranks);
+  if (options.ps.servers_update) return {.shard = ranks, .servers = options.ps.servers};
   return {.data = ranks, .servers = options.ps.servers};
+}
+
+CategoryBytes ps_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+  CategoryBytes bytes{};
+  if (!options.ps.servers_update || ranks == 1) return bytes;
+  const int servers = options.ps.servers == 0 ? ranks : options.ps.servers;
+  const int64_t of_part = (parameter_bytes + servers - 1) / servers;
+  bytes[static_cast<size_t>(Category::gradients)] = parameter_bytes + of_part;
+  return bytes;
 }
 
 CategoryBytes no_bytes(int64_t, int, const StrategyOptions&) { return {}; }
@@ -157,7 +171,7 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as ddp, but after backward each rank sums, or otherwise aggregates, a part of the gradients of all",
      .mesh = with_servers,
      .make = make_ps,
-     .bytes = no_bytes,
+     .bytes = ps_bytes,
      .settings = "ps"},
     {.name = "local-sgd",
      .title = "local SGD",

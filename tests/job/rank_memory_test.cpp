@@ -221,18 +221,21 @@ TEST(RankMemory, KnowsHowBlocksAreGathered) {
   }
 }
 
-/// Ranks that only serve have no images.
+/// Ranks that only serve have no images, and the last rank a smaller part of the parameters.
 TEST(RankMemory, KnowsServers) {
   const std::vector<std::string> all = {"train.accumulate=1",    "train.accumulate=3",     "train.clip=1",
                                         "train.optimizer=adamw", "train.precision=bf16",   "head.parallel=replicated",
                                         "ps.aggregate=median",   "train.skip_nonfinite=1", "embedding=900",
                                         "model=resnet_glyph"};
-  for (const std::string servers : {"0", "1", "2"}) {
-    for (const auto& more : all) {
-      const auto peaks = peaks_of({"model=mlp", "parallel=ps", "embedding=25", "train.batch=23", "head.classes=301",
-                                   "train.nesterov=false", "ranks=4", "ps.servers=" + servers, more});
-      for (const auto& [predicted, measured] : peaks) {
-        EXPECT_EQ(predicted, measured) << servers << ' ' << more;
+  for (const std::string update : {"worker", "server"}) {
+    for (const std::string servers : {"0", "1", "2"}) {
+      for (const auto& more : all) {
+        const auto peaks =
+            peaks_of({"model=mlp", "parallel=ps", "embedding=25", "train.batch=23", "head.classes=301",
+                      "train.nesterov=false", "ranks=4", "ps.servers=" + servers, "ps.update=" + update, more});
+        for (const auto& [predicted, measured] : peaks) {
+          EXPECT_EQ(predicted, measured) << update << ' ' << servers << ' ' << more;
+        }
       }
     }
   }

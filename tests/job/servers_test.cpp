@@ -12,7 +12,7 @@
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 
-// parallel=ps with ps.servers.
+// parallel=ps with ps.servers and ps.update.
 namespace tandem::job {
 namespace {
 
@@ -80,22 +80,24 @@ Trained train_with(const Words& words, int64_t steps, const std::filesystem::pat
 const Words kSmall = {"model=mlp", "train.batch=24", "embedding=16", "train.lr=0.05", "head=softmax"};
 
 /// `workers` that train, and `apart` that serve.
-Words servers_of(int workers, int apart) {
-  return with(kSmall,
-              {"parallel=ps", "ranks=" + std::to_string(workers + apart), "ps.servers=" + std::to_string(apart)});
+Words servers_of(int workers, int apart, const std::string& update) {
+  return with(kSmall, {"parallel=ps", "ranks=" + std::to_string(workers + apart), "ps.servers=" + std::to_string(apart),
+                       "ps.update=" + update});
 }
 
 TEST(Servers, LossesAreThoseOfOneRank) {
   for (const std::string head : {"head.parallel=sharded", "head.parallel=replicated"}) {
     const Words more = {"train.batch=31", "train.precision=float64", head};
     const auto expected = train_with(with(kSmall, more), 6);
-    for (const int workers : {1, 2, 3, 4}) {
-      for (const int apart : {0, 1, 2}) {
-        SCOPED_TRACE(head + ' ' + std::to_string(workers) + '+' + std::to_string(apart));
-        const auto found = train_with(with(servers_of(workers, apart), more), 6);
-        ASSERT_EQ(found.losses.size(), expected.losses.size());
-        for (size_t i = 0; i < found.losses.size(); ++i) EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-12);
-        EXPECT_EQ(found.top1, expected.top1);
+    for (const std::string update : {"worker", "server"}) {
+      for (const int workers : {1, 2, 3, 4}) {
+        for (const int apart : {0, 1, 2}) {
+          SCOPED_TRACE(head + ' ' + update + ' ' + std::to_string(workers) + '+' + std::to_string(apart));
+          const auto found = train_with(with(servers_of(workers, apart, update), more), 6);
+          ASSERT_EQ(found.losses.size(), expected.losses.size());
+          for (size_t i = 0; i < found.losses.size(); ++i) EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-12);
+          EXPECT_EQ(found.top1, expected.top1);
+        }
       }
     }
   }
@@ -109,31 +111,40 @@ TEST(Servers, BitsAreThoseOfDataParallelismOverTheWorkers) {
                                              {"train.precision=bf16", "recompute=sqrt", "model=resnet_glyph"}}) {
     for (const auto& [workers, apart] : {std::pair{2, 0}, {2, 1}, {3, 2}}) {
       const auto expected = train_with(with(with(kSmall, {"ranks=" + std::to_string(workers)}), more), 4);
-      SCOPED_TRACE(testing::PrintToString(more) + ' ' + std::to_string(workers) + '+' + std::to_string(apart));
-      const auto found = train_with(with(servers_of(workers, apart), more), 4);
-      EXPECT_EQ(found.losses, expected.losses);
-      EXPECT_EQ(found.hash, expected.hash);
-      EXPECT_EQ(found.state, expected.state);
-      EXPECT_EQ(found.top1, expected.top1);
+      for (const std::string update : {"worker", "server"}) {
+        SCOPED_TRACE(testing::PrintToString(more) + ' ' + update + ' ' + std::to_string(workers) + '+' +
+                     std::to_string(apart));
+        const auto found = train_with(with(servers_of(workers, apart, update), more), 4);
+        EXPECT_EQ(found.losses, expected.losses);
+        EXPECT_EQ(found.hash, expected.hash);
+        EXPECT_EQ(found.state, expected.state);
+        EXPECT_EQ(found.top1, expected.top1);
+      }
     }
   }
 }
 
-TEST(Servers, ApartHoldNoClassesAndNoStateOfTheOptimizer) {
+TEST(Servers, ApartHoldNoClassesAndAloneHoldTheOptimizersState) {
   const auto numbers = train_with(kSmall, 1).optimizer.at(0);
-  const auto trained = train_with(servers_of(2, 1), 2);
-  EXPECT_EQ(trained.optimizer, (std::vector<int64_t>{numbers, numbers, 0}));
-  EXPECT_EQ(trained.classes, (std::vector<int64_t>{6, 5, 0}));
+  const auto by_workers = train_with(servers_of(2, 1, "worker"), 2),
+             by_servers = train_with(servers_of(2, 2, "server"), 2);
+  EXPECT_EQ(by_workers.optimizer, (std::vector<int64_t>{numbers, numbers, 0}));
+  EXPECT_EQ(by_servers.optimizer, (std::vector<int64_t>{0, 0, numbers - numbers / 2, numbers / 2}));
+  EXPECT_EQ(by_workers.classes, (std::vector<int64_t>{6, 5, 0}));
+  EXPECT_EQ(by_servers.classes, (std::vector<int64_t>{6, 5, 0, 0}));
 }
 
-/// A run goes on with another number of workers and of servers, and as ddp; and back.
+/// A run goes on with another number of workers and of servers, with another who steps, and as ddp; and back.
 TEST(Servers, CheckpointsAreThoseOfDataParallelism) {
   const Words more = {"train.precision=float64", "train.clip=1"};
   const auto ddp = with(with(kSmall, {"ranks=2"}), more);
   const auto whole = train_with(ddp, 12);
-  const std::vector<Words> course = {
-      with(servers_of(2, 1), more), with(servers_of(3, 2), more), ddp,
-      with(servers_of(2, 0), more), with(servers_of(1, 2), more), with(servers_of(2, 1), more)};
+  const std::vector<Words> course = {with(servers_of(2, 1, "worker"), more),
+                                     with(servers_of(3, 2, "server"), more),
+                                     ddp,
+                                     with(servers_of(2, 0, "server"), more),
+                                     with(servers_of(1, 2, "worker"), more),
+                                     with(servers_of(2, 1, "server"), more)};
   const test::TemporaryFolder folder;
   std::vector<double> losses;
   for (size_t i = 0; i < course.size(); ++i) {

@@ -21,6 +21,8 @@ namespace {
 constexpr std::array<Choice<c10::DeviceType>, 2> kDevices = {
     {{"cpu", c10::DeviceType::CPU}, {"cuda", c10::DeviceType::CUDA}}};
 
+constexpr std::array<Choice<bool>, 2> kUpdates = {{{"worker", false}, {"server", true}}};  // the servers step
+
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
@@ -112,7 +114,8 @@ int neighbours_of(const std::string& text) {
 parallel::StrategyOptions read_options(const settings::Settings& settings) {
   parallel::StrategyOptions options;
   options.ps = {.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate")),
-                .servers = static_cast<int>(settings.get_int("ps.servers"))};
+                .servers = static_cast<int>(settings.get_int("ps.servers")),
+                .servers_update = chosen(kUpdates, settings.get_string("ps.update"))};
   options.local_sgd.every = settings.get_int("local_sgd.every");
   options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
                   .reshard = neighbours_of(settings.get_string("fsdp.reshard")),
@@ -180,6 +183,12 @@ const Section& parallel_section() {
             int64_t{0},
             "ps: the last so many ranks only serve, and the others only train; 0: each rank does both",
             {0, 1023}},
+           {.key = "ps.update",
+            .default_value = text(kUpdates.front().name),
+            .doc =
+                "ps: who steps; worker: each rank that trains, on the gradients that it pulls; server: the server of a "
+                "part, which alone holds the optimizer's state of it, and the others pull weights",
+            .choices = names_of(kUpdates)},
            {"local_sgd.every",
             int64_t{16},
             "local-sgd: steps from one mean of the ranks' models to the next; a test and a save make one too",
@@ -211,7 +220,7 @@ const Section& parallel_section() {
       .idle = {
           {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
           {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
-          {{"ps.aggregate", "ps.servers"}, is_of_another<kPs>, "except with parallel=ps"},
+          {{"ps.aggregate", "ps.servers", "ps.update"}, is_of_another<kPs>, "except with parallel=ps"},
           {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
           {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
   return section;

@@ -8,6 +8,7 @@
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
+#include "tandem/parallel/detail/held_parts.h"
 
 namespace tandem::parallel::detail {
 namespace {
@@ -80,23 +81,12 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& optio
 }
 
 void ShardedFlat::make_held(Mesh& mesh) {
-  const int own = shards_.rank(), replica = mesh.coordinate(Axis::data);
-  held_.resize(parameters_.size());
+  const ShardHolder holder{.shard = shards_.rank(),
+                           .replica = mesh.coordinate(Axis::data),
+                           .copies = replicas_.size(),
+                           .world = mesh.world().size()};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& parameter = parameters_[i];
-    const auto sizes = parameter.tensor.sizes();
-    const auto [first, last] = layout_.shards_of(i);
-    const int holders = last - first + 1;
-    for (const auto& part : layout_.parts(i, own)) {
-      Placement placement{.splits = {}, .replica = replica};
-      for (size_t dim = 0; dim < sizes.size(); ++dim) {
-        const Split split{static_cast<int64_t>(dim), part.box.first[dim], part.box.count[dim], sizes[dim]};
-        if (split.count < split.total) placement.splits.push_back(split);
-      }
-      if (holders * replicas_.size() < mesh.world().size()) placement.holder = replica * holders + own - first;
-      const auto tensor = layout_.part(shard_, i, part).requires_grad_(is_trained_);
-      held_[i].push_back(Parameter::placed(parameter.name, tensor, placement));
-    }
+    held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holder));
   }
 }
 

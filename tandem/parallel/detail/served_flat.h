@@ -1,0 +1,64 @@
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "tandem/parallel/aggregation.h"
+#include "tandem/parallel/detail/flat_layout.h"
+#include "tandem/parallel/parameter.h"
+
+namespace tandem::parallel::detail {
+
+/// Trained parameters of one type in one flat, of which each server updates a shard. Each parameter becomes a view of
+/// the flat, once.
+///
+///   flat of a worker     shard 0 │ shard 1      parameters, and another of their gradients
+///                        push ▼      ▼ ▲ pull
+///   flat of a server      other  │ own          what the optimizer updates, and its gradient
+///
+/// The flats travel in messages of about 1 MiB: the same numbers of each shard.
+class ServedFlat {
+ public:
+  /// Takes the values of rank 0. Throws c10::ValueError for a parameter whose numbers do not lie next to each other.
+  /// Collective.
+  ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world);
+  ServedFlat(const ServedFlat&) = delete;
+  ServedFlat& operator=(const ServedFlat&) = delete;
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+  /// This rank's parts of parameter `i`: leaves, views of its shard.
+  const std::vector<Parameter>& held(size_t i) const { return held_[i]; }
+
+  /// Lays a worker's .grad into a flat of zeros, to which backward adds. No effect on a rank that only serves.
+  void lay_gradients();
+
+  /// Forgets the gradients of a rank that only serves.
+  void drop_idle_gradients();
+
+  /// Sends the gradients times `factor` to the servers, and leaves what `aggregate` makes of them in the .grad of what
+  /// this rank holds. A worker's parameters' .grad become undefined. Throws c10::Error if one has left the flat.
+  /// Collective.
+  void push(const Aggregate& aggregate, double factor, flight::Where where);
+
+  /// Bytes that push() needs for a moment; pull() needs no more. Collective.
+  int64_t exchange_bytes(const Aggregate& aggregate);
+
+  /// Fills the workers' flats from the servers' shards. Collective.
+  void pull();
+
+ private:
+  Tensor by_shard(const Tensor& flat) const;  // [servers, numbers of a shard]
+  Tensor shard_of(const Tensor& flat) const;  // this server's
+  void take_gradients();
+  void send_gradients(const Aggregate& aggregate, flight::Where where);
+  void for_each_message(const std::function<void(int64_t first, int64_t count)>& send) const;
+
+  std::vector<Parameter> parameters_;
+  const Servers& servers_;
+  FlatLayout layout_;
+  Tensor flat_, gradients_;  // of a worker
+  Tensor sum_;               // of a server: the gradient of its shard
+  std::vector<std::vector<Parameter>> held_;
+};
+
+}  // namespace tandem::parallel::detail
