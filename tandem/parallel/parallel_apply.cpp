@@ -50,7 +50,7 @@ class Replicas : public Node {
 
  private:
   void backward(int replica, variable_list& of_values) {
-    const ReplicaGradients::OfReplica scope(replica);
+    const ReplicaGradients::OfReplica scope(*gradients_, replica);
     const auto& graph = graphs[static_cast<size_t>(replica)];
     size_t first = 0;
     for (int i = 0; i < replica; ++i) first += graphs[static_cast<size_t>(i)].outputs.size();

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -79,22 +80,49 @@ struct Call {
 }  // namespace
 
 struct ReplicaThreads::Impl {
-  Impl(int count, int intra_op) {
+  explicit Impl(int of_threads) : threads(of_threads) {}
+  virtual ~Impl() = default;
+  virtual void run(Call& call) = 0;
+
+  const int threads;
+};
+
+namespace {
+
+/// The OpenMP team of the calling thread.
+struct Team : ReplicaThreads::Impl {
+  using Impl::Impl;
+
+  void run(Call& call) override {
+    const int own = at::get_num_threads();
+#pragma omp parallel num_threads(threads)
+    {
+      at::set_num_threads(1);                  // oneDNN and MKL plan their loops by it
+      const int team = omp_get_num_threads();  // 1 within another region
+      for (int thread = omp_get_thread_num(); thread < threads; thread += team) call.run_on(thread);
+    }
+    at::set_num_threads(own);
+  }
+};
+
+/// Threads of their own, each with its team.
+struct OwnThreads : ReplicaThreads::Impl {
+  OwnThreads(int count, int intra_op) : Impl(count) {
     for (int i = 0; i < count; ++i) {
-      threads.emplace_back([this, i, own = std::max(1, intra_op / count)] {
-        at::set_num_threads(own);
+      all.emplace_back([this, i, intra_op] {
+        at::set_num_threads(intra_op);
         serve(i);
       });
     }
   }
 
-  ~Impl() {
+  ~OwnThreads() override {
     {
       const std::lock_guard lock(mutex);
       is_over = true;
     }
     begins.notify_all();
-    for (auto& thread : threads) thread.join();
+    for (auto& thread : all) thread.join();
   }
 
   void serve(int thread) {
@@ -110,10 +138,10 @@ struct ReplicaThreads::Impl {
     }
   }
 
-  void run(Call& next) {
+  void run(Call& next) override {
     std::unique_lock lock(mutex);
     call = &next;
-    running = static_cast<int>(threads.size());
+    running = threads;
     ++calls;
     begins.notify_all();
     ends.wait(lock, [&] { return running == 0; });
@@ -125,13 +153,22 @@ struct ReplicaThreads::Impl {
   int64_t calls = 0;
   int running = 0;
   bool is_over = false;
-  std::vector<std::thread> threads;
+  std::vector<std::thread> all;
 };
+
+}  // namespace
 
 ReplicaThreads::ReplicaThreads(int threads, int intra_op, std::optional<int> first_rank) : first_rank_(first_rank) {
   TORCH_CHECK_VALUE(threads >= 1 && intra_op >= 1, "replicas: threads are ", threads, " and those of an operation ",
                     intra_op, ", wanted 1 or more");
-  if (threads > 1) impl_ = std::make_unique<Impl>(threads, intra_op);
+  if (threads == 1) return;
+  at::get_num_threads();  // the caller's, before others set theirs: a thread that asks later takes what was set last
+  const int own = std::max(1, intra_op / threads);
+  if (own == 1) {
+    impl_ = std::make_unique<Team>(threads);
+  } else {
+    impl_ = std::make_unique<OwnThreads>(threads, own);
+  }
 }
 
 ReplicaThreads::~ReplicaThreads() = default;
@@ -141,7 +178,7 @@ std::unique_ptr<ReplicaThreads> ReplicaThreads::for_replicas(int replicas, std::
   return std::make_unique<ReplicaThreads>(std::min(replicas, own), own, first_rank);
 }
 
-int ReplicaThreads::threads() const { return impl_ ? static_cast<int>(impl_->threads.size()) : 1; }
+int ReplicaThreads::threads() const { return impl_ ? impl_->threads : 1; }
 
 void ReplicaThreads::run(int count, const std::function<void(int)>& work) {
   Call call{count, threads(), first_rank_, work, {}, std::vector<std::exception_ptr>(static_cast<size_t>(count))};

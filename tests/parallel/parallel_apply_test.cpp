@@ -45,6 +45,28 @@ TEST(ReplicaThreads, EachReplicaHasItsThreadAndItsShareOfTheIntraOpThreads) {
             "replicas: threads are 0 and those of an operation 1, wanted 1 or more");
 }
 
+/// Else those that run operations would wait busily beside those that run replicas.
+TEST(ReplicaThreads, OfOneThreadEachAreThoseThatRunTheCallersOperations) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  ReplicaThreads threads(3, 3);
+  std::array<std::thread::id, 5> first, second;
+  std::array<std::thread::id, 3> of_operations;
+  std::array<int, 5> intra_op{};
+  threads.run(5, [&](int replica) {
+    first[replica] = std::this_thread::get_id();
+    intra_op[replica] = at::get_num_threads();
+  });
+  at::parallel_for(0, 3, 1, [&](int64_t begin, int64_t) { of_operations[begin] = std::this_thread::get_id(); });
+  threads.run(5, [&](int replica) { second[replica] = std::this_thread::get_id(); });
+  EXPECT_EQ(first, second) << "the threads stay";
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i], of_operations[i % 3]) << i;
+  EXPECT_EQ(intra_op, (std::array<int, 5>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(at::get_num_threads(), 3) << "the caller has its own again";
+  at::set_num_threads(before);
+}
+
 TEST(ReplicaThreads, CarryContextAndGradientMode) {
   auto context = current_context();
   context.rank = 3, context.category = Category::buffers, context.step = 11;

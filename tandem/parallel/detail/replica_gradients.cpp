@@ -72,10 +72,15 @@ ReplicaGradients::Scope::~Scope() {
   }
 }
 
-ReplicaGradients::OfReplica::OfReplica(int replica) : before_(current_replica) { current_replica = replica; }
+ReplicaGradients::OfReplica::OfReplica(ReplicaGradients& gradients, int replica) : before_(current_replica) {
+  current_replica = replica;
+  ++gradients.at_work_;
+}
 ReplicaGradients::OfReplica::~OfReplica() { current_replica = before_; }
 
 void ReplicaGradients::begin(int replicas) {
+  at_work_ = 0;
+  ready_.clear();
   for (auto& sum : sums_) {
     sum->next = 0;
     sum->waiting.assign(static_cast<size_t>(replicas), {});
@@ -84,32 +89,66 @@ void ReplicaGradients::begin(int replicas) {
   }
 }
 
+bool ReplicaGradients::Sum::is_ready() {
+  for (; next < waiting.size() && has_come[next] != 0; ++next) {
+    if (!waiting[next].defined()) continue;
+    if (value.defined()) return true;
+    value = std::move(waiting[next]);
+  }
+  return false;
+}
+
+void ReplicaGradients::Sum::add_ready() {
+  for (; is_ready(); ++next) {
+    const auto term = std::move(waiting[next]);
+    if (is_own(value)) {
+      value.add_(term);
+    } else {
+      value = value + term;
+      memory::tag(value, Category::gradients);
+    }
+  }
+}
+
 void ReplicaGradients::add(size_t weight, int replica, Tensor gradient) {
   const at::NoGradGuard no_grad;
   if (gradient.defined()) memory::tag(gradient, Category::gradients);
   auto& sum = *sums_[weight];
-  const std::lock_guard lock(sum.mutex);
-  const auto place = static_cast<size_t>(replica);
-  if (sum.has_come.at(place) != 0) return;
-  sum.has_come[place] = 1;
-  sum.waiting[place] = std::move(gradient);
-  for (; sum.next < static_cast<int>(sum.waiting.size()) && sum.has_come[static_cast<size_t>(sum.next)] != 0;
-       ++sum.next) {
-    auto term = std::move(sum.waiting[static_cast<size_t>(sum.next)]);
-    if (!term.defined()) continue;
-    if (!sum.value.defined()) {
-      sum.value = std::move(term);
-    } else if (is_own(sum.value)) {
-      sum.value.add_(term);
-    } else {
-      sum.value = sum.value + term;
-      memory::tag(sum.value, Category::gradients);
+  bool is_ready = false;
+  {
+    const std::lock_guard lock(sum.mutex);
+    const auto place = static_cast<size_t>(replica);
+    if (sum.has_come.at(place) != 0) return;
+    sum.has_come[place] = 1;
+    sum.waiting[place] = std::move(gradient);
+    is_ready = sum.is_ready();
+    if (is_ready && at_work_ == 1) return sum.add_ready();  // nobody else will
+  }
+  if (!is_ready) return work_off();
+  const std::lock_guard lock(mutex_);
+  ready_.push_back(weight);
+}
+
+void ReplicaGradients::work_off() {
+  for (;;) {
+    std::vector<size_t> ready;
+    {
+      const std::lock_guard lock(mutex_);
+      ready.swap(ready_);
+    }
+    if (ready.empty()) return;
+    for (const auto weight : ready) {
+      const std::lock_guard lock(sums_[weight]->mutex);
+      sums_[weight]->add_ready();
     }
   }
 }
 
 void ReplicaGradients::finish(int replica) {
   for (size_t i = 0; i < sums_.size(); ++i) add(i, replica, {});
+  --at_work_;
+  const at::NoGradGuard no_grad;
+  work_off();
 }
 
 std::vector<Tensor> ReplicaGradients::take() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -20,6 +21,9 @@ namespace tandem::parallel::detail {
 ///
 ///   replica 0   graph ──▶ node of w ─┐
 ///   replica 1   graph ──▶ node of w ─┴▶ 0 + 1 ──▶ gradient of w
+///
+/// Of two replicas at work, the one that is ahead adds: the one that brings a weight's last term leaves the sum to the
+/// next that comes first to a weight, so that both end at the same time.
 class ReplicaGradients {
  public:
   /// `weights`: of each replica, leaves that require a gradient; replicas may hold the same tensors. Their sums are the
@@ -41,9 +45,10 @@ class ReplicaGradients {
   };
 
   /// The replica for which the calling thread works, while the object lives: of which a shared weight's gradients are.
+  /// From its beginning to finish() the replica is at work.
   class OfReplica {
    public:
-    explicit OfReplica(int replica);
+    OfReplica(ReplicaGradients& gradients, int replica);
     ~OfReplica();
     OfReplica(const OfReplica&) = delete;
     OfReplica& operator=(const OfReplica&) = delete;
@@ -64,18 +69,26 @@ class ReplicaGradients {
  private:
   class Leaf;
   struct Sum {
+    /// Takes the terms that need no addition. Returns true if the next term is there and does need one.
+    bool is_ready();
+    void add_ready();
+
     std::mutex mutex;
-    int next = 0;                 // replica whose term is added next
+    size_t next = 0;              // replica whose term is added next
     std::vector<Tensor> waiting;  // of later replicas
     std::vector<uint8_t> has_come;
     Tensor value;
   };
 
   void add(size_t weight, int replica, Tensor gradient);
+  void work_off();
 
   std::vector<Tensor> tensors_;  // each once
   std::vector<std::shared_ptr<torch::autograd::Node>> leaves_;
   std::vector<std::unique_ptr<Sum>> sums_;
+  std::atomic<int> at_work_{0};  // replicas
+  std::mutex mutex_;
+  std::vector<size_t> ready_;  // weights whose sums are left to whoever is ahead
 };
 
 }  // namespace tandem::parallel::detail
