@@ -184,7 +184,7 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   const int64_t shards = mesh.servers > 0 ? std::min(mesh.servers, mesh.shard) : mesh.shard;
   of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
   if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
-  const int64_t copies = job_.training.skip_nonfinite > 0 ? 2 : 1;  // one to restore if the step is skipped
+  const int64_t copies = job_.training.may_leave_out() ? 2 : 1;  // one to restore
   of(bytes, Category::buffers) =
       copies * backbone.buffers +
       data::loader_memory(training_loader_options(job_, rank, ranks_), shape_.image, job_.data.prefetch + 1);

@@ -71,6 +71,7 @@ std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, t
                                                 .accumulate = job.training.accumulate,
                                                 .shards = job.training.shards,
                                                 .num_classes = shape.classes,
+                                                .loss_scale = job.training.loss_scale,
                                                 .strategy = job.parallel.strategy,
                                                 .strategy_options = job.parallel.strategy_options};
   return std::make_unique<train::SupervisedStep>(task, options, mesh);

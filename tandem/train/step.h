@@ -18,6 +18,7 @@ struct Reading {
   /// Index in Step::state() of a weight whose gradient was not finite on this rank. The state has changed all the same.
   std::optional<int64_t> fault;
   std::optional<NonFiniteError> skipped;  // why the step changed nothing; the same on all ranks
+  bool is_left_out = false;               // its loss was scaled too much: it changed nothing but the scale
 };
 
 /// Called with the number of batches done and their total.
@@ -72,6 +73,13 @@ class Step {
 
   /// How much of the gradients' communication the steps so far have hidden, on this rank; nullopt: nothing is sent.
   virtual std::optional<parallel::GradientSync::Overlap> overlap() const { return std::nullopt; }
+
+  /// The factor of the loss in the next step, and how many steps were left out for it (loss_scale.h); nullopt: none.
+  struct Scaling {
+    double scale = 1;
+    int64_t left_out = 0;
+  };
+  virtual std::optional<Scaling> scaling() const { return std::nullopt; }
 
   /// Evaluates the weights on all samples of a loader. The scores are equal on all ranks.
   virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;

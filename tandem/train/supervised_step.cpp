@@ -93,8 +93,9 @@ std::vector<double> numbers_of(const Tensor& loss) {
   return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
 }
 
-/// The derivative of the step's loss by the numbers of a part's; undefined: 1.
-Tensor start_of_backward(const Tensor& loss, const std::vector<double>& shares) {
+/// The derivative of the step's loss, times `scale`, by the numbers of a part's; undefined: 1.
+Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
+  for (auto& share : shares) share *= scale;
   if (loss.dim() == 0 && shares[0] == 1) return {};
   return at::tensor(shares, at::kDouble).to(loss.options()).view(loss.sizes());
 }
@@ -124,6 +125,12 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
   if (rows && rows->steps_in_backward) {
     check_option(options_.clip > 0, "clip is " + std::to_string(options_.clip), "the norm of all gradients is known");
   }
+  if (options_.loss_scale) {
+    scale_.emplace(*options_.loss_scale);
+    check_option(rows && rows->steps_in_backward, "loss_scale is " + std::to_string(scale_->scale()),
+                 "all gradients are known");
+    may_skip_ = scale_->is_dynamic();
+  }
   check_option(rows && options_.accumulate > 1, "accumulate is " + std::to_string(options_.accumulate),
                "all micro-batches are known");
   task_.set_training(true);
@@ -148,12 +155,18 @@ Reading SupervisedStep::run(const data::Batch& batch, int64_t step, double learn
   double loss = 0;
   if (const auto fault = add_gradients(batch, step, loss)) return skip(*fault, buffers_before);
   const PhaseScope phase(Phase::optimizer);
+  if (scale_) scale_->unscale(trained_);
   auto fault = detail::first_nonfinite_gradient(trained_);
   if (!fault) fault = hooks.nonfinite();
   if (may_skip_) {
     if (const auto first = detail::agree(false, fault, world_).fault) {
+      if (scale_ && scale_->leave_out()) {
+        undo(buffers_before);
+        return {loss, std::nullopt, std::nullopt, /*is_left_out=*/true};
+      }
       return skip(detail::gradient_fault(trained_, *first, step + 1, world_), buffers_before);
     }
+    if (scale_) scale_->count_good_step();
   }
   if (options_.clip > 0) clip();
   optimizer_.step(learning_rate);
@@ -180,7 +193,7 @@ std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& b
     sync_->before_backward(own, part.place);
     {
       const PhaseScope phase(Phase::backward);
-      own.backward(start_of_backward(own, part.shares));
+      own.backward(start_of_backward(own, part.shares, scale_ ? scale_->scale() : 1));
     }
     own.reset();  // with what its graph holds
     sync_->after_backward(part.place);
@@ -254,11 +267,15 @@ std::vector<memory::BlockRecord> SupervisedStep::rehearse_chain(const memory::Ch
   return records;
 }
 
-Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before) {
+void SupervisedStep::undo(const std::vector<Tensor>& buffers_before) {
   const auto buffers = task_.buffers();
   for (size_t i = 0; i < buffers_before.size(); ++i) buffers[i].tensor.copy_(buffers_before[i]);
   optimizer_.zero_grad();
   optimizer_.drop_step();
+}
+
+Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before) {
+  undo(buffers_before);
   return {std::nullopt, std::nullopt, fault};
 }
 
@@ -290,6 +307,17 @@ std::vector<Parameter> SupervisedStep::weights() const {
 
 std::optional<parallel::GradientSync::Overlap> SupervisedStep::overlap() const {
   return data_.size() > 1 ? std::optional(sync_->overlap()) : std::nullopt;
+}
+
+storage::Fields SupervisedStep::numbers() const { return scale_ ? scale_->numbers() : storage::Fields(); }
+
+void SupervisedStep::set_numbers(const storage::Fields& numbers) {
+  if (scale_) scale_->set_numbers(numbers);
+}
+
+std::optional<Step::Scaling> SupervisedStep::scaling() const {
+  if (!scale_) return std::nullopt;
+  return Scaling{scale_->scale(), scale_->left_out()};
 }
 
 std::vector<Parameter> SupervisedStep::state() const {

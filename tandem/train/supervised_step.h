@@ -4,6 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/detail/ordered_buffers.h"
+#include "tandem/train/loss_scale.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
@@ -20,6 +21,7 @@ struct SupervisedStepOptions {
   int64_t accumulate = 1;  // micro-batches of a step
   int64_t shards = 0;      // the same bits for every number of ranks that divides it; 0: not
   int64_t num_classes = 0;
+  std::optional<LossScaleOptions> loss_scale = {};  // nullopt: backward starts from the loss itself
   const parallel::Strategy* strategy = &parallel::strategies().front();
   parallel::StrategyOptions strategy_options;
 };
@@ -48,13 +50,18 @@ struct SupervisedStepOptions {
 /// The loss and the gradients of each step are checked; see Step. With allow_skips() a copy of the buffers is kept
 /// during each step.
 ///
+/// With `loss_scale`, gradients are worked out for a multiple of the loss and divided by it before anything reads them.
+/// If the scale is dynamic, a step whose gradients are not finite on some rank is left out on all, changes nothing but
+/// the scale, and is no fault (Reading::is_left_out); a loss that is not finite remains one, whatever the scale. A copy
+/// of the buffers is kept as with allow_skips().
+///
 /// A parameter of the task that requires no gradient when the step is made is frozen: it has no gradient, no state of
 /// the optimizer, and does not count in clipping; checkpoints hold it.
 class SupervisedStep : public Step {
  public:
   /// `mesh`: of all ranks that train together, which skip steps together; arranged as the strategy's `mesh` has it.
-  /// Task and mesh must outlive this object. Collective. Throws SettingsError: accumulation or clipping with a
-  /// parameter that is updated by rows in backward, options of the optimizer.
+  /// Task and mesh must outlive this object. Collective. Throws SettingsError: accumulation, clipping or
+  /// a loss scale with a parameter that is updated by rows in backward, options of the optimizer or of the scale.
   SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh);
 
   void allow_skips(int64_t in_a_row) override;
@@ -65,7 +72,10 @@ class SupervisedStep : public Step {
   void unify() override;
   std::vector<Parameter> weights() const override;
   std::vector<Parameter> state() const override;
+  storage::Fields numbers() const override;
+  void set_numbers(const storage::Fields& numbers) override;
   std::optional<parallel::GradientSync::Overlap> overlap() const override;
+  std::optional<Scaling> scaling() const override;
   Scores evaluate(data::Loader& loader, const Tick& tick) override;
 
   const Optimizer& optimizer() const { return optimizer_; }
@@ -78,6 +88,7 @@ class SupervisedStep : public Step {
   std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
   NormSum norm_sum() const;
   void clip();
+  void undo(const std::vector<Tensor>& buffers_before);
   Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
 
   Task& task_;
@@ -88,6 +99,7 @@ class SupervisedStep : public Step {
   std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first
   std::vector<Parameter> trained_;
   Optimizer optimizer_;
+  std::optional<LossScale> scale_;
   std::optional<detail::OrderedBuffers> ordered_buffers_;
   bool may_skip_ = false;
 };

@@ -116,7 +116,7 @@ Reading Trainer::run_step(const data::Batch& batch, Observer& observer) {
   auto reading = step_.run(batch, steps_done_, learning_rate(options_.schedule, steps_done_));
   if (reading.skipped) {
     count_skipped(*reading.skipped, observer);
-  } else {
+  } else if (!reading.is_left_out) {
     ++updates_since_save_;
     skipped_in_a_row_ = 0;
   }

@@ -55,6 +55,31 @@ TEST(Job, HoldsTheOptionsOfDdp) {
   EXPECT_EQ(by_default.first_bucket_bytes, parallel::DistributedDataParallelOptions().first_bucket_bytes);
 }
 
+TEST(Job, Float16HasALossScale) {
+  EXPECT_FALSE(job_of({}).training.loss_scale);
+  EXPECT_FALSE(job_of({"train.precision=bf16", "train.loss_scale=8"}).training.loss_scale);
+  const auto job = job_of({"train.precision=float16", "train.loss_scale_growth=50"});
+  EXPECT_EQ(job.training.precision.products, at::kHalf);
+  EXPECT_EQ(job.training.loss_scale->scale, 65536);
+  EXPECT_TRUE(job.training.loss_scale->is_dynamic && job.training.may_leave_out());
+  EXPECT_EQ(job.training.loss_scale->growth_interval, 50);
+  EXPECT_EQ(train::LossScaleOptions().growth_interval,
+            job_of({"train.precision=float16"}).training.loss_scale->growth_interval);
+  const auto constant = job_of({"train.precision=float16", "train.loss_scale=1e3"});
+  EXPECT_EQ(constant.training.loss_scale->scale, 1000);
+  EXPECT_FALSE(constant.training.loss_scale->is_dynamic || constant.training.may_leave_out());
+  for (const std::string wrong : {"0", "-1", "fast", "inf"}) {
+    EXPECT_EQ(test::text_of<SettingsError>([&] { job_of({"train.loss_scale=" + wrong}); }),
+              "train.loss_scale is '" + wrong + "', wanted auto or a number above 0");
+  }
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] {
+        check_training(job_of({"train.precision=float16", "head.fused_update=true"}));
+      }),
+      "train.precision is float16 with head.fused_update, which moves some classes before all gradients are known "
+      "and divided by the scale of the loss: leave one of them out");
+}
+
 TEST(Job, AnotherFormLeavesOutWhatItCannotDo) {
   const auto job = job_of({"head.sample=0.25", "head.fused_update=true", "train.nesterov=false"});
   EXPECT_TRUE(job.head.steps_in_backward);
@@ -91,6 +116,10 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
   EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
             Words{"ddp.rank has no effect except with ddp.hook=powersgd"});
+  EXPECT_EQ(idle_settings(job_of({"train.loss_scale=8"})),
+            Words{"train.loss_scale has no effect except with train.precision=float16"});
+  EXPECT_EQ(idle_settings(job_of({"train.precision=float16", "train.loss_scale=8", "train.loss_scale_growth=3"})),
+            Words{"train.loss_scale_growth has no effect except with train.loss_scale=auto"});
   EXPECT_EQ(idle_settings(job_of({"model=mlp", "model.norm=group"})),
             Words{"model.norm has no effect on this model: it has no normalisation"});
   EXPECT_EQ(idle_settings(job_of({"model.norm=abn-elu", "model.activation=gelu-fused"})),

@@ -174,6 +174,17 @@ TEST(RankMemory, KnowsTheOptionsOfDdp) {
   }
 }
 
+TEST(RankMemory, KnowsFloat16AndItsLossScale) {
+  for (const std::string model : {"mlp", "resnet_glyph"}) {
+    for (const std::string more : {"train.skip_nonfinite=0", "train.loss_scale=auto", "train.accumulate=3",
+                                   "parallel=fsdp", "parallel=zero1", "train.clip=1"}) {
+      const auto peaks = peaks_of({"model=" + model, "embedding=24", "train.batch=23", "head.classes=301", "ranks=2",
+                                   "train.precision=float16", "train.loss_scale=8", more});
+      for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << model << ' ' << more;
+    }
+  }
+}
+
 TEST(RankMemory, KnowsMicroBatchesOfDifferentSizes) {
   for (const std::string parts : {"2", "4", "5"}) {
     const auto peaks =

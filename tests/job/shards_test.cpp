@@ -75,6 +75,7 @@ TEST(Shards, TheNumberOfRanksChangesNoBit) {
                           {"model=mlp", "train.shards=6", "head=softmax", "head.smoothing=0.1"},
                           {"model=resnet_glyph", "train.shards=4", "parallel=zero1"},
                           {"model=mlp", "train.shards=6", "parallel=zero2"},
+                          {"model=mlp", "train.shards=4", "train.precision=float16"},
                           {"model=resnet_glyph", "train.shards=4", "parallel=fsdp"},
                           {"model=resnet_glyph", "train.shards=4", "parallel=fsdp", "train.precision=bf16"},
                           {"model=mlp", "train.shards=4", "train.optimizer=adamw", "model.dropout=0.3", "embedding=15",

@@ -24,6 +24,7 @@ double images_per_second(const train::Outcome& outcome) {
 
 nlohmann::json trained_json(const Trained& trained) {
   const auto& outcome = trained.outcome;
+  const auto& scaling = trained.scaling;
   nlohmann::json result = {{"top1", nullptr},
                            {"top5", nullptr},
                            {"loss", outcome.loss},
@@ -37,6 +38,8 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"step_seconds", outcome.step_seconds},
                            {"steps", outcome.steps},
                            {"skipped_steps", outcome.skipped_steps},
+                           {"loss_scale", scaling ? nlohmann::json(scaling->scale) : nlohmann::json()},
+                           {"left_out_steps", scaling ? scaling->left_out : 0},
                            {"classes", trained.classes},
                            {"ranks", trained.ranks.size()},
                            {"replicas", trained.replicas},
@@ -70,6 +73,10 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
   if (trained.overlap)
     text += "overlap  " + format_percent(trained.overlap->hidden()) + " of the gradients' travel is hidden\n";
+  if (trained.scaling) {
+    text += "scale    " + format_count(std::llround(trained.scaling->scale)) + " of the loss, " +
+            format_count(trained.scaling->left_out) + " steps left out for it\n";
+  }
   if (!report.empty()) text += "report   " + report.string() + "\n";
   return text;
 }

@@ -140,6 +140,7 @@ class TrainingRun {
     trained_.parallel = job_.parallel.strategy->name;
     trained_.replicas = job_.parallel.parts() / group_.size();
     trained_.overlap = step.overlap();
+    trained_.scaling = step.scaling();
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);
     const auto& outcome = trained_.outcome;

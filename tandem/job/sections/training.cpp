@@ -10,8 +10,28 @@
 namespace tandem::job {
 namespace {
 
-constexpr std::array<Choice<Precision>, 3> kPrecisions = {
-    {{"float32", {at::kFloat}}, {"bf16", {at::kFloat, at::kBFloat16}}, {"float64", {at::kDouble}}}};
+constexpr std::array<Choice<Precision>, 4> kPrecisions = {{{"float32", {at::kFloat}},
+                                                           {"bf16", {at::kFloat, at::kBFloat16}},
+                                                           {"float16", {at::kFloat, at::kHalf}},
+                                                           {"float64", {at::kDouble}}}};
+
+constexpr std::string_view kAuto = "auto";
+
+std::optional<std::string> read_scale(std::string_view text) {
+  const auto number = settings::read_number(text);
+  return number && *number > 0 ? std::optional(std::string(text)) : std::nullopt;
+}
+
+/// Only float16's gradients need a scale; those of bfloat16 have float32's range.
+std::optional<train::LossScaleOptions> loss_scale_of(const settings::Settings& settings, const Precision& precision) {
+  if (precision.products != at::kHalf) return std::nullopt;
+  train::LossScaleOptions options = {.growth_interval = settings.get_int("train.loss_scale_growth")};
+  if (const auto scale = settings.get_string("train.loss_scale"); scale != kAuto) {
+    options.scale = settings::read_number(scale).value();
+    options.is_dynamic = false;
+  }
+  return options;
+}
 
 void read(settings::Settings& settings, Job& job) {
   job.training = {.epochs = settings.get_int("train.epochs"),
@@ -23,6 +43,7 @@ void read(settings::Settings& settings, Job& job) {
                   .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
                   .precision = chosen(kPrecisions, settings.get_string("train.precision")),
                   .log_every = settings.get_int("train.log_every")};
+  job.training.loss_scale = loss_scale_of(settings, job.training.precision);
   job.seed = static_cast<uint64_t>(settings.get_int("seed"));
   job.head.options.dtype = job.training.precision.type;
   job.head.options.device = job.parallel.device;
@@ -87,6 +108,8 @@ void check(const Job& job) {
   check_shards(job);
   check_fused(job, "train.clip", job.training.clip > 0,
               "whose steps are done before the norm of all gradients is known");
+  check_fused(job, "train.precision", job.training.loss_scale.has_value(),
+              "which moves some classes before all gradients are known and divided by the scale of the loss");
   check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
               "which has moved some classes before the fault is seen");
   if (job.training.batch < job.parallel.workers()) {
@@ -120,13 +143,30 @@ const Section& training_section() {
                 kCount},
                {.key = "train.precision",
                 .default_value = text("float32"),
-                .doc = "floating-point type; bf16: float32 weights, bfloat16 products",
+                .doc = "floating-point type; bf16: float32 weights, bfloat16 products; float16: float32 weights, "
+                       "float16 products, and a scale of the loss",
                 .choices = names_of(kPrecisions)},
+               {.key = "train.loss_scale",
+                .default_value = text(kAuto),
+                .doc = "float16: factor of the loss in backward, by which the gradients are then divided; auto: 65536 "
+                       "at first, half of it after each step whose gradients are not finite, which is left out",
+                .choices = {kAuto},
+                .other = {"a number above 0", read_scale}},
+               {"train.loss_scale_growth",
+                int64_t{2000},
+                "train.loss_scale=auto: finite steps in a row after which the scale doubles",
+                {1, 1e12}},
                {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
                {"seed", int64_t{1}, "random seed", kCount}},
       .read = read,
       .check = check,
-      .idle = {{{"train.epochs"}, [](const Job& job) { return job.training.steps > 0; }, "with train.steps"}},
+      .idle = {{{"train.epochs"}, [](const Job& job) { return job.training.steps > 0; }, "with train.steps"},
+               {{"train.loss_scale", "train.loss_scale_growth"},
+                [](const Job& job) { return !job.training.loss_scale; },
+                "except with train.precision=float16"},
+               {{"train.loss_scale_growth"},
+                [](const Job& job) { return job.training.loss_scale && !job.training.loss_scale->is_dynamic; },
+                "except with train.loss_scale=auto"}},
       .identity = {"train.batch", "train.precision", "seed"}};
   return section;
 }

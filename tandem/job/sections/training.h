@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "tandem/train/loss_scale.h"
+
 namespace tandem::job {
 
 /// The precision of a training step.
@@ -21,8 +23,11 @@ struct Training {
   double clip = 0;                // largest norm of the gradients; 0: no clipping
   int64_t skip_nonfinite = 0;     // how many steps in a row may be skipped
   Precision precision;
+  std::optional<train::LossScaleOptions> loss_scale;  // of float16
   int64_t log_every = 0;
 
+  /// A step that has been computed may be left out: its buffers are kept until its gradients are known.
+  bool may_leave_out() const { return skip_nonfinite > 0 || (loss_scale && loss_scale->is_dynamic); }
   int64_t micro_batches(int ranks) const { return shards > 0 ? shards / ranks : accumulate; }
 };
 
