@@ -40,6 +40,7 @@
 #include "tandem/parallel/ordered_data_parallel.h"
 #include "tandem/parallel/parameter.h"
 #include "tandem/parallel/parameter_server.h"
+#include "tandem/parallel/post_local_sgd.h"
 #include "tandem/parallel/servers.h"
 #include "tandem/parallel/updating_servers.h"
 #include "tandem/storage/safetensors.h"

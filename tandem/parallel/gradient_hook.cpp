@@ -10,7 +10,7 @@
 namespace tandem::parallel {
 namespace {
 
-constexpr std::array<GradientHookKind, 4> kHooks = {
+constexpr std::array<GradientHookKind, 5> kHooks = {
     {{.name = "sum", .doc = "gradients travel as they are", .make = make_plain_sum},
      {.name = "fp16",
       .doc = "gradients travel as float16, half the bytes, infinite above 65504",
@@ -24,7 +24,12 @@ constexpr std::array<GradientHookKind, 4> kHooks = {
       .doc = "matrices travel as products of two narrow ones, and what that leaves out is added to the next gradient",
       .make = make_power_sum,
       .bytes = power_sum_bytes,
-      .has_rank = true}}};
+      .has_rank = true},
+     {.name = "post-local-sgd",
+      .doc = "as sum until step ddp.local_start; from then on each rank trains on its own images, and models become "
+             "their mean every ddp.local_every steps",
+      .make = make_plain_sum,
+      .goes_apart = true}}};
 
 }  // namespace
 

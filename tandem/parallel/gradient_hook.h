@@ -59,6 +59,10 @@ struct GradientHookKind {
   int64_t (*bytes)(int64_t parameter_bytes, const GradientHookOptions& options) = nullptr;
 
   bool has_rank = false;  // reads GradientHookOptions::rank
+
+  /// After some steps nothing is summed any more, and models become their mean in place of gradients: the strategy is
+  /// PostLocalSgd (post_local_sgd.h). In DistributedDataParallel alone every step is summed.
+  bool goes_apart = false;
 };
 
 /// All kinds; the first, plain sums, is the default.

@@ -25,7 +25,7 @@ struct MicroBatch {
 ///
 /// The gradients are sums over the ranks and over the micro-batches, so the loss of each must be divided by the size of
 /// the whole batch. They are complete when the last after_backward() has returned. A strategy whose ranks train apart
-/// for some steps (Strategy::is_synchronous) leaves each rank the gradient of its own samples. A step that is left
+/// for some steps (is_synchronous()) leaves each rank the gradient of its own samples there. A step that is left
 /// before its first backward begins, or after any backward, may be followed by a new step: set .grad to undefined
 /// (zero_grad()) first.
 ///
@@ -46,6 +46,10 @@ class GradientSync {
                                flight::Where where = flight::Where::current()) = 0;
   virtual void after_backward(const MicroBatch& micro) {}
   virtual void after_step() {}
+
+  /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are
+  /// of this rank's own samples.
+  virtual bool is_synchronous() const { return true; }
 
   /// Makes equal on all ranks what they have in common and has come apart since: buffers are those of rank 0 (batch
   /// norm's running statistics). Called before tests and saves.

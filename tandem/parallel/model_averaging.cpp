@@ -36,8 +36,10 @@ ModelAveraging::ModelAveraging(const std::vector<Parameter>& parameters, std::ve
                                comm::ProcessGroup& group, const ModelAveragingOptions& options)
     : buffers_(std::move(buffers)), group_(group), options_(options) {
   check_options(options);
-  detail::broadcast_all(tensors_of(parameters), 0, group);
-  detail::broadcast_all(buffers_, 0, group);
+  if (!options.starts_equal) {
+    detail::broadcast_all(tensors_of(parameters), 0, group);
+    detail::broadcast_all(buffers_, 0, group);
+  }
   for (const auto& parameter : parameters) {
     if (!parameter.tensor.requires_grad()) continue;
     parameters_.push_back(parameter);

@@ -17,6 +17,7 @@ struct OuterNesterov {
 struct ModelAveragingOptions {
   int64_t every = 16;                       // steps from one meeting to the next
   std::optional<OuterNesterov> outer = {};  // nothing: the ranks go on from the mean
+  bool starts_equal = false;                // the model is equal on all ranks already: nothing is broadcast
 };
 
 /// Trains a model on each rank, on the rank's own samples, and replaces the models by one every few steps:
@@ -48,8 +49,8 @@ struct ModelAveragingOptions {
 /// MiB or the largest tensor while the ranks meet. The group must outlive the object.
 class ModelAveraging : public GradientSync {
  public:
-  /// Broadcasts rank 0's values to all ranks. `parameters`: held whole by every rank; those that require no gradient
-  /// are left alone from then on. Throws SettingsError: `every` below 1, `outer` out of its range.
+  /// Broadcasts rank 0's values to all ranks, unless they are equal. `parameters`: held whole by every rank; those that
+  /// require no gradient are left alone from then on. Throws SettingsError: `every` below 1, `outer` out of its range.
   ModelAveraging(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                  const ModelAveragingOptions& options = {});
   ~ModelAveraging() override;  // removes its hooks from the parameters
@@ -62,6 +63,9 @@ class ModelAveraging : public GradientSync {
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
 
+  /// Meets now, if a step has been made since the last meeting. Collective.
+  void meet();
+
   /// A meeting, if a step has been made since the last one; then the buffers.
   void unify() override;
   void unify_optimizer(const std::vector<Parameter>& state) override;
@@ -72,6 +76,8 @@ class ModelAveraging : public GradientSync {
   /// The meetings, for which the ranks wait: nothing is hidden.
   Overlap overlap() const override { return clock_.read(); }
 
+  bool is_synchronous() const override { return false; }
+
  private:
   /// Samples that were trained on.
   struct Samples {
@@ -81,7 +87,6 @@ class ModelAveraging : public GradientSync {
     double share() const { return static_cast<double>(own) / static_cast<double>(all); }
   };
 
-  void meet();
   void step_outward();
   void average(const std::vector<Tensor>& tensors, const Samples& samples);
 

@@ -22,6 +22,9 @@ std::vector<Parameter> whole_of(const ReplicatedModel& model) {
 std::unique_ptr<GradientSync> make_ddp(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
   const auto whole = whole_of(model);
   if (options.shards > 0) return std::make_unique<OrderedDataParallel>(whole, model.buffers, mesh.batch());
+  if (options.ddp.hook_kind().goes_apart && mesh.batch().size() > 1) {
+    return std::make_unique<PostLocalSgd>(whole, model.buffers, mesh.batch(), options.ddp, options.post_local_sgd);
+  }
   return std::make_unique<DistributedDataParallel>(tensors_of(whole), model.buffers, names_of(whole), mesh.batch(),
                                                    options.ddp);
 }

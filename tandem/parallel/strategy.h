@@ -11,6 +11,7 @@
 #include "tandem/parallel/mesh.h"
 #include "tandem/parallel/model_averaging.h"
 #include "tandem/parallel/parameter_server.h"
+#include "tandem/parallel/post_local_sgd.h"
 #include "tandem/parallel/replicas/one_process.h"
 
 namespace tandem::parallel {
@@ -19,6 +20,7 @@ namespace tandem::parallel {
 struct StrategyOptions {
   int64_t shards = 0;  // gradients are summed over so many shards of a batch in their order; 0: over the ranks
   DistributedDataParallelOptions ddp;
+  PostLocalSgdOptions post_local_sgd;  // of a hook of ddp that goes apart
   ModelAveragingOptions local_sgd = {.every = 16};
   ModelAveragingOptions diloco = {.every = 50, .outer = OuterNesterov{}};
   ParameterServerOptions ps;
@@ -57,8 +59,8 @@ struct Strategy {
   /// The first word of the names of the settings that only this strategy reads, such as "ddp"; "": there are none.
   std::string_view settings = "";
 
-  /// Every step is one of the whole batch, and equals one device's. Otherwise the ranks train apart for some steps, and
-  /// are one model after unify().
+  /// With default options every step is one of the whole batch, and equals one device's. Otherwise the ranks train
+  /// apart for some steps (GradientSync::is_synchronous() tells of which), and are one model after unify().
   bool is_synchronous = true;
 
   bool sums_in_order = false;  // it can: StrategyOptions::shards

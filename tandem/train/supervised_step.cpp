@@ -283,7 +283,7 @@ Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tens
 NormSum SupervisedStep::norm_sum() const { return options_.shards > 0 ? NormSum::exactly : NormSum::quickly; }
 
 void SupervisedStep::clip() {
-  if (options_.strategy->is_synchronous) {
+  if (sync_->is_synchronous()) {
     clip_grad_norm(trained_, options_.clip, world_, norm_sum());
     return;
   }

@@ -34,8 +34,8 @@ struct SupervisedStepOptions {
 ///   rank 0   | 0 0 0 | 1 1 1 | 2 2 |       8 samples, K = 3
 ///   rank 1   | 0 0 0 | 1 1 | 2 2 |         7                  loss = sum over k of (samples of k / all) * loss of k
 ///
-/// With a strategy whose ranks train apart (Strategy::is_synchronous), each rank clips its replicated parameters by
-/// their own norm, and all ranks together the others by theirs.
+/// In steps that the strategy's ranks take apart (GradientSync::is_synchronous()), each rank clips its replicated
+/// parameters by their own norm, and all ranks together the others by theirs.
 ///
 /// Loss and gradients are those of the whole batch, unless the model uses statistics of a micro-batch or of one rank,
 /// or a target of -1 leaves samples out. The activations are those of one micro-batch. A rank with fewer samples than K

@@ -55,6 +55,22 @@ TEST(Job, HoldsTheOptionsOfDdp) {
   EXPECT_EQ(by_default.first_bucket_bytes, parallel::DistributedDataParallelOptions().first_bucket_bytes);
 }
 
+TEST(Job, HoldsTheOptionsOfPostLocalSgd) {
+  const auto options =
+      job_of({"ddp.hook=post-local-sgd", "ddp.local_start=7", "ddp.local_every=3"}).parallel.strategy_options;
+  EXPECT_TRUE(options.ddp.hook_kind().goes_apart);
+  EXPECT_EQ(options.post_local_sgd.start, 7);
+  EXPECT_EQ(options.post_local_sgd.every, 3);
+  const auto by_default = job_of({}).parallel.strategy_options.post_local_sgd;
+  EXPECT_EQ(by_default.start, parallel::PostLocalSgdOptions().start);
+  EXPECT_EQ(by_default.every, parallel::PostLocalSgdOptions().every);
+  EXPECT_EQ(test::text_of<SettingsError>([] {
+              check_training(job_of({"ddp.hook=post-local-sgd", "ranks=2", "train.shards=4"}));
+            }),
+            "ddp.hook is post-local-sgd with train.shards, whose sums are over all ranks in every step: leave one of "
+            "them out");
+}
+
 TEST(Job, Float16HasALossScale) {
   EXPECT_FALSE(job_of({}).training.loss_scale);
   EXPECT_FALSE(job_of({"train.precision=bf16", "train.loss_scale=8"}).training.loss_scale);
@@ -116,6 +132,8 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
   EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
             Words{"ddp.rank has no effect except with ddp.hook=powersgd"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.local_every=3", "ranks=2"})),
+            Words{"ddp.local_every has no effect except with ddp.hook=post-local-sgd"});
   EXPECT_EQ(idle_settings(job_of({"train.loss_scale=8"})),
             Words{"train.loss_scale has no effect except with train.precision=float16"});
   EXPECT_EQ(idle_settings(job_of({"train.precision=float16", "train.loss_scale=8", "train.loss_scale_growth=3"})),

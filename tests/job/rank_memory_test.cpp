@@ -174,6 +174,17 @@ TEST(RankMemory, KnowsTheOptionsOfDdp) {
   }
 }
 
+/// In steps apart the gradients lie in the same buckets.
+TEST(RankMemory, KnowsPostLocalSgd) {
+  for (const std::string start : {"0", "1", "2"}) {
+    for (const std::string more : {"train.accumulate=1", "train.accumulate=2", "head.parallel=replicated"}) {
+      const auto peaks = peaks_of({"model=resnet_glyph", "train.batch=23", "head.classes=301", "ranks=3",
+                                   "ddp.hook=post-local-sgd", "ddp.local_every=2", "ddp.local_start=" + start, more});
+      for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << start << ' ' << more;
+    }
+  }
+}
+
 TEST(RankMemory, KnowsFloat16AndItsLossScale) {
   for (const std::string model : {"mlp", "resnet_glyph"}) {
     for (const std::string more : {"train.skip_nonfinite=0", "train.loss_scale=auto", "train.accumulate=3",

@@ -10,6 +10,7 @@ and rank, and WAY/NAME: the weights after all steps of each way. The learning ra
     clip        to a norm of 0.05
     unused      rank 1 leaves the branch out in odd steps, both ranks in every third
     join        rank 1 has batches for JOINED steps only; means over the ranks that have one
+    post_local  gradients are summed in the first APART steps; then the ranks meet every EVERY steps
 """
 import contextlib
 import os
@@ -19,9 +20,13 @@ import tempfile
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS, STEPS, ROWS, JOINED = 2, 10, 6, 7
+APART, EVERY = 3, 3
 
 
 class Model(nn.Module):
@@ -59,6 +64,10 @@ def train(way, initial, data, rank):
     model.load_state_dict(initial)
     wrapped = DistributedDataParallel(model, find_unused_parameters=way == "unused")
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+    if way == "post_local":
+        state = PostLocalSGDState(None, None, start_localSGD_iter=APART, post_local_gradient_allreduce=False)
+        wrapped.register_comm_hook(state, post_localSGD_hook)
+        optimizer = PostLocalSGDOptimizer(optimizer, PeriodicModelAverager(period=EVERY, warmup_steps=APART))
     steps = JOINED if way == "join" and rank == 1 else STEPS
     joined = wrapped.join(divide_by_initial_world_size=False) if way == "join" else contextlib.nullcontext()
     with joined:
@@ -77,7 +86,7 @@ def main():
         rank = 1 if child == 0 else 0
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
         everything = {f"initial/{name}": value for name, value in initial.items()} | data
-        for way in ("plain", "accumulate", "clip", "unused", "join"):
+        for way in ("plain", "accumulate", "clip", "unused", "join", "post_local"):
             everything |= train(way, initial, data, rank)
         dist.barrier()
         dist.destroy_process_group()

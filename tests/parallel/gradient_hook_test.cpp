@@ -43,7 +43,7 @@ DistributedDataParallelOptions options_of(const char* hook, int64_t bucket_bytes
 
 TEST(GradientHook, AnUnknownNameIsTold) {
   EXPECT_EQ(test::text_of<c10::ValueError>([] { gradient_hook("int8"); }),
-            "gradient hook is 'int8', wanted one of sum, fp16, bf16, powersgd");
+            "gradient hook is 'int8', wanted one of sum, fp16, bf16, powersgd, post-local-sgd");
 }
 
 TEST(GradientHook, HalfTypesRoundAndHalveTheWire) {

@@ -4,8 +4,10 @@
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
 
+#include "tandem/base/context.h"
 #include "tandem/comm/world.h"
 #include "tandem/parallel/join.h"
+#include "tandem/parallel/post_local_sgd.h"
 #include "tests/support/python.h"
 
 // The same steps as torch's DistributedDataParallel takes in Python, on two processes with Gloo.
@@ -140,6 +142,43 @@ const Way kWays[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Ways, PythonDdp, testing::ValuesIn(kWays),
                          [](const auto& info) { return info.param.name + std::to_string(info.index); });
+
+/// The last step is one with a mean, in Python too.
+TEST(PythonPostLocalSgd, HasTheSameWeightsAfterTenSteps) {
+  if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
+  for (const bool gloo : {false, true}) {
+    comm::run_ranks(kRanks,
+                    [&](comm::ProcessGroup& group) {
+                      Model model;
+                      std::vector<Parameter> parameters;
+                      for (const auto& entry : model.named_parameters()) {
+                        parameters.push_back(Parameter::replicated(entry.key(), entry.value()));
+                      }
+                      PostLocalSgd sync(parameters, {}, group, {}, {.start = 3, .every = 3});
+                      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+                      for (int64_t step = 0; step < kSteps; ++step) {
+                        auto context = current_context();
+                        context.step = step;
+                        const ContextScope scope(context);
+                        const MicroBatch all{0, 1, kRows, kRanks * kRows};
+                        sync.before_forward(all);
+                        const auto output = model.forward(told("inputs")[step][group.rank()], true);
+                        const auto loss = (output - told("targets")[step][group.rank()]).square().mean() / kRanks;
+                        sync.before_backward(loss, all);
+                        loss.backward();
+                        sync.after_backward(all);
+                        optimizer.step();
+                        for (const auto& parameter : parameters) parameter.tensor.mutable_grad().reset();
+                        sync.after_step();
+                      }
+                      for (const auto& parameter : parameters) {
+                        const auto& wanted = told("post_local/" + parameter.name);
+                        EXPECT_TRUE(at::allclose(parameter.tensor, wanted, 0, 1e-6)) << parameter.name;
+                      }
+                    },
+                    {.gloo = gloo});
+  }
+}
 
 }  // namespace
 }  // namespace tandem::parallel

@@ -60,6 +60,7 @@ TEST(Strategy, GradientsAreSumsOverRanksAndMicroBatches) {
           Mesh mesh(strategy.mesh(group.size(), options_of(ranks)), group);
           const auto sync = strategy.make({parameters, {}, &chain}, mesh, options_of(ranks));
           const auto held = sync->held(parameters);
+          EXPECT_TRUE(sync->is_synchronous()) << strategy.name;
           for (int step = 0; step < 3; ++step) {
             for (int64_t i = 0; i < parts; ++i) {
               const MicroBatch micro{i, parts};
@@ -88,6 +89,32 @@ TEST(Strategy, GradientsAreSumsOverRanksAndMicroBatches) {
       }
     }
   }
+}
+
+TEST(Strategy, TellsWhetherItsRanksTrainApart) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    for (const auto& strategy : strategies()) {
+      if (strategy.is_one_process) continue;
+      const auto scaling = std::make_shared<Scaling>(at::ones({3}));
+      auto chain = chain_of(scaling);
+      Mesh mesh(strategy.mesh(group.size(), {}), group);
+      const auto sync = strategy.make({{Parameter::replicated("weight", scaling->weight)}, {}, &chain}, mesh, {});
+      EXPECT_EQ(sync->is_synchronous(), strategy.is_synchronous) << strategy.name;
+    }
+    StrategyOptions options;
+    options.ddp.hook = &gradient_hook("post-local-sgd");
+    options.post_local_sgd.start = 1;
+    Mesh mesh({.data = group.size()}, group);
+    const auto weight = at::ones({3}).requires_grad_();
+    const auto sync = strategy_of("ddp").make({{Parameter::replicated("weight", weight)}}, mesh, options);
+    for (const int64_t step : {0, 1, 2}) {
+      auto context = current_context();
+      context.step = step;
+      const ContextScope scope(context);
+      sync->before_forward({});
+      EXPECT_EQ(sync->is_synchronous(), step == 0);
+    }
+  });
 }
 
 TEST(Strategy, ReplicasOfOneProcessWantAWorldOfOneRank) {

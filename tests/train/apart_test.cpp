@@ -17,6 +17,7 @@ namespace {
 
 struct Plan {
   std::string strategy = "local-sgd";
+  std::string hook = "sum";  // of ddp; one that goes apart does so in step 2
   int ranks = 3;
   int64_t every = 4, steps = 12, save_every = 0;
   OptimizerOptions optimizer = {};
@@ -24,7 +25,10 @@ struct Plan {
   bool resumes = false;
   int64_t bad_step = -1;  // counted from 0: rank 1's gradient is not finite
   parallel::StrategyOptions options() const {
-    return {.local_sgd = {.every = every}, .diloco = {.every = every, .outer = parallel::OuterNesterov{}}};
+    return {.ddp = {.hook = &parallel::gradient_hook(hook)},
+            .post_local_sgd = {.start = 2, .every = every},
+            .local_sgd = {.every = every},
+            .diloco = {.every = every, .outer = parallel::OuterNesterov{}}};
   }
 };
 
@@ -126,14 +130,29 @@ TEST(Apart, AMeetingAfterEachPlainStepIsDataParallel) {
   }
 }
 
+/// Strategies and hooks of ddp.
+constexpr std::array<std::pair<const char*, const char*>, 3> kWays = {
+    {{"local-sgd", "sum"}, {"diloco", "sum"}, {"ddp", "post-local-sgd"}}};
+
+/// Until the ranks go apart, all is as with ddp: here they never do, or at the last step of all.
+TEST(Apart, PostLocalSgdBeginsAsDataParallel) {
+  for (const int64_t steps : {2, 3}) {
+    const auto together = run(recipe_of("resnet_glyph"), {.strategy = "ddp", .steps = steps});
+    const auto found = run(recipe_of("resnet_glyph"), {.strategy = "ddp", .hook = "post-local-sgd", .steps = steps});
+    EXPECT_EQ(found.losses, together.losses);
+    if (steps == 2) expect_same_bits(found.states[1], together.states[1]);
+  }
+}
+
 /// With batch statistics; a save in the middle of a round, of which the uninterrupted run makes one too.
 TEST(Apart, ResumingGivesTheSameBits) {
-  for (const std::string strategy : {"local-sgd", "diloco"}) {
+  for (const auto& [strategy, hook] : kWays) {
     for (const auto kind : {OptimizerKind::sgd, OptimizerKind::adamw}) {
       for (const int ranks : {1, 3}) {
         const test::TemporaryFolder whole_folder, folder;
         CheckpointStore whole_store(whole_folder.path()), store(folder.path());
-        const Plan plan = {.strategy = strategy, .ranks = ranks, .every = 3, .steps = 7, .optimizer = {.kind = kind}};
+        const Plan plan = {
+            .strategy = strategy, .hook = hook, .ranks = ranks, .every = 3, .steps = 7, .optimizer = {.kind = kind}};
         auto whole = plan, first = plan, second = plan;
         whole.store = &whole_store, first.store = second.store = &store;
         whole.save_every = first.steps = 4;
@@ -149,8 +168,8 @@ TEST(Apart, ResumingGivesTheSameBits) {
 }
 
 TEST(Apart, AllRanksAreOneModelAtTheEndAlsoAfterASkippedStep) {
-  for (const std::string strategy : {"local-sgd", "diloco"}) {
-    const auto ended = run(recipe_of("resnet_glyph"), {.strategy = strategy, .every = 5, .bad_step = 6});
+  for (const auto& [strategy, hook] : kWays) {
+    const auto ended = run(recipe_of("resnet_glyph"), {.strategy = strategy, .hook = hook, .every = 5, .bad_step = 6});
     EXPECT_EQ(ended.outcome.skipped_steps, 1);
     for (size_t i = 0; i < ended.states[0].size(); ++i) {
       const auto& [name, tensor, placement] = ended.states[0][i];

@@ -38,6 +38,17 @@ void read(settings::Settings& settings, Job& job) {
   ddp.broadcast_buffers = chosen(kBuffers, settings.get_string("ddp.buffers"));
   ddp.hook = &parallel::gradient_hook(settings.get_string("ddp.hook"));
   ddp.hook_rank = settings.get_int("ddp.rank");
+  job.parallel.strategy_options.post_local_sgd = {.start = settings.get_int("ddp.local_start"),
+                                                  .every = settings.get_int("ddp.local_every")};
+}
+
+bool goes_apart(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind().goes_apart; }
+
+void check(const Job& job) {
+  if (job.training.shards == 0 || is_idle(job, "ddp.hook") || !goes_apart(job)) return;
+  throw SettingsError("ddp.hook is " + job.settings.get_string("ddp.hook") +
+                          " with train.shards, whose sums are over all ranks in every step",
+                      "leave one of them out");
 }
 
 }  // namespace
@@ -66,17 +77,30 @@ const Section& ddp_section() {
                 .default_value = text(parallel::gradient_hooks().front().name),
                 .doc = hooks,
                 .choices = names_of(parallel::gradient_hooks())},
-               {"ddp.rank", int64_t{2}, "of the factors that stand for a matrix", {1, 1024}}},
+               {"ddp.rank", int64_t{2}, "of the factors that stand for a matrix", {1, 1024}},
+               {"ddp.local_start", int64_t{1000},
+                "ddp.hook=post-local-sgd: steps whose gradients are summed before the ranks train apart", kCount},
+               {"ddp.local_every",
+                int64_t{16},
+                "ddp.hook=post-local-sgd: steps from one mean of the ranks' models to the next; a test and a save make "
+                "one too",
+                {1, 1e9}}},
       .read = read,
-      .idle = {{{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers", "ddp.hook", "ddp.rank"},
+      .check = check,
+      .idle = {{{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers", "ddp.hook", "ddp.rank",
+                 "ddp.local_start", "ddp.local_every"},
                 [](const Job& job) { return job.parallel.strategy->settings != "ddp"; },
                 "except with parallel=ddp"},
-               {{"ddp.bucket", "ddp.bucket_view", "ddp.buffers", "ddp.hook", "ddp.rank"},
+               {{"ddp.bucket", "ddp.bucket_view", "ddp.buffers", "ddp.hook", "ddp.rank", "ddp.local_start",
+                 "ddp.local_every"},
                 [](const Job& job) { return job.parallel.ranks == 1; },
                 "with one rank"},
                {{"ddp.rank"},
                 [](const Job& job) { return !job.parallel.strategy_options.ddp.hook_kind().has_rank; },
-                "except with ddp.hook=powersgd"}}};
+                "except with ddp.hook=powersgd"},
+               {{"ddp.local_start", "ddp.local_every"},
+                [](const Job& job) { return !goes_apart(job); },
+                "except with ddp.hook=post-local-sgd"}}};
   return section;
 }
 

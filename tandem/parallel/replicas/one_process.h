@@ -26,6 +26,7 @@ class OneProcessReplicas : public GradientSync {
   }
   void after_backward(const MicroBatch& micro) override { sync_->after_backward(micro); }
   void after_step() override { sync_->after_step(); }
+  bool is_synchronous() const override { return sync_->is_synchronous(); }
   void unify() override { sync_->unify(); }
   void unify_optimizer(const std::vector<Parameter>& state) override { sync_->unify_optimizer(state); }
   void run_alone(bool is_on) override { sync_->run_alone(is_on); }
