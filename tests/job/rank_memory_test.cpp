@@ -141,9 +141,8 @@ TEST(RankMemory, PlansOfRecomputationActInsideOfReplicas) {
     };
     return peak("none") - peak("sqrt");
   };
-  const auto alone = saved("ddp", "1");
-  EXPECT_GT(alone, 100'000);
-  EXPECT_GT(saved("dp", "2"), alone * 3 / 4);
+  EXPECT_GT(saved("ddp", "1"), 100'000);
+  EXPECT_GT(saved("dp", "2"), 100'000);
 }
 
 /// Where a batch of images is larger than the activations, the highest moment is not in the step but before it.
