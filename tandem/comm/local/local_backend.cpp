@@ -172,8 +172,8 @@ void LocalBackend::meet_and(const LocalCall& own, const Work& work) {
   hub_->exchange.part(getRank());
 }
 
-/// Runs `body`, which calls meet() and part(), either now or on the group's thread. That thread holds no tensor any more
-/// when the work is complete, so that whoever has waited frees memory by letting go of it.
+/// Runs `body`, which calls meet() and part(), either now or on the group's thread. That thread holds no tensor any
+/// more when the work is complete, so that whoever has waited frees memory by letting go of it.
 LocalBackend::WorkPointer LocalBackend::run(OpType type, const char* operation, Tensors results, Body body) {
   Body guarded = [this, operation, body = std::move(body)] {
     try {
