@@ -5,14 +5,10 @@
 #include "tandem/classifier/detail/score_passes.h"
 #include "tandem/comm/world.h"
 #include "tandem/train/weights_hash.h"
+#include "tests/train/loss_recorder.h"
 
 namespace tandem::job {
 namespace {
-
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
 
 Trained train_rank(const Place& place, const std::vector<std::string>& words, comm::ProcessGroup& group) {
   classifier::detail::use_operators_on_cpu(place.operators);  // of this thread, which ends with the rank
@@ -25,7 +21,7 @@ Trained train_rank(const Place& place, const std::vector<std::string>& words, co
   const auto task = make_task(job, shape_of(job, patterns), group);
   auto mesh = make_mesh(job, group);
   const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
-  LossRecorder recorder;
+  train::LossRecorder recorder;
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.checkpoint_every = place.folder.empty() ? 0 : 4;
   train::CheckpointStore store(place.folder, 2);

@@ -1,61 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <mutex>
-
-#include "tandem/comm/world.h"
-#include "tandem/job/parts.h"
-#include "tandem/train/weights_hash.h"
-#include "tests/job/job_of.h"
+#include "tests/job/whole_run.h"
 #include "tests/support/files.h"
 
 // train.precision=float16: whole jobs.
 namespace tandem::job {
 namespace {
 
-using Words = std::vector<std::string>;
-
-struct Trained {
-  std::vector<double> losses;
-  std::string state;  // hash of all tensors of a checkpoint
-  std::optional<train::Step::Scaling> scaling;
-};
-
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
-
-/// `store`: saves its last step there, and goes on from what is there.
-Trained train_with(const Words& more, int64_t steps, const std::filesystem::path& store = {}) {
-  Words words = {"embedding=16", "train.batch=20", "train.lr=1e-4", "train.log_every=1",
-                 "train.steps=" + std::to_string(steps)};
-  words.insert(words.end(), more.begin(), more.end());
-  const auto job = job_of(words);
-  check_training(job);
-  const Patterns patterns;
-  Trained trained;
-  comm::run_ranks(job.parallel.ranks,
-                  [&](comm::ProcessGroup& group) {
-                    const auto loader = training_loader(job, patterns, group);
-                    const auto task = make_task(job, shape_of(job, patterns), group);
-                    auto mesh = make_mesh(job, group);
-                    const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
-                    auto options = trainer_options(job, loader->batches_per_epoch());
-                    options.schedule.steps = 12;  // of all runs together
-                    std::optional<train::CheckpointStore> checkpoints;
-                    if (!store.empty()) checkpoints.emplace(store, 2);
-                    train::Trainer trainer(*step, *loader, nullptr, options, checkpoints ? &*checkpoints : nullptr,
-                                           group);
-                    if (checkpoints && checkpoints->newest({})) {
-                      EXPECT_TRUE(trainer.resume(*checkpoints, std::nullopt));
-                    }
-                    LossRecorder recorder;
-                    trainer.run(recorder);
-                    const auto state = train::weights_hash(step->state(), group);
-                    if (group.rank() == 0) trained = {recorder.losses, state, step->scaling()};
-                  },
-                  {.threads = 1});
-  return trained;
+WholeRun run_of(const Words& more, int64_t steps, const std::filesystem::path& store = {}) {
+  return whole_run(with({"embedding=16", "train.batch=20", "train.lr=1e-4"}, more), steps, store);
 }
 
 const Words kForms[] = {{"model=mlp"},
@@ -68,9 +21,9 @@ const Words kForms[] = {{"model=mlp"},
 TEST(Float16, TrainsAsFloat32) {
   for (auto words : kForms) {
     SCOPED_TRACE(testing::PrintToString(words));
-    const auto exact = train_with(words, 6);
+    const auto exact = run_of(words, 6);
     words.insert(words.end(), {"train.precision=float16", "train.loss_scale=64"});
-    const auto found = train_with(words, 6);
+    const auto found = run_of(words, 6);
     EXPECT_FALSE(exact.scaling);
     EXPECT_EQ(found.scaling->left_out, 0);
     EXPECT_NE(found.losses, exact.losses);
@@ -86,9 +39,9 @@ TEST(Float16, AResumedRunHasTheSameBits) {
     SCOPED_TRACE(testing::PrintToString(words));
     words.insert(words.end(), {"train.precision=float16", "train.loss_scale_growth=1", "checkpoint.every=6"});
     const test::TemporaryFolder whole_folder, folder;
-    const auto whole = train_with(words, 12, whole_folder.path());
-    train_with(words, 6, folder.path());
-    const auto found = train_with(words, 12, folder.path());
+    const auto whole = run_of(words, 12, whole_folder.path());
+    run_of(words, 6, folder.path());
+    const auto found = run_of(words, 12, folder.path());
     EXPECT_GT(whole.scaling->left_out, 0);
     EXPECT_LT(whole.scaling->left_out, 12);
     EXPECT_EQ(found.scaling->scale, whole.scaling->scale);

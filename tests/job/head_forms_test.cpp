@@ -8,19 +8,13 @@
 #include "tandem/memory/meter.h"
 #include "tests/job/job_of.h"
 #include "tests/support/files.h"
+#include "tests/train/loss_recorder.h"
 
 namespace tandem::job {
 namespace {
 
-using Words = std::vector<std::string>;
-
 const Words kJob = {"model=mlp",    "train.precision=float64", "train.batch=23", "train.lr=0.05",
                     "embedding=16", "head.smoothing=0.1",      "train.clip=1",   "train.log_every=1"};
-
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
 
 struct Trained {
   std::vector<double> losses;
@@ -32,9 +26,7 @@ struct Trained {
 Trained train(const Words& words, int64_t steps, train::CheckpointStore& store) {
   memory::install_meter();
   const Patterns patterns;
-  auto all = kJob;
-  all.insert(all.end(), words.begin(), words.end());
-  const auto job = job_of(all);
+  const auto job = job_of(with(kJob, words));
   Trained trained;
   comm::run_ranks(job.parallel.ranks,
                   [&](comm::ProcessGroup& group) {
@@ -48,7 +40,7 @@ Trained train(const Words& words, int64_t steps, train::CheckpointStore& store) 
                     options.steps = steps;
                     options.schedule.steps = 12;
                     options.evaluate_every = options.checkpoint_every = 0;
-                    LossRecorder recorder;
+                    train::LossRecorder recorder;
                     train::Trainer trainer(*step, *loader, test.get(), options, &store, group);
                     trainer.resume(store, std::nullopt);
                     group.meter().reset();

@@ -12,8 +12,6 @@
 namespace tandem::job {
 namespace {
 
-using Words = std::vector<std::string>;
-
 TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
   const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
     return epoch_hints(job_of(words).training, images, per_epoch).size();

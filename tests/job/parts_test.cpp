@@ -12,14 +12,10 @@
 #include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
 #include "tests/job/job_of.h"
+#include "tests/train/loss_recorder.h"
 
 namespace tandem::job {
 namespace {
-
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
 
 std::vector<double> losses_of(const std::vector<std::string>& words) {
   memory::install_meter();
@@ -35,7 +31,7 @@ std::vector<double> losses_of(const std::vector<std::string>& words) {
             job, shape, {comm::split_sizes(shape.classes, group.size()), choose_recomputation(job, shape, group).plan},
             group);
         const auto options = trainer_options(job, loader->batches_per_epoch());
-        LossRecorder recorder;
+        train::LossRecorder recorder;
         auto mesh = make_mesh(job, group);
         const auto step = make_step(job, shape, *task, mesh);
         train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);

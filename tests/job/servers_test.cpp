@@ -1,81 +1,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
-#include "tandem/comm/world.h"
-#include "tandem/job/parts.h"
-#include "tandem/train/weights_hash.h"
-#include "tests/job/job_of.h"
+#include "tests/job/whole_run.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 
 // parallel=ps with ps.servers and ps.update.
 namespace tandem::job {
 namespace {
-
-using Words = std::vector<std::string>;
-
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
-
-struct Trained {
-  std::vector<double> losses;
-  double top1 = 0;
-  std::string hash, state;                  // of the weights, and of all that a checkpoint holds
-  std::vector<int64_t> optimizer, classes;  // of each rank: numbers of the optimizer's state beside the head's, classes
-};
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-/// `store`: saves its last step there, and goes on from what is there.
-Trained train_with(const Words& words, int64_t steps, const std::filesystem::path& store = {}) {
-  const auto job = job_of(with(words, {"train.log_every=1", "train.steps=" + std::to_string(steps)}));
-  check_training(job);
-  const Patterns patterns;
-  Trained trained;
-  comm::run_ranks(job.parallel.ranks,
-                  [&](comm::ProcessGroup& group) {
-                    const auto loader = training_loader(job, patterns, group);
-                    const auto test = evaluation_loader(job, patterns, group);
-                    const auto task = make_task(job, shape_of(job, patterns), group);
-                    auto mesh = make_mesh(job, group);
-                    const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
-                    auto options = trainer_options(job, loader->batches_per_epoch());
-                    options.schedule.steps = 12;  // of all runs together
-                    std::optional<train::CheckpointStore> checkpoints;
-                    if (!store.empty()) checkpoints.emplace(store, 2);
-                    train::Trainer trainer(*step, *loader, test.get(), options, checkpoints ? &*checkpoints : nullptr,
-                                           group);
-                    if (checkpoints && checkpoints->newest({})) {
-                      EXPECT_TRUE(trainer.resume(*checkpoints, std::nullopt));
-                    }
-                    LossRecorder recorder;
-                    const auto outcome = trainer.run(recorder);
-                    int64_t own = 0;
-                    for (const auto& tensor : step->state()) {
-                      const bool is_of_model =
-                          tensor.name.starts_with("optimizer.momentum_buffer.") && !tensor.name.ends_with(kHeadWeight);
-                      if (is_of_model) own += tensor.tensor.numel();
-                    }
-                    const Trained of_run{recorder.losses,
-                                         outcome.scores.value("top1"),
-                                         train::weights_hash(step->weights(), group),
-                                         train::weights_hash(step->state(), group),
-                                         comm::gather_numbers(own, group),
-                                         comm::gather_numbers(task->parameters().back().tensor.size(0), group)};
-                    if (group.rank() == 0) trained = of_run;
-                  },
-                  {.threads = 1});
-  return trained;
-}
 
 const Words kSmall = {"model=mlp", "train.batch=24", "embedding=16", "train.lr=0.05", "head=softmax"};
 
@@ -88,12 +22,12 @@ Words servers_of(int workers, int apart, const std::string& update) {
 TEST(Servers, LossesAreThoseOfOneRank) {
   for (const std::string head : {"head.parallel=sharded", "head.parallel=replicated"}) {
     const Words more = {"train.batch=31", "train.precision=float64", head};
-    const auto expected = train_with(with(kSmall, more), 6);
+    const auto expected = whole_run(with(kSmall, more), 6);
     for (const std::string update : {"worker", "server"}) {
       for (const int workers : {1, 2, 3, 4}) {
         for (const int apart : {0, 1, 2}) {
           SCOPED_TRACE(head + ' ' + update + ' ' + std::to_string(workers) + '+' + std::to_string(apart));
-          const auto found = train_with(with(servers_of(workers, apart, update), more), 6);
+          const auto found = whole_run(with(servers_of(workers, apart, update), more), 6);
           ASSERT_EQ(found.losses.size(), expected.losses.size());
           for (size_t i = 0; i < found.losses.size(); ++i) EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-12);
           EXPECT_EQ(found.top1, expected.top1);
@@ -110,11 +44,11 @@ TEST(Servers, BitsAreThoseOfDataParallelismOverTheWorkers) {
                                              {"model.norm=sync", "model=resnet_glyph", "train.batch=19"},
                                              {"train.precision=bf16", "recompute=sqrt", "model=resnet_glyph"}}) {
     for (const auto& [workers, apart] : {std::pair{2, 0}, {2, 1}, {3, 2}}) {
-      const auto expected = train_with(with(with(kSmall, {"ranks=" + std::to_string(workers)}), more), 4);
+      const auto expected = whole_run(with(with(kSmall, {"ranks=" + std::to_string(workers)}), more), 4);
       for (const std::string update : {"worker", "server"}) {
         SCOPED_TRACE(testing::PrintToString(more) + ' ' + update + ' ' + std::to_string(workers) + '+' +
                      std::to_string(apart));
-        const auto found = train_with(with(servers_of(workers, apart, update), more), 4);
+        const auto found = whole_run(with(servers_of(workers, apart, update), more), 4);
         EXPECT_EQ(found.losses, expected.losses);
         EXPECT_EQ(found.hash, expected.hash);
         EXPECT_EQ(found.state, expected.state);
@@ -124,10 +58,30 @@ TEST(Servers, BitsAreThoseOfDataParallelismOverTheWorkers) {
   }
 }
 
+/// Of each rank.
+struct Held {
+  std::vector<int64_t> optimizer;  // numbers of the optimizer's state beside the head's
+  std::vector<int64_t> classes;
+};
+
+Held held_after(const Words& words, int64_t steps) {
+  Held held;
+  whole_run(words, steps, {}, [&](const train::Step& step, const train::Task& task, comm::ProcessGroup& group) {
+    int64_t own = 0;
+    for (const auto& [name, tensor, placement] : step.state()) {
+      if (name.starts_with("optimizer.momentum_buffer.") && !name.ends_with(kHeadWeight)) own += tensor.numel();
+    }
+    const Held of_all{comm::gather_numbers(own, group),
+                      comm::gather_numbers(task.parameters().back().tensor.size(0), group)};
+    if (group.rank() == 0) held = of_all;
+  });
+  return held;
+}
+
 TEST(Servers, ApartHoldNoClassesAndAloneHoldTheOptimizersState) {
-  const auto numbers = train_with(kSmall, 1).optimizer.at(0);
-  const auto by_workers = train_with(servers_of(2, 1, "worker"), 2),
-             by_servers = train_with(servers_of(2, 2, "server"), 2);
+  const auto numbers = held_after(kSmall, 1).optimizer.at(0);
+  const auto by_workers = held_after(servers_of(2, 1, "worker"), 2),
+             by_servers = held_after(servers_of(2, 2, "server"), 2);
   EXPECT_EQ(by_workers.optimizer, (std::vector<int64_t>{numbers, numbers, 0}));
   EXPECT_EQ(by_servers.optimizer, (std::vector<int64_t>{0, 0, numbers - numbers / 2, numbers / 2}));
   EXPECT_EQ(by_workers.classes, (std::vector<int64_t>{6, 5, 0}));
@@ -138,7 +92,7 @@ TEST(Servers, ApartHoldNoClassesAndAloneHoldTheOptimizersState) {
 TEST(Servers, CheckpointsAreThoseOfDataParallelism) {
   const Words more = {"train.precision=float64", "train.clip=1"};
   const auto ddp = with(with(kSmall, {"ranks=2"}), more);
-  const auto whole = train_with(ddp, 12);
+  const auto whole = whole_run(ddp, 12);
   const std::vector<Words> course = {with(servers_of(2, 1, "worker"), more),
                                      with(servers_of(3, 2, "server"), more),
                                      ddp,
@@ -148,7 +102,7 @@ TEST(Servers, CheckpointsAreThoseOfDataParallelism) {
   const test::TemporaryFolder folder;
   std::vector<double> losses;
   for (size_t i = 0; i < course.size(); ++i) {
-    const auto part = train_with(course[i], static_cast<int64_t>(2 * i + 2), folder.path() / "store");
+    const auto part = whole_run(course[i], static_cast<int64_t>(2 * i + 2), folder.path() / "store");
     losses.insert(losses.end(), part.losses.begin(), part.losses.end());
   }
   ASSERT_EQ(losses.size(), whole.losses.size());

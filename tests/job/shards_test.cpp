@@ -1,13 +1,7 @@
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "tandem/base/error.h"
-#include "tandem/comm/world.h"
-#include "tandem/job/parts.h"
-#include "tandem/train/weights_hash.h"
-#include "tests/job/job_of.h"
+#include "tests/job/whole_run.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 
@@ -15,53 +9,11 @@
 namespace tandem::job {
 namespace {
 
-struct LossRecorder : train::Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
-
-struct Trained {
-  std::vector<double> losses;
-  std::string hash, state;  // of the weights, and of all that a checkpoint holds
-};
-
-using Words = std::vector<std::string>;
-
-/// `store`: saves its last step there, and goes on from what is there.
-Trained train_with(int ranks, Words words, int64_t steps, const std::filesystem::path& store = {}) {
-  for (const auto& word : Words{"embedding=16", "train.lr=0.05", "train.log_every=1", "ranks=" + std::to_string(ranks),
-                                "train.steps=" + std::to_string(steps)}) {
-    words.push_back(word);
-  }
-  const auto job = job_of(words);
-  check_training(job);
-  const Patterns patterns;
-  Trained trained;
-  comm::run_ranks(ranks,
-                  [&](comm::ProcessGroup& group) {
-                    const auto loader = training_loader(job, patterns, group);
-                    const auto test = evaluation_loader(job, patterns, group);
-                    const auto task = make_task(job, shape_of(job, patterns), group);
-                    auto mesh = make_mesh(job, group);
-                    const auto step = make_step(job, shape_of(job, patterns), *task, mesh);
-                    auto options = trainer_options(job, loader->batches_per_epoch());
-                    options.schedule.steps = 12;  // of all runs together
-                    std::optional<train::CheckpointStore> checkpoints;
-                    if (!store.empty()) checkpoints.emplace(store, 2);
-                    train::Trainer trainer(*step, *loader, test.get(), options, checkpoints ? &*checkpoints : nullptr,
-                                           group);
-                    if (checkpoints && checkpoints->newest({})) EXPECT_TRUE(trainer.resume(*checkpoints, std::nullopt));
-                    LossRecorder recorder;
-                    trainer.run(recorder);
-                    const auto hash = train::weights_hash(step->weights(), group);
-                    const auto state = train::weights_hash(step->state(), group);
-                    if (group.rank() == 0) trained = {recorder.losses, hash, state};
-                  },
-                  {.threads = 1});
-  return trained;
+WholeRun run_on(int ranks, const Words& words, int64_t steps, const std::filesystem::path& store = {}) {
+  return whole_run(with(words, {"embedding=16", "train.lr=0.05", "ranks=" + std::to_string(ranks)}), steps, store);
 }
 
-void expect_same(const Trained& one, const Trained& other) {
+void expect_same(const WholeRun& one, const WholeRun& other) {
   EXPECT_EQ(one.losses, other.losses);
   EXPECT_EQ(one.hash, other.hash);
   EXPECT_EQ(one.state, other.state);
@@ -83,9 +35,9 @@ TEST(Shards, TheNumberOfRanksChangesNoBit) {
     SCOPED_TRACE(testing::PrintToString(words));
     auto all = words;
     all.push_back("train.batch=21");
-    const auto one = train_with(1, all, 5);
+    const auto one = run_on(1, all, 5);
     for (const int ranks : {2, 3, 4}) {
-      if (job_of(all).training.shards % ranks == 0) expect_same(one, train_with(ranks, all, 5));
+      if (job_of(all).training.shards % ranks == 0) expect_same(one, run_on(ranks, all, 5));
     }
   }
 }
@@ -94,15 +46,15 @@ TEST(Shards, TheNumberOfRanksChangesNoBit) {
 TEST(Shards, ClippingIsTheSameUnderEachStrategy) {
   for (const std::string model : {"mlp", "resnet_glyph"}) {
     Words words = {"model=" + model, "train.batch=21", "train.shards=4", "train.clip=0.5"};
-    const auto unclipped = train_with(1, {words[0], words[1], words[2]}, 4);
-    const auto one = train_with(1, words, 4);
+    const auto unclipped = run_on(1, {words[0], words[1], words[2]}, 4);
+    const auto one = run_on(1, words, 4);
     EXPECT_NE(one.hash, unclipped.hash);
     words.emplace_back();
     for (const std::string strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
       words.back() = "parallel=" + strategy;
       for (const int ranks : {2, 4}) {
         SCOPED_TRACE(model + ' ' + strategy + ' ' + std::to_string(ranks));
-        const auto other = train_with(ranks, words, 4);
+        const auto other = run_on(ranks, words, 4);
         EXPECT_EQ(one.losses, other.losses);
         EXPECT_EQ(one.hash, other.hash);
       }
@@ -112,11 +64,11 @@ TEST(Shards, ClippingIsTheSameUnderEachStrategy) {
 
 TEST(Shards, AnotherNumberOfRanksMayResume) {
   const Words words = {"model=resnet_glyph", "train.batch=20", "train.shards=4"};
-  const auto whole = train_with(1, words, 6);
+  const auto whole = run_on(1, words, 6);
   const test::TemporaryFolder folder;
-  train_with(4, words, 2, folder.path());
-  train_with(1, words, 4, folder.path());
-  const auto last = train_with(2, words, 6, folder.path());
+  run_on(4, words, 2, folder.path());
+  run_on(1, words, 4, folder.path());
+  const auto last = run_on(2, words, 6, folder.path());
   EXPECT_EQ(last.hash, whole.hash);
   EXPECT_EQ(last.state, whole.state);
   EXPECT_EQ(last.losses, std::vector<double>(whole.losses.end() - 2, whole.losses.end()));
@@ -127,7 +79,7 @@ TEST(Shards, AreTheBatchInAnotherOrderOfSums) {
   const Words words = {"model=mlp", "model.norm=none", "train.batch=21", "train.precision=float64", "train.clip=0.7"};
   auto cut = words;
   cut.push_back("train.shards=6");
-  const auto plain = train_with(1, words, 6), sharded = train_with(3, cut, 6);
+  const auto plain = run_on(1, words, 6), sharded = run_on(3, cut, 6);
   ASSERT_EQ(plain.losses.size(), sharded.losses.size());
   for (size_t i = 0; i < plain.losses.size(); ++i) EXPECT_NEAR(plain.losses[i], sharded.losses[i], 1e-12) << i;
   EXPECT_NE(plain.hash, sharded.hash);

@@ -15,13 +15,7 @@
 namespace tandem::job {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Job glyph_job(const Words& more) {
-  Words words = {"model=resnet_glyph", "embedding=8", "train.batch=12"};
-  words.insert(words.end(), more.begin(), more.end());
-  return job_of(words);
-}
+Job glyph_job(const Words& more) { return job_of(with({"model=resnet_glyph", "embedding=8", "train.batch=12"}, more)); }
 
 /// The weights' hash on `ranks` ranks, after they were read from `source` if it is given. `save`: and they are saved.
 std::string hash_of(const Job& job, const DataShape& shape, train::CheckpointStore* save = nullptr) {

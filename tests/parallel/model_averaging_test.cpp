@@ -6,68 +6,37 @@
 #include <numeric>
 
 #include "tandem/base/error.h"
-#include "tandem/base/rng.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tests/parallel/linear_model.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::parallel {
 namespace {
 
-constexpr int64_t kDim = 3, kSteps = 7;
-constexpr double kRate = 0.1, kDecay = 0.9;
-
-/// A linear model with squared loss, and SGD with momentum, both by their definitions.
-struct Model {
-  Tensor weight = at::tensor({0.5, -1.0, 2.0}, at::kDouble);
-  Tensor momentum = at::zeros({kDim}, at::kDouble);
-  Tensor seen = at::zeros({}, at::kDouble);  // mean of the images, as a running statistic
-
-  void step(const Tensor& gradient, double decay) {
-    momentum.mul_(decay).add_(gradient);
-    weight.add_(momentum, -kRate);
-  }
-};
-
-Tensor images_of(int64_t step, int64_t count) {
-  const auto images = at::empty({count, kDim}, at::kDouble);
-  fill_normal_(images, 1.0, 5, static_cast<uint64_t>(step));
-  return images;
-}
-
-Tensor losses_of(const Tensor& weight, const Tensor& images) { return (images.mv(weight) - images.sum({1})).square(); }
-
-/// Of the mean loss.
-Tensor gradient_of(const Tensor& weight, const Tensor& images) {
-  return (2.0 * (images.mv(weight) - images.sum({1}))).unsqueeze(1).mul(images).mean({0});
-}
+constexpr int64_t kSteps = 7;
 
 struct Case {
   int ranks = 1;
   int64_t batch = 1, every = 1;
   std::optional<OuterNesterov> outer = {};
-  double decay = kDecay;     // of the inner momentum
-  int64_t unify_after = -1;  // a step after which the ranks meet besides
+  double decay = LinearModel::kDecay;  // of the inner momentum
+  int64_t unify_after = -1;            // a step after which the ranks meet besides
 };
 
 /// The same on one device: the ranks' steps one after the other, as the papers have them.
-Model simulate(const Case& plan) {
-  std::vector<Model> models(plan.ranks);
-  for (auto& model : models) {
-    model.weight = model.weight.clone();
-    model.momentum = model.momentum.clone();
-    model.seen = model.seen.clone();
-  }
+LinearModel simulate(const Case& plan) {
+  std::vector<LinearModel> models(plan.ranks);
   auto met = models[0].weight.clone(), velocity = at::zeros_like(met);
   const auto sizes = comm::split_sizes(plan.batch, plan.ranks);
-  const auto mean = [&](Tensor Model::*part) {
+  const auto mean = [&](Tensor LinearModel::*part) {
     auto sum = at::zeros_like(models[0].*part);
     for (int rank = 0; rank < plan.ranks; ++rank) sum.add_(models[rank].*part, static_cast<double>(sizes[rank]));
     return sum.div_(static_cast<double>(plan.batch));
   };
   const auto meet = [&] {
-    auto next = mean(&Model::weight);
+    auto next = mean(&LinearModel::weight);
     if (plan.outer) {
       const auto delta = met - next;
       velocity = velocity * plan.outer->momentum + delta;
@@ -77,18 +46,18 @@ Model simulate(const Case& plan) {
     met = next.clone();
   };
   const auto unify = [&] {
-    const auto momentum = mean(&Model::momentum), seen = mean(&Model::seen);
+    const auto momentum = mean(&LinearModel::momentum), seen = mean(&LinearModel::seen);
     for (auto& model : models) model.momentum.copy_(momentum), model.seen.copy_(seen);
   };
   int64_t since = 0;
   for (int64_t step = 0; step < kSteps; ++step) {
-    const auto images = images_of(step, plan.batch);
+    const auto images = LinearModel::images(step, plan.batch);
     int64_t begin = 0;
     for (int rank = 0; rank < plan.ranks; ++rank) {
       const auto own = images.narrow(0, begin, sizes[rank]);
       begin += sizes[rank];
       if (own.size(0) == 0) continue;
-      models[rank].step(gradient_of(models[rank].weight, own), plan.decay);
+      models[rank].step(models[rank].gradient(own), plan.decay);
       models[rank].seen.copy_(own.mean());
     }
     if (++since == plan.every) meet(), since = 0;
@@ -102,8 +71,8 @@ Model simulate(const Case& plan) {
 }
 
 /// Trains over ranks, in `parts` micro-batches, and returns rank 0's model after unify().
-Model train(const Case& plan, int64_t parts, comm::ProcessGroup& group) {
-  Model model;
+LinearModel train(const Case& plan, int64_t parts, comm::ProcessGroup& group) {
+  LinearModel model;
   model.weight.set_requires_grad(true);
   const auto parameter = Parameter::replicated("weight", model.weight);
   const std::vector<Parameter> optimizer = {parameter.beside("momentum", model.momentum)};
@@ -115,19 +84,8 @@ Model train(const Case& plan, int64_t parts, comm::ProcessGroup& group) {
     sync.unify();
   };
   for (int64_t step = 0; step < kSteps; ++step) {
-    const auto own = images_of(step, plan.batch).narrow(0, begin, sizes[group.rank()]);
-    const auto places = comm::split_sizes(own.size(0), static_cast<int>(parts));
-    int64_t at = 0;
-    for (int64_t i = 0; i < parts; ++i) {
-      const MicroBatch micro{i, parts, own.size(0), plan.batch};
-      sync.before_forward(micro);
-      const auto part = own.narrow(0, at, places[i]);
-      at += places[i];
-      const auto loss = losses_of(model.weight, part).sum() / static_cast<double>(plan.batch);
-      sync.before_backward(loss, micro);
-      loss.backward();
-      sync.after_backward(micro);
-    }
+    const auto own = LinearModel::images(step, plan.batch).narrow(0, begin, sizes[group.rank()]);
+    model.run(sync, own, parts, plan.batch);
     const at::NoGradGuard no_grad;
     if (model.weight.grad().defined()) model.step(model.weight.grad(), plan.decay);
     if (own.size(0) > 0) model.seen.copy_(own.mean());
@@ -158,7 +116,7 @@ TEST(ModelAveraging, EqualsASimulationOnOneDevice) {
       for (const int64_t every : {1, 3, 100}) {
         for (const auto& outer : {std::optional<OuterNesterov>(), std::optional(OuterNesterov{0.7, 0.9})}) {
           expect_simulated({ranks, batch, every, outer}, 1);
-          expect_simulated({ranks, batch, every, outer, kDecay, /*unify_after=*/3}, 2);
+          expect_simulated({ranks, batch, every, outer, LinearModel::kDecay, /*unify_after=*/3}, 2);
         }
       }
     }

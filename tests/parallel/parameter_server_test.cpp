@@ -173,6 +173,17 @@ TEST(ParameterServer, AMissingGradientIsNamedOnAllRanks) {
   }
 }
 
+/// Bytes that the exchange of a backward takes above what lives before it.
+int64_t backward_bytes(ParameterServer& servers, const Tensor& loss, comm::ProcessGroup& group) {
+  servers.before_backward(loss);
+  loss.backward();
+  comm::barrier(group);
+  const auto before = memory::account(group.rank());
+  memory::reset_peak(group.rank());
+  servers.after_backward({});
+  return memory::account(group.rank()).peak_bytes() - before.live_bytes();
+}
+
 /// 2 (N - 1) S over all ranks, in backward; what exchange_bytes() says is what the exchange needs.
 TEST(ParameterServer, SendsAndNeedsWhatItSays) {
   memory::install_meter();
@@ -186,13 +197,7 @@ TEST(ParameterServer, SendsAndNeedsWhatItSays) {
       const auto predicted = servers.exchange_bytes();
       const auto loss = loss_of(parameters, group.rank(), 1);
       group.meter().reset();
-      servers.before_backward(loss);
-      loss.backward();
-      comm::barrier(group);
-      const auto before = memory::account(group.rank());
-      memory::reset_peak(group.rank());
-      servers.after_backward({});
-      EXPECT_EQ(memory::account(group.rank()).peak_bytes() - before.live_bytes(), predicted) << aggregate.name;
+      EXPECT_EQ(backward_bytes(servers, loss, group), predicted) << aggregate.name;
       int64_t bytes = 0;
       for (const auto& [operation, sums] : group.meter().counts()) {
         bytes += sums.phases[static_cast<size_t>(Phase::backward)].bytes;
@@ -311,13 +316,7 @@ TEST(ParameterServer, ServersApartNeedTheBytesThatTheySay) {
       ParameterServer servers(parameters, {}, group, {&aggregate, 2});
       const auto predicted = servers.exchange_bytes();
       const auto loss = loss_of(parameters, group.rank(), group.rank() < 3 ? 1 : 0);
-      servers.before_backward(loss);
-      loss.backward();
-      comm::barrier(group);
-      const auto before = memory::account(group.rank());
-      memory::reset_peak(group.rank());
-      servers.after_backward({});
-      EXPECT_EQ(memory::account(group.rank()).peak_bytes() - before.live_bytes(), predicted) << aggregate.name;
+      EXPECT_EQ(backward_bytes(servers, loss, group), predicted) << aggregate.name;
     });
   }
 }

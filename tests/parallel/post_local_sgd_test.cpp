@@ -8,41 +8,15 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
-#include "tandem/base/rng.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tests/parallel/linear_model.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::parallel {
 namespace {
 
-constexpr int64_t kDim = 3, kSteps = 8;
-constexpr double kRate = 0.1, kDecay = 0.9;
-
-/// A linear model with squared loss, and SGD with momentum.
-struct Model {
-  Tensor weight = at::tensor({0.5, -1.0, 2.0}, at::kDouble);
-  Tensor momentum = at::zeros({kDim}, at::kDouble);
-  Tensor seen = at::zeros({}, at::kDouble);  // mean of the images, as a running statistic
-
-  void step(const Tensor& gradient) {
-    momentum.mul_(kDecay).add_(gradient);
-    weight.add_(momentum, -kRate);
-  }
-};
-
-Tensor images_of(int64_t step, int64_t count) {
-  const auto images = at::empty({count, kDim}, at::kDouble);
-  fill_normal_(images, 1.0, 5, static_cast<uint64_t>(step));
-  return images;
-}
-
-Tensor losses_of(const Tensor& weight, const Tensor& images) { return (images.mv(weight) - images.sum({1})).square(); }
-
-/// Of the mean loss.
-Tensor gradient_of(const Tensor& weight, const Tensor& images) {
-  return (2.0 * (images.mv(weight) - images.sum({1}))).unsqueeze(1).mul(images).mean({0});
-}
+constexpr int64_t kSteps = 8;
 
 struct Case {
   int ranks = 1;
@@ -51,14 +25,11 @@ struct Case {
 };
 
 /// The ranks' steps one after the other, on one device.
-Model simulate(const Case& plan) {
+LinearModel simulate(const Case& plan) {
   const auto sizes = comm::split_sizes(plan.batch, plan.ranks);
-  std::vector<Model> models(static_cast<size_t>(plan.ranks));
-  for (auto& model : models) {
-    model.weight = model.weight.clone(), model.momentum = model.momentum.clone(), model.seen = model.seen.clone();
-  }
+  std::vector<LinearModel> models(static_cast<size_t>(plan.ranks));
   std::vector<int64_t> since(models.size(), 0);  // samples since the last mean
-  const auto mean = [&](Tensor Model::*part, const std::vector<int64_t>& samples) {
+  const auto mean = [&](Tensor LinearModel::*part, const std::vector<int64_t>& samples) {
     auto sum = at::zeros_like(models[0].*part);
     for (size_t rank = 0; rank < models.size(); ++rank) {
       sum.add_(models[rank].*part, static_cast<double>(samples[rank]));
@@ -67,7 +38,7 @@ Model simulate(const Case& plan) {
     for (auto& model : models) (model.*part).copy_(sum);
   };
   for (int64_t step = 0; step < kSteps; ++step) {
-    const auto images = images_of(step, plan.batch);
+    const auto images = LinearModel::images(step, plan.batch);
     const bool is_apart = step >= plan.options.start;
     int64_t begin = 0;
     for (size_t rank = 0; rank < models.size(); ++rank) {
@@ -75,26 +46,26 @@ Model simulate(const Case& plan) {
       begin += sizes[rank];
       if (own.size(0) > 0) models[rank].seen.copy_(own.mean());
       if (is_apart && own.size(0) == 0) continue;
-      models[rank].step(gradient_of(models[rank].weight, is_apart ? own : images));
+      models[rank].step(models[rank].gradient(is_apart ? own : images));
       if (is_apart) since[rank] += own.size(0);
     }
     if (!is_apart || (step - plan.options.start) % plan.options.every != 0) continue;
-    mean(&Model::weight, since);
+    mean(&LinearModel::weight, since);
     std::ranges::fill(since, 0);
   }
   if (kSteps <= plan.options.start) {  // buffers are rank 0's
     for (auto& model : models) model.seen.copy_(models[0].seen);
     return models[0];
   }
-  if (std::accumulate(since.begin(), since.end(), int64_t{0}) > 0) mean(&Model::weight, since);
-  mean(&Model::momentum, sizes);
-  mean(&Model::seen, sizes);
+  if (std::accumulate(since.begin(), since.end(), int64_t{0}) > 0) mean(&LinearModel::weight, since);
+  mean(&LinearModel::momentum, sizes);
+  mean(&LinearModel::seen, sizes);
   return models[0];
 }
 
 /// In `parts` micro-batches. Returns this rank's model after unify().
-Model train(const Case& plan, int64_t parts, bool is_view, comm::ProcessGroup& group) {
-  Model model;
+LinearModel train(const Case& plan, int64_t parts, bool is_view, comm::ProcessGroup& group) {
+  LinearModel model;
   model.weight.set_requires_grad(true);
   const auto parameter = Parameter::replicated("weight", model.weight);
   DistributedDataParallelOptions ddp;
@@ -106,18 +77,8 @@ Model train(const Case& plan, int64_t parts, bool is_view, comm::ProcessGroup& g
     auto context = current_context();
     context.step = step;
     const ContextScope scope(context);
-    const auto own = images_of(step, plan.batch).narrow(0, begin, sizes[group.rank()]);
-    const auto places = comm::split_sizes(own.size(0), static_cast<int>(parts));
-    int64_t at = 0;
-    for (int64_t i = 0; i < parts; ++i) {
-      const MicroBatch micro{i, parts, own.size(0), plan.batch};
-      sync.before_forward(micro);
-      const auto loss = losses_of(model.weight, own.narrow(0, at, places[i])).sum() / static_cast<double>(plan.batch);
-      at += places[i];
-      sync.before_backward(loss, micro);
-      loss.backward();
-      sync.after_backward(micro);
-    }
+    const auto own = LinearModel::images(step, plan.batch).narrow(0, begin, sizes[group.rank()]);
+    model.run(sync, own, parts, plan.batch);
     EXPECT_EQ(sync.is_synchronous(), step < plan.options.start);
     const at::NoGradGuard no_grad;
     if (model.weight.grad().defined()) model.step(model.weight.grad());

@@ -9,6 +9,7 @@
 #include "tandem/train/detail/micro_batches.h"
 #include "tests/support/text_of.h"
 #include "tests/train/classifier_task.h"
+#include "tests/train/loss_recorder.h"
 
 namespace tandem::train {
 namespace {
@@ -18,11 +19,6 @@ constexpr int64_t kBatch = 23, kSteps = 8;
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, std::vector<Tensor>> weights;  // parts in rank order; of a replicated one rank 0's
-};
-
-struct LossRecorder : Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
 };
 
 TrainerOptions loop_options() {

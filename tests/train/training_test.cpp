@@ -7,14 +7,10 @@
 #include "tandem/comm/world.h"
 #include "tests/support/files.h"
 #include "tests/train/classifier_task.h"
+#include "tests/train/loss_recorder.h"
 
 namespace tandem::train {
 namespace {
-
-struct LossRecorder : Observer {
-  std::vector<double> losses;
-  void on_step(int64_t, int64_t, double, std::optional<double> loss) override { losses.push_back(*loss); }
-};
 
 struct Trained {
   std::vector<double> losses;

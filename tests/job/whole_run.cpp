@@ -1,0 +1,50 @@
+#include "tests/job/whole_run.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/comm/world.h"
+#include "tandem/train/weights_hash.h"
+#include "tests/train/loss_recorder.h"
+
+namespace tandem::job {
+namespace {
+
+WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Inspect& inspect,
+                  comm::ProcessGroup& group) {
+  const Patterns patterns;
+  const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
+  const auto shape = shape_of(job, patterns);
+  const auto task = make_task(job, shape, group);
+  auto mesh = make_mesh(job, group);
+  const auto step = make_step(job, shape, *task, mesh);
+  auto options = trainer_options(job, loader->batches_per_epoch());
+  options.schedule.steps = 12;  // of all runs together
+  std::optional<train::CheckpointStore> store;
+  if (!folder.empty()) store.emplace(folder, 2);
+  train::Trainer trainer(*step, *loader, test.get(), options, store ? &*store : nullptr, group);
+  if (store && store->newest({})) {
+    EXPECT_TRUE(trainer.resume(*store, std::nullopt));
+  }
+  train::LossRecorder recorder;
+  const auto outcome = trainer.run(recorder);
+  if (inspect) inspect(*step, *task, group);
+  return {recorder.losses, outcome.scores.value("top1"), train::weights_hash(step->weights(), group),
+          train::weights_hash(step->state(), group), step->scaling()};
+}
+
+}  // namespace
+
+WholeRun whole_run(const Words& words, int64_t steps, const std::filesystem::path& store, const Inspect& inspect) {
+  const auto job = job_of(with(words, {"train.log_every=1", "train.steps=" + std::to_string(steps)}));
+  check_training(job);
+  WholeRun run;
+  comm::run_ranks(job.parallel.ranks,
+                  [&](comm::ProcessGroup& group) {
+                    auto own = run_rank(job, store, inspect, group);
+                    if (group.rank() == 0) run = std::move(own);
+                  },
+                  {.threads = 1});
+  return run;
+}
+
+}  // namespace tandem::job
