@@ -342,7 +342,7 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
   for (const auto& parameter : parameters) {
     if (parameter.tensor.grad().defined()) gradients.push_back(numbers_of(parameter.tensor.grad()));
   }
-  if (norm > largest) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
+  if (norm > largest && !gradients.empty()) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;
 }
 

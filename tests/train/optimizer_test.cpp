@@ -293,6 +293,21 @@ TEST(Optimizer, ClipsByTheSameNormHoweverTensorsAreCut) {
   EXPECT_NEAR(norms[0], at::cat({whole.flatten(), shared}).norm().item<double>(), 1e-12);
 }
 
+/// As a worker beside servers that update: it has nothing, and takes part in the sum.
+TEST(Optimizer, ClipsOnARankThatHoldsNothing) {
+  comm::run_ranks(3, [](comm::ProcessGroup& group) {
+    for (const auto sum : {NormSum::quickly, NormSum::exactly}) {
+      std::vector<Parameter> parameters;
+      if (group.rank() < 2) {
+        parameters.push_back(Parameter::split("split", at::zeros({2}), {0, 2 * group.rank(), 2, 4}));
+        parameters[0].tensor.mutable_grad() = at::full({2}, 2.0);
+      }
+      EXPECT_NEAR(clip_grad_norm(parameters, 1, group, sum), 4, 1e-12);
+      for (const auto& parameter : parameters) EXPECT_TRUE(at::allclose(parameter.tensor.grad(), at::full({2}, 0.5)));
+    }
+  });
+}
+
 TEST(Optimizer, LeavesParametersWithoutGradientAlone) {
   std::vector<Parameter> parameters = {Parameter::replicated("a", at::ones({2})),
                                        Parameter::replicated("b", at::ones({2}))};
