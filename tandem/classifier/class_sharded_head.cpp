@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tandem/base/context.h"
+#include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/collectives.h"
@@ -81,6 +82,11 @@ std::pair<Tensor, Tensor> ClassShardedHead::best_of_own(const Tensor& rows, int6
     places = of_both.gather(0, std::get<1>(kept));
   }
   return {values, places};
+}
+
+void ClassShardedHead::run_apart() {
+  throw SettingsError("staleness is more than 0 with a head that is split over the ranks, wanted a replicated one",
+                      "leave staleness out, or hold the head whole on each rank");
 }
 
 Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {

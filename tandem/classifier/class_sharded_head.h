@@ -40,6 +40,7 @@ class ClassShardedHead : public Head {
   /// With HeadOptions::shards, while training, the mean loss of each rank's rows, [ranks]: ordered_softmax_loss().
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
   Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  void run_apart() override;
   void set_softening(double softening) override { options_.scoring.margin.softening = softening; }
   void set_step(int64_t step) override { step_ = step; }
   void set_training(bool training) override { is_training_ = training; }

@@ -32,6 +32,10 @@ class Head {
   virtual void set_step(int64_t step) = 0;
   virtual void set_training(bool training) = 0;
 
+  /// From now on loss() returns this rank's term of the mean over all rows, targets of -1 included as zeros, and sends
+  /// nothing. Throws SettingsError, naming `staleness`, if the classes are split.
+  virtual void run_apart() = 0;
+
   /// From now on backward gives the weight's gradient to `update`, rows counted from this rank's first, and none is
   /// kept: 4 bytes a weight less. Empty: back to a gradient. A form whose gradient is not final in backward refuses it
   /// in its loss: c10::ValueError.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
@@ -30,10 +31,11 @@ std::pair<double, double> sum_over_ranks(double one, double other, comm::Process
 ReplicatedHead::ReplicatedHead(const HeadOptions& options, comm::ProcessGroup& group)
     : group_(group), alone_(comm::make_single_group()), own_(of_one_rank(options), *alone_) {}
 
-Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t>) {
+Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
   const int64_t rows = targets.size(0);
   const auto own = own_.loss(features, targets, {&rows, 1});
   const auto counted = static_cast<double>(targets.ne(-1).sum().item<int64_t>());
+  if (is_apart_) return own * (counted / static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
   const auto [sum, counted_by_all] = sum_over_ranks(own.item<double>() * counted, counted, group_);
   const double all = std::max(1.0, counted_by_all);
   const auto share = own * (counted / all);

@@ -23,6 +23,7 @@ class ReplicatedHead : public Head {
 
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
   Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  void run_apart() override { is_apart_ = true; }
   void set_softening(double softening) override { own_.set_softening(softening); }
   void set_step(int64_t step) override { own_.set_step(step); }
   void set_training(bool training) override { own_.set_training(training); }
@@ -34,6 +35,7 @@ class ReplicatedHead : public Head {
   comm::ProcessGroup& group_;
   std::unique_ptr<comm::ProcessGroup> alone_;
   ClassShardedHead own_;  // of a group of one
+  bool is_apart_ = false;
 };
 
 }  // namespace tandem::classifier

@@ -43,6 +43,8 @@ class Classification : public train::Task {
     return memory::run(chain(batch, sizes), batch.images);
   }
 
+  void run_apart() override { head_->run_apart(); }
+
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
     memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return input(x); })}};
     for (const auto& block : backbone_->chain().blocks) chain.blocks.push_back(block);

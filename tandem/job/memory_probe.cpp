@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/joint_work.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
@@ -30,6 +31,16 @@ Job other_form(const Job& job, const HeadForm& form) {
   auto other = with_form(job, form);
   other.memory = {.event_steps = job.memory.event_steps};
   return other;
+}
+
+/// Some settings go with some forms only.
+bool can_train(const Job& job) {
+  try {
+    check_training(job);
+    return true;
+  } catch (const SettingsError&) {
+    return false;
+  }
 }
 
 /// `known`: the job's plan; null: it is made here.
@@ -62,7 +73,7 @@ std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, cons
     const bool is_own = &form == job.head.form;
     if (form.is_whole && !is_own) continue;
     const auto one = is_own ? job : other_form(job, form);
-    if (!is_own && !fits_easily(one, shape_of(one, dataset), group)) continue;
+    if (!is_own && (!can_train(one) || !fits_easily(one, shape_of(one, dataset), group))) continue;
     forms.push_back(measure(one, is_own ? &plan : nullptr, dataset, group));
   }
   return forms;

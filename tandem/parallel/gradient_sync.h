@@ -47,6 +47,21 @@ class GradientSync {
   virtual void after_backward(const MicroBatch& micro) {}
   virtual void after_step() {}
 
+  /// How many steps this rank may be ahead of the slowest. With s > 0 the gradients of a step are complete when
+  /// complete() has returned. It, the optimizer and after_step() then run on another thread, step after step, while
+  /// this one goes on to later steps; step t begins here when that thread has ended step t - s - 1.
+  ///
+  ///   this thread   0 ─ 1 ─ 2 ───── 3 ─          forward, backward            s = 2: step 3 waits for the end of 0
+  ///   another           0 ─────────── 1 ─ 2 ─    complete, optimizer, after_step
+  virtual int64_t staleness() const { return 0; }
+  virtual void complete() {}
+
+  /// How many updates the weights lacked with which this rank's steps began: at most staleness().
+  struct Lag {
+    int64_t most = 0, sum = 0, steps = 0;  // over `steps` steps
+  };
+  virtual Lag lag() const { return {}; }
+
   /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are
   /// of this rank's own samples.
   virtual bool is_synchronous() const { return true; }

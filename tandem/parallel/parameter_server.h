@@ -14,6 +14,7 @@ struct ParameterServerOptions {
   const Aggregate* aggregate = &aggregates().front();  // a row of aggregates(), or your own
   int servers = 0;              // the last so many ranks only serve, and bring no gradients; 0: each rank does both
   bool servers_update = false;  // the servers step, and workers pull weights: UpdatingServers
+  int64_t staleness = 0;        // of UpdatingServers: how many steps a worker may be ahead of the slowest
 };
 
 /// Keeps replicas of a model equal by servers (servers.h): each rank trains, and serves a part of every message.

@@ -47,7 +47,9 @@ CategoryBytes ps_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions
   if (!options.ps.servers_update || ranks == 1) return bytes;
   const int servers = options.ps.servers == 0 ? ranks : options.ps.servers;
   const int64_t of_part = (parameter_bytes + servers - 1) / servers;
-  bytes[static_cast<size_t>(Category::gradients)] = parameter_bytes + of_part;
+  const int64_t late = options.ps.staleness;
+  bytes[static_cast<size_t>(Category::gradients)] = (late + 1) * parameter_bytes + of_part;
+  if (late > 0) bytes[static_cast<size_t>(Category::parameters)] = parameter_bytes + of_part;
   return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "tandem/base/context.h"
+#include "tandem/base/error.h"
 #include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/broadcast_all.h"
 #include "tandem/parallel/detail/served_flat.h"
@@ -14,8 +15,14 @@ namespace tandem::parallel {
 
 UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers,
                                  comm::ProcessGroup& group, const ParameterServerOptions& options)
-    : buffers_(std::move(buffers)), servers_(group, options.servers), options_(options) {
+    : buffers_(std::move(buffers)),
+      servers_(options.staleness > 0 && group.size() > 1 ? group.beside() : group, options.servers),
+      options_(options),
+      pushes_(static_cast<size_t>(std::max<int64_t>(0, options.staleness) + 1)) {
   check_workers(*options.aggregate, servers_);
+  if (options.staleness < 0) {
+    throw SettingsError("staleness is " + std::to_string(options.staleness) + ", wanted 0 or more steps");
+  }
   if (group.size() == 1) return;
   std::vector<Tensor> frozen;
   std::map<at::ScalarType, std::vector<Parameter>> trained;
@@ -29,7 +36,7 @@ UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::
   detail::broadcast_all(frozen, 0, group);
   detail::broadcast_all(buffers_, 0, group);
   for (auto& [type, members] : trained) {
-    flats_.push_back(std::make_unique<detail::ServedFlat>(std::move(members), servers_, group));
+    flats_.push_back(std::make_unique<detail::ServedFlat>(std::move(members), servers_, group, options.staleness));
   }
 }
 
@@ -55,39 +62,72 @@ std::vector<Parameter> UpdatingServers::held(std::vector<Parameter> parameters) 
 }
 
 void UpdatingServers::before_forward(const MicroBatch& micro) {
-  if (!micro.is_first()) return;
-  if (!is_fresh_) pull();
-  for (const auto& flat : flats_) flat->lay_gradients();
+  if (!micro.is_first() || flats_.empty()) return;
+  take_weights();
+  if (servers_.is_worker()) count_lag(begun_ - installed_);
+  for (const auto& flat : flats_) flat->lay_gradients(slot_of(begun_));
+}
+
+void UpdatingServers::count_lag(int64_t updates) {
+  lag_.most = std::max(lag_.most, updates);
+  lag_.sum += updates;
+  ++lag_.steps;
 }
 
 void UpdatingServers::before_backward(const Tensor&, const MicroBatch&, flight::Where where) { where_ = where; }
 
 void UpdatingServers::after_backward(const MicroBatch& micro) {
-  if (micro.is_last()) push(micro);
+  if (micro.is_last() && !flats_.empty()) end_backward(micro);
   for (const auto& flat : flats_) flat->drop_idle_gradients();
 }
 
-void UpdatingServers::push(const MicroBatch& micro) {
+void UpdatingServers::end_backward(const MicroBatch& micro) {
+  for (const auto& flat : flats_) flat->take_gradients(slot_of(begun_));
+  pushes_[slot_of(begun_)] = {pushed_factor(*options_.aggregate, micro, servers_), where_};
+  ++begun_;
+  if (options_.staleness == 0) push();
+}
+
+void UpdatingServers::complete() {
+  if (options_.staleness > 0 && !flats_.empty()) push();
+}
+
+/// Of the oldest step that is not complete.
+void UpdatingServers::push() {
   const PhaseScope phase(Phase::backward);
   const auto start = detail::OverlapClock::now();
-  const double factor = pushed_factor(*options_.aggregate, micro, servers_);
-  for (const auto& flat : flats_) flat->push(*options_.aggregate, factor, where_);
+  const auto slot = slot_of(completed_++);
+  for (const auto& flat : flats_) flat->push(slot, *options_.aggregate, pushes_[slot].factor, pushes_[slot].where);
   clock_.has_travelled(start);
-  clock_.has_waited(start);
+  if (options_.staleness == 0) clock_.has_waited(start);
 }
 
 void UpdatingServers::pull() {
   const auto start = detail::OverlapClock::now();
+  const std::lock_guard lock(pulled_);
   for (const auto& flat : flats_) flat->pull();
-  is_fresh_ = true;
+  arrived_ = completed_;
   clock_.has_travelled(start);
-  clock_.has_waited(start);
+  if (options_.staleness == 0) clock_.has_waited(start);
+}
+
+/// Takes the newest weights. Where they are just arriving, those that this rank has do if they lack few enough updates.
+void UpdatingServers::take_weights() {
+  if (!is_fresh_) pull();
+  is_fresh_ = true;
+  std::unique_lock lock(pulled_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    if (begun_ - installed_ <= options_.staleness) return;
+    lock.lock();
+  }
+  for (const auto& flat : flats_) flat->install();
+  installed_ = arrived_;
 }
 
 void UpdatingServers::after_step() { pull(); }
 
 void UpdatingServers::unify() {
-  if (!is_fresh_) pull();
+  take_weights();
   detail::broadcast_all(buffers_, 0, servers_.group());
 }
 

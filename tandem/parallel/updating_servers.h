@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "tandem/comm/process_group.h"
@@ -26,14 +27,24 @@ class ServedFlat;
 /// The parameters of a type lie in one flat tensor, padded to a multiple of the servers' number: the model's parameters
 /// become views of it. A parameter without a gradient counts as one whose gradient is zero.
 ///
-/// Collective: construction, the first before_forward() of all and after a load, the last after_backward() of a step,
-/// after_step(), unify(). Wire of a step: as ParameterServer. Memory: gradients of a worker S bytes, always; of a
-/// server its part of S, always; exchange_bytes() besides. The group must outlive the object. Source: Li et al. 2014,
-/// Scaling distributed machine learning with the parameter server (OSDI).
+/// With `staleness` s, workers need not wait for each other in each step (GradientSync::staleness()): a worker begins
+/// step t with the newest weights that are there, in which the updates of all steps before t - s are. A step's update
+/// is still one of the gradients of all workers, in the order of the steps; only the weights at which they were taken
+/// differ.
+///
+///   worker 0   forward 3 at weights 2 ──► push 3 ┐                    server: update 3 of pushes 3 ─► weights 4
+///   worker 1   forward 3 at weights 1 ──► push 3 ┘                    s = 2: each begins step 4 at weights 2, 3 or 4
+///
+/// Collective: construction, the first before_forward() of all and after a load, complete(), after_step(), unify().
+/// Wire of a step: as ParameterServer. Memory: gradients of a worker S bytes, always, (s + 1) S with staleness; of a
+/// server its part of S, always; with staleness another S of weights, and a server's part again; exchange_bytes()
+/// besides. The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine learning with the
+/// parameter server (OSDI), whose bounded delay this is; Ho et al. 2013, More effective distributed ML via a stale
+/// synchronous parallel parameter server (NIPS).
 class UpdatingServers : public GradientSync {
  public:
-  /// Takes the parameters and buffers of rank 0. Throws SettingsError as ParameterServer; c10::ValueError for a
-  /// parameter whose numbers do not lie next to each other.
+  /// Takes the parameters and buffers of rank 0. Throws SettingsError as ParameterServer, and for a staleness below 0;
+  /// c10::ValueError for a parameter whose numbers do not lie next to each other.
   UpdatingServers(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                   const ParameterServerOptions& options = {});
   ~UpdatingServers() override;
@@ -43,7 +54,10 @@ class UpdatingServers : public GradientSync {
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
+  void complete() override;
   void after_step() override;
+  int64_t staleness() const override { return flats_.empty() ? 0 : options_.staleness; }
+  Lag lag() const override { return lag_; }
 
   /// Broadcasts the buffers of rank 0 to all ranks.
   void unify() override;
@@ -53,8 +67,18 @@ class UpdatingServers : public GradientSync {
   std::vector<Tensor> owned_gradients() const override;
 
  private:
-  void push(const MicroBatch& micro);
+  /// A step whose backward has ended, and which is not complete.
+  struct Push {
+    double factor = 1;
+    flight::Where where;
+  };
+
+  void end_backward(const MicroBatch& micro);
+  void push();
   void pull();
+  void take_weights();
+  void count_lag(int64_t updates);
+  size_t slot_of(int64_t step) const { return static_cast<size_t>(step % (options_.staleness + 1)); }
 
   std::vector<Tensor> buffers_;
   Servers servers_;
@@ -62,7 +86,14 @@ class UpdatingServers : public GradientSync {
   std::vector<std::unique_ptr<detail::ServedFlat>> flats_;  // one a type
   flight::Where where_;
   detail::OverlapClock clock_;
-  bool is_fresh_ = false;  // the workers have what the servers have: not after loading
+  bool is_fresh_ = false;     // the workers have what the servers have: not after loading
+  std::vector<Push> pushes_;  // by slot_of() their step
+  int64_t begun_ = 0;         // steps whose backward has ended
+  int64_t completed_ = 0;     // of them; of the thread that completes
+  int64_t installed_ = 0;     // updates that this rank's weights have
+  Lag lag_;
+  std::mutex pulled_;    // of what follows, and of the weights that arrive
+  int64_t arrived_ = 0;  // updates that the newest weights have
 };
 
 }  // namespace tandem::parallel

@@ -36,7 +36,16 @@ class Step {
   virtual void allow_skips(int64_t in_a_row) = 0;
 
   /// Trains on this rank's part of a batch, in the context of the batch. `step` counts from 0 over all runs of the job.
-  virtual Reading run(const data::Batch& batch, int64_t step, double learning_rate) = 0;
+  /// Returns what the step did; where steps end late, what the oldest did that was under way, or nullopt if it may
+  /// remain so.
+  virtual std::optional<Reading> run(const data::Batch& batch, int64_t step, double learning_rate) = 0;
+
+  /// How many steps may be under way when run() returns. Ranks may then be as far apart.
+  virtual int64_t staleness() const { return 0; }
+
+  /// Waits for the end of the oldest step that is under way; nullopt: none is. All other calls but state() and
+  /// numbers() want none.
+  virtual std::optional<Reading> end_next() { return std::nullopt; }
 
   /// What this rank holds between two steps, and at the peak of a step on a batch of the size of `batch`, before any
   /// has run (memory/rehearsal.h). `held`: what it holds besides the step's transient memory, such as this object and
@@ -73,6 +82,9 @@ class Step {
 
   /// How much of the gradients' communication the steps so far have hidden, on this rank; nullopt: nothing is sent.
   virtual std::optional<parallel::GradientSync::Overlap> overlap() const { return std::nullopt; }
+
+  /// How far the weights with which this rank's steps began were behind; nullopt: they are never.
+  virtual std::optional<parallel::GradientSync::Lag> lag() const { return std::nullopt; }
 
   /// The factor of the loss in the next step, and how many steps were left out for it (loss_scale.h); nullopt: none.
   struct Scaling {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tandem/base/context.h"
+#include "tandem/comm/agree.h"
 #include "tandem/memory/block_runner.h"
 #include "tandem/train/detail/divergence.h"
 #include "tandem/train/detail/micro_batches.h"
@@ -133,7 +134,23 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
   }
   check_option(rows && options_.accumulate > 1, "accumulate is " + std::to_string(options_.accumulate),
                "all micro-batches are known");
+  if (sync_->staleness() > 0) {
+    check_staleness();
+    task_.run_apart();
+    endings_.emplace(world_.beside());
+  }
   task_.set_training(true);
+}
+
+/// What a step changes before its end cannot wait for it.
+void SupervisedStep::check_staleness() const {
+  const auto option = "staleness is " + std::to_string(sync_->staleness());
+  check_option(task_.row_parameter().has_value(), option, "the end of the step");
+  const auto refuse = [&](bool is_set, const std::string& what, const std::string& name) {
+    if (is_set) throw SettingsError(option + " with " + what, "leave " + name + " or staleness out");
+  };
+  refuse(options_.loss_scale.has_value(), "a loss scale, which the next step needs", "the loss scale");
+  refuse(may_skip_, "steps that may be left out, of which later ones have begun", "skip_nonfinite");
 }
 
 std::vector<detail::BatchPart> SupervisedStep::parts_of(const data::Batch& batch) const {
@@ -146,14 +163,16 @@ void SupervisedStep::allow_skips(int64_t in_a_row) {
   check_option(rows && rows->steps_in_backward, "skip_nonfinite is " + std::to_string(in_a_row),
                "all gradients are known");
   may_skip_ = true;
+  if (endings_) check_staleness();
 }
 
-Reading SupervisedStep::run(const data::Batch& batch, int64_t step, double learning_rate) {
+std::optional<Reading> SupervisedStep::run(const data::Batch& batch, int64_t step, double learning_rate) {
   task_.begin_step(step);
+  if (endings_) return begin(batch, step, learning_rate);
   const detail::RowHooks hooks(task_, optimizer_, learning_rate);
   const auto buffers_before = may_skip_ ? copies_of(task_.buffers()) : std::vector<Tensor>();
-  double loss = 0;
-  if (const auto fault = add_gradients(batch, step, loss)) return skip(*fault, buffers_before);
+  const double loss = add_gradients(batch);
+  if (!std::isfinite(loss)) return skip(detail::loss_fault("loss of step ", step + 1, loss), buffers_before);
   const PhaseScope phase(Phase::optimizer);
   if (scale_) scale_->unscale(trained_);
   auto fault = detail::first_nonfinite_gradient(trained_);
@@ -162,22 +181,57 @@ Reading SupervisedStep::run(const data::Batch& batch, int64_t step, double learn
     if (const auto first = detail::agree(false, fault, world_).fault) {
       if (scale_ && scale_->leave_out()) {
         undo(buffers_before);
-        return {loss, std::nullopt, std::nullopt, /*is_left_out=*/true};
+        return Reading{.loss = loss, .is_left_out = true};
       }
       return skip(detail::gradient_fault(trained_, *first, step + 1, world_), buffers_before);
     }
     if (scale_) scale_->count_good_step();
   }
-  if (options_.clip > 0) clip();
+  update(learning_rate, world_);
+  return Reading{.loss = loss, .fault = fault};
+}
+
+/// Clips, and takes the optimizer's step.
+void SupervisedStep::update(double learning_rate, comm::ProcessGroup& group) {
+  if (options_.clip > 0) clip(group);
   optimizer_.step(learning_rate);
   optimizer_.zero_grad();
   sync_->after_step();
-  return {loss, fault, std::nullopt};
 }
 
-/// Leaves the gradients of the whole batch in .grad, and its loss in `loss`. Returns the fault of a loss that is not
-/// finite: losses are equal on all ranks, so that all ranks stop there or none does.
-std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& batch, int64_t step, double& loss) {
+/// A step that ends on another thread.
+std::optional<Reading> SupervisedStep::begin(const data::Batch& batch, int64_t step, double learning_rate) {
+  const double own_loss = add_gradients(batch);
+  endings_->start([=, this] { return end(own_loss, step, learning_rate); });
+  if (endings_->under_way() <= sync_->staleness()) return std::nullopt;
+  return endings_->wait_first();
+}
+
+std::optional<Reading> SupervisedStep::end_next() {
+  if (!endings_ || endings_->under_way() == 0) return std::nullopt;
+  return endings_->wait_first();
+}
+
+/// `own_loss`: this rank's term of the step's.
+Reading SupervisedStep::end(double own_loss, int64_t step, double learning_rate) {
+  auto& group = endings_->group();
+  sync_->complete();
+  const PhaseScope phase(Phase::optimizer);
+  const double loss = comm::reduce_number(own_loss, comm::Reduce::sum, group);
+  const auto fault = detail::first_nonfinite_gradient(trained_);
+  if (std::isfinite(loss)) {
+    update(learning_rate, group);
+    return {.loss = loss, .fault = fault};
+  }
+  optimizer_.zero_grad();
+  sync_->after_step();
+  return {.skipped = detail::loss_fault("loss of step ", step + 1, loss)};
+}
+
+/// Leaves the gradients of the whole batch in .grad, and returns its loss. Where all ranks know it, a loss of a part
+/// that is not finite is returned before its backward: all ranks stop there or none does.
+double SupervisedStep::add_gradients(const data::Batch& batch) {
+  double loss = 0;
   if (ordered_buffers_) ordered_buffers_->before_step();
   for (const auto& part : parts_of(batch)) {
     const ContextScope scope(context_of(part.batch));
@@ -187,7 +241,7 @@ std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& b
     const auto values = numbers_of(own);
     TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
     for (size_t i = 0; i < values.size(); ++i) {
-      if (!std::isfinite(values[i])) return detail::loss_fault("loss of step ", step + 1, values[i]);
+      if (!endings_ && !std::isfinite(values[i])) return values[i];
       loss += part.shares[i] * values[i];
     }
     sync_->before_backward(own, part.place);
@@ -199,7 +253,7 @@ std::optional<NonFiniteError> SupervisedStep::add_gradients(const data::Batch& b
     sync_->after_backward(part.place);
   }
   if (ordered_buffers_) ordered_buffers_->end_step(data_);
-  return std::nullopt;
+  return loss;
 }
 
 memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
@@ -222,7 +276,12 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
 /// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
 memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
   std::vector<memory::Change> update;
-  if (const auto bytes = sync_->exchange_bytes(); bytes > 0) update.push_back({bytes, Category::communication, 0});
+  const int64_t exchange = sync_->exchange_bytes();
+  if (endings_) {
+    held.add(Category::communication, exchange);  // beside forward and backward
+  } else if (exchange > 0) {
+    update.push_back({exchange, Category::communication, 0});
+  }
   if (options_.clip > 0) update.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
   const auto parts = parts_with_gradients();
   const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
@@ -276,21 +335,21 @@ void SupervisedStep::undo(const std::vector<Tensor>& buffers_before) {
 
 Reading SupervisedStep::skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before) {
   undo(buffers_before);
-  return {std::nullopt, std::nullopt, fault};
+  return {.skipped = fault};
 }
 
 /// In the order of shards, no bit of a step depends on the ranks.
 NormSum SupervisedStep::norm_sum() const { return options_.shards > 0 ? NormSum::exactly : NormSum::quickly; }
 
-void SupervisedStep::clip() {
+void SupervisedStep::clip(comm::ProcessGroup& group) {
   if (sync_->is_synchronous()) {
-    clip_grad_norm(trained_, options_.clip, world_, norm_sum());
+    clip_grad_norm(trained_, options_.clip, group, norm_sum());
     return;
   }
   std::vector<Parameter> own, shared;
   for (const auto& parameter : trained_) (parameter.placement.is_everywhere() ? own : shared).push_back(parameter);
-  clip_grad_norm(own, options_.clip, world_);
-  clip_grad_norm(shared, options_.clip, world_);
+  clip_grad_norm(own, options_.clip, group);
+  clip_grad_norm(shared, options_.clip, group);
 }
 
 void SupervisedStep::unify() {
@@ -306,7 +365,14 @@ std::vector<Parameter> SupervisedStep::weights() const {
 }
 
 std::optional<parallel::GradientSync::Overlap> SupervisedStep::overlap() const {
-  return data_.size() > 1 ? std::optional(sync_->overlap()) : std::nullopt;
+  if (data_.size() == 1) return std::nullopt;
+  auto overlap = sync_->overlap();
+  if (endings_) overlap.waited += endings_->waited();
+  return overlap;
+}
+
+std::optional<parallel::GradientSync::Lag> SupervisedStep::lag() const {
+  return endings_ ? std::optional(sync_->lag()) : std::nullopt;
 }
 
 storage::Fields SupervisedStep::numbers() const { return scale_ ? scale_->numbers() : storage::Fields(); }

@@ -4,6 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/detail/ordered_buffers.h"
+#include "tandem/train/detail/step_endings.h"
 #include "tandem/train/loss_scale.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/step.h"
@@ -55,17 +56,24 @@ struct SupervisedStepOptions {
 /// the scale, and is no fault (Reading::is_left_out); a loss that is not finite remains one, whatever the scale. A copy
 /// of the buffers is kept as with allow_skips().
 ///
+/// With a strategy of staleness s (GradientSync::staleness()), a step ends on another thread while up to s later ones
+/// begin: sums of losses and gradients, checks, clipping and the optimizer. The loss of a rank is of its own samples
+/// (Task::run_apart()), and its buffers are its own until unify().
+///
 /// A parameter of the task that requires no gradient when the step is made is frozen: it has no gradient, no state of
 /// the optimizer, and does not count in clipping; checkpoints hold it.
 class SupervisedStep : public Step {
  public:
   /// `mesh`: of all ranks that train together, which skip steps together; arranged as the strategy's `mesh` has it.
   /// Task and mesh must outlive this object. Collective. Throws SettingsError: accumulation, clipping or
-  /// a loss scale with a parameter that is updated by rows in backward, options of the optimizer or of the scale.
+  /// a loss scale with a parameter that is updated by rows in backward, options of the optimizer or of the scale;
+  /// staleness with a parameter that is updated by rows, a loss scale or steps that may be left out.
   SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh);
 
   void allow_skips(int64_t in_a_row) override;
-  Reading run(const data::Batch& batch, int64_t step, double learning_rate) override;
+  std::optional<Reading> run(const data::Batch& batch, int64_t step, double learning_rate) override;
+  int64_t staleness() const override { return endings_ ? sync_->staleness() : 0; }
+  std::optional<Reading> end_next() override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
   Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override { optimizer_.settle(); }
@@ -75,6 +83,7 @@ class SupervisedStep : public Step {
   storage::Fields numbers() const override;
   void set_numbers(const storage::Fields& numbers) override;
   std::optional<parallel::GradientSync::Overlap> overlap() const override;
+  std::optional<parallel::GradientSync::Lag> lag() const override;
   std::optional<Scaling> scaling() const override;
   Scores evaluate(data::Loader& loader, const Tick& tick) override;
 
@@ -82,12 +91,16 @@ class SupervisedStep : public Step {
 
  private:
   std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
-  std::optional<NonFiniteError> add_gradients(const data::Batch& batch, int64_t step, double& loss);
+  void check_staleness() const;
+  double add_gradients(const data::Batch& batch);
+  std::optional<Reading> begin(const data::Batch& batch, int64_t step, double learning_rate);
+  Reading end(double own_loss, int64_t step, double learning_rate);
+  void update(double learning_rate, comm::ProcessGroup& group);
   memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
   std::vector<Tensor> parts_with_gradients() const;
   std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
   NormSum norm_sum() const;
-  void clip();
+  void clip(comm::ProcessGroup& group);
   void undo(const std::vector<Tensor>& buffers_before);
   Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
 
@@ -102,6 +115,7 @@ class SupervisedStep : public Step {
   std::optional<LossScale> scale_;
   std::optional<detail::OrderedBuffers> ordered_buffers_;
   bool may_skip_ = false;
+  std::optional<detail::StepEndings> endings_;  // steps end late; last member: destroyed first
 };
 
 }  // namespace tandem::train

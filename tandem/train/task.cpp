@@ -1,11 +1,18 @@
 #include "tandem/train/task.h"
 
+#include "tandem/base/error.h"
+
 namespace tandem::train {
 
 std::vector<Parameter> Task::weights() const {
   auto all = parameters();
   for (const auto& buffer : buffers()) all.push_back(Parameter::replicated(buffer.name, buffer.tensor));
   return all;
+}
+
+void Task::run_apart() {
+  throw SettingsError("staleness is more than 0 with a loss that needs the samples of all ranks",
+                      "leave staleness out, or give each rank a loss of its own samples");
 }
 
 memory::Chain Task::chain(const data::Batch& batch, std::span<const int64_t> sizes) {

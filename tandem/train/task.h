@@ -31,6 +31,11 @@ class Task {
   /// Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
 
+  /// From now on the ranks need not make their steps together: loss() sends nothing, and returns this rank's term of
+  /// the mean over the global batch, in which a sample that a target leaves out counts as 0. Throws SettingsError,
+  /// naming `staleness`, if the loss of a rank needs the samples of others.
+  virtual void run_apart();
+
   /// The same as blocks, from the images to the loss, of which loss() runs each. Whoever runs it does so before the
   /// batch ends. By default one block.
   virtual memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes);

@@ -46,7 +46,8 @@ Trainer::Trainer(Step& step, data::Loader& training, data::Loader* evaluation, T
       options_(std::move(options)),
       checkpoints_(checkpoints),
       world_(world),
-      memory_(current_context().rank) {
+      memory_(current_context().rank),
+      votes_(world, step.staleness()) {
   if (training_.batches_per_epoch() == 0) {
     throw SettingsError("batch is larger than the number of training images, wanted at most one epoch");
   }
@@ -55,7 +56,7 @@ Trainer::Trainer(Step& step, data::Loader& training, data::Loader* evaluation, T
 
 Outcome Trainer::run(Observer& observer) {
   Outcome outcome;
-  while (steps_done_ < options_.steps && !outcome.stopped) run_epoch(outcome, observer);
+  while (steps_begun_ < options_.steps && !outcome.stopped) run_epoch(outcome, observer);
   step_.unify();
   check_state();
   if (!outcome.stopped && evaluated_step_ != steps_done_) evaluate_now(outcome, observer);
@@ -70,35 +71,27 @@ Outcome Trainer::run(Observer& observer) {
   return outcome;
 }
 
-/// Trains from steps_done_ to the end of its epoch, to the end of the run, or until a stop.
+/// Trains from steps_begun_ to the end of its epoch, to the end of the run, or until a stop.
 void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
-  const int64_t per_epoch = training_.batches_per_epoch(), epoch = steps_done_ / per_epoch;
-  start_epoch(training_, epoch, steps_done_ % per_epoch);
+  const int64_t per_epoch = training_.batches_per_epoch();
+  start_epoch(training_, steps_begun_ / per_epoch, steps_begun_ % per_epoch);
   data::Batch batch;
-  while (steps_done_ < options_.steps && !outcome.stopped) {
+  while (steps_begun_ < options_.steps && !outcome.stopped) {
     const auto start = Clock::now();
-    Reading reading;
+    std::optional<Reading> reading;
     {
       const WatchedStep watched(memory_);
       if (!next_batch(training_, batch)) return;
-      reading = run_step(batch, observer);
+      reading = begin_step(batch);
     }
-    ++steps_done_;
     outcome.images += batch.global_size;
-    const bool read = is_due(steps_done_, options_.log_every) || is_due(steps_done_, per_epoch) ||
-                      steps_done_ == options_.steps || steps_done_ == 1;
-    if (reading.loss) outcome.loss = *reading.loss;
-    if (outcome.first_losses.size() < Outcome::kFirstLosses) outcome.first_losses.push_back(reading.loss);
-    observer.on_step(steps_done_, epoch, learning_rate(options_.schedule, steps_done_ - 1),
-                     read ? reading.loss : std::nullopt);
-    const auto vote = detail::agree(options_.stop_requested && options_.stop_requested(), reading.fault, world_);
-    if (vote.fault) {
-      fail(detail::gradient_fault(step_.state(), *vote.fault, steps_done_, world_), /*after_update=*/true);
-    }
-    outcome.stopped = vote.stop;
+    if (reading) end_step(*reading, outcome, observer);
+    const bool evaluates = is_due(steps_begun_, options_.evaluate_every),
+               saves = is_due(steps_begun_, options_.checkpoint_every);
+    if (evaluates || saves || steps_begun_ == options_.steps || outcome.stopped) end_steps(outcome, observer);
     step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    if (is_due(steps_done_, options_.evaluate_every)) evaluate_now(outcome, observer);
-    if (is_due(steps_done_, options_.checkpoint_every) && skipped_in_a_row_ == 0) save(outcome, observer);
+    if (evaluates) evaluate_now(outcome, observer);
+    if (saves && skipped_in_a_row_ == 0) save(outcome, observer);
   }
 }
 
@@ -106,21 +99,60 @@ Context Trainer::context_of(const data::Batch& batch) const {
   auto context = current_context();
   context.category = Category::activations;
   context.seed = options_.seed;
-  context.step = steps_done_;
+  context.step = steps_begun_;
   context.first_sample = batch.first_sample;
   return context;
 }
 
-Reading Trainer::run_step(const data::Batch& batch, Observer& observer) {
+/// Returns what the step did, or the oldest that is under way if they are too many.
+std::optional<Reading> Trainer::begin_step(const data::Batch& batch) {
   const ContextScope scope(context_of(batch));
-  auto reading = step_.run(batch, steps_done_, learning_rate(options_.schedule, steps_done_));
+  const int64_t step = steps_begun_++;
+  return step_.run(batch, step, learning_rate(options_.schedule, step));
+}
+
+/// Tells of step steps_done_, which has ended.
+void Trainer::end_step(const Reading& reading, Outcome& outcome, Observer& observer) {
+  while ((reading.skipped || reading.fault) && step_.end_next()) {
+  }  // later ones are not told of
   if (reading.skipped) {
     count_skipped(*reading.skipped, observer);
   } else if (!reading.is_left_out) {
     ++updates_since_save_;
     skipped_in_a_row_ = 0;
   }
-  return reading;
+  const int64_t per_epoch = training_.batches_per_epoch(), epoch = steps_done_ / per_epoch;
+  ++steps_done_;
+  const bool read = is_due(steps_done_, options_.log_every) || is_due(steps_done_, per_epoch) ||
+                    steps_done_ == options_.steps || steps_done_ == 1;
+  if (reading.loss) outcome.loss = *reading.loss;
+  if (outcome.first_losses.size() < Outcome::kFirstLosses) outcome.first_losses.push_back(reading.loss);
+  observer.on_step(steps_done_, epoch, learning_rate(options_.schedule, steps_done_ - 1),
+                   read ? reading.loss : std::nullopt);
+  votes_.cast(options_.stop_requested && options_.stop_requested(), reading.fault);
+  if (votes_.is_due()) heed(votes_.count(), outcome);
+}
+
+/// Ends all steps that are under way.
+void Trainer::end_steps(Outcome& outcome, Observer& observer) {
+  while (const auto reading = step_.end_next()) end_step(*reading, outcome, observer);
+  while (!votes_.is_empty()) heed(votes_.count(), outcome);
+}
+
+/// Of the oldest step whose vote has not been heeded.
+void Trainer::heed(const detail::StepVote& vote, Outcome& outcome) {
+  ++steps_voted_;
+  if (vote.fault) {
+    drop_steps();
+    fail(detail::gradient_fault(step_.state(), *vote.fault, steps_voted_, world_), /*after_update=*/true);
+  }
+  outcome.stopped = outcome.stopped || vote.stop;
+}
+
+/// Steps that are under way are not told of.
+void Trainer::drop_steps() {
+  while (step_.end_next()) {
+  }
 }
 
 /// Fails if too many steps were skipped in a row. Must be called on every rank with the same fault.
@@ -216,7 +248,7 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   seconds_before_ =
       storage::find_value(restored->trainer, "seconds") ? storage::number(restored->trainer, "seconds") : 0;
   step_.set_numbers(restored->trainer);
-  steps_done_ = restored->step;
+  steps_begun_ = steps_done_ = steps_voted_ = restored->step;
   saved_step_ = steps_done_;
   updates_since_save_ = 0;
   newest_checkpoint_ = from.path(steps_done_);

@@ -9,6 +9,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/detail/votes.h"
 #include "tandem/train/lr_schedule.h"
 #include "tandem/train/step.h"
 
@@ -71,6 +72,9 @@ struct Outcome {
 /// the learning rate is, and is set aside. With skip_nonfinite, a step whose loss or gradients are not finite changes
 /// nothing but the step's number, and nothing is saved before the next step that is not skipped, except at the end of
 /// the run.
+///
+/// Where steps end late (Step::staleness() s), they are told of, in order, up to s steps later, and what the ranks
+/// agree on after them, a stop or a fault, up to 2 s later. All end before a test and a save.
 class Trainer {
  public:
   /// If `checkpoints` is null, nothing is saved; if `evaluation` is null, nothing is evaluated. `world`: all ranks that
@@ -88,7 +92,11 @@ class Trainer {
 
  private:
   Context context_of(const data::Batch& batch) const;
-  Reading run_step(const data::Batch& batch, Observer& observer);
+  std::optional<Reading> begin_step(const data::Batch& batch);
+  void end_step(const Reading& reading, Outcome& outcome, Observer& observer);
+  void end_steps(Outcome& outcome, Observer& observer);
+  void drop_steps();
+  void heed(const detail::StepVote& vote, Outcome& outcome);
   void count_skipped(const NonFiniteError& fault, Observer& observer);
   void run_epoch(Outcome& outcome, Observer& observer);
   std::optional<NonFiniteError> state_fault() const;
@@ -109,7 +117,9 @@ class Trainer {
   std::vector<double> step_seconds_;
   double seconds_before_ = 0;                // of the steps before a resume
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
-  int64_t steps_done_ = 0, saved_step_ = -1, evaluated_step_ = -1, checked_step_ = -1;
+  detail::Votes votes_;
+  int64_t steps_begun_ = 0, steps_done_ = 0, steps_voted_ = 0, saved_step_ = -1, evaluated_step_ = -1,
+          checked_step_ = -1;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;
 };
 

@@ -76,6 +76,30 @@ TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
   }
 }
 
+TEST_F(Run, RanksThatDoNotWaitTellHowFarTheyWereApart) {
+  const Words async = {
+      "parallel=ps",        "ps.mode=async", "ps.servers=1", "ps.staleness=3", "head.parallel=replicated",
+      "report.compare=true"};
+  auto threads = job({"ranks=3", out("threads")}), processes = job({out("processes")});
+  processes.insert(processes.begin(), {"launch", "-n", "3", "--"});
+  for (auto* words : {&threads, &processes}) {
+    words->insert(words->end(), async.begin(), async.end());
+    const auto ended = run_tandem(*words);
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    EXPECT_NE(ended.out.find("\nstale "), ended.out.npos) << ended.out;
+  }
+  for (const auto* name : {"threads", "processes"}) {
+    const auto run = result(name);
+    EXPECT_EQ(run["losses"].size(), 12U);
+    EXPECT_LE(run["staleness"]["most"].get<int64_t>(), 3);
+    EXPECT_LE(run["staleness"]["mean"].get<double>(), run["staleness"]["most"].get<double>());
+    EXPECT_EQ(run["memory"]["forms"].size(), 1U);  // other forms of the head cannot train so
+  }
+  auto sharded = threads;
+  sharded.push_back("head.parallel=sharded");
+  EXPECT_EQ(run_tandem(sharded).status, 78);
+}
+
 TEST_F(Run, EventsOfTheFirstStepsAreWritten) {
   ASSERT_EQ(run_tandem(job({"ranks=2", "memory.events=2", out("events")})).status, 0);
   for (const std::string rank : {"0", "1"}) {

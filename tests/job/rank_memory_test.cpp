@@ -255,6 +255,25 @@ TEST(RankMemory, KnowsServers) {
   }
 }
 
+/// An exchange may meet the highest moment of forward and backward, and is predicted to; or not.
+TEST(RankMemory, KnowsServersThatNobodyWaitsFor) {
+  constexpr int64_t kMessage = 1 << 20;
+  for (const std::string staleness : {"1", "3"}) {
+    for (const std::string servers : {"0", "2"}) {
+      for (const std::string more : {"train.accumulate=1", "train.accumulate=3", "train.optimizer=adamw",
+                                     "train.precision=bf16", "embedding=900", "model=resnet_glyph"}) {
+        const auto peaks = peaks_of({"model=mlp", "parallel=ps", "embedding=25", "train.batch=23", "head.classes=301",
+                                     "train.nesterov=false", "ranks=4", "head.parallel=replicated", "ps.mode=async",
+                                     "ps.servers=" + servers, "ps.staleness=" + staleness, more});
+        for (const auto& [predicted, measured] : peaks) {
+          EXPECT_LE(measured, predicted) << staleness << ' ' << servers << ' ' << more;
+          EXPECT_LE(predicted, measured + 2 * kMessage) << staleness << ' ' << servers << ' ' << more;
+        }
+      }
+    }
+  }
+}
+
 /// With accumulate=8 the last rank of three has seven images, and an empty micro-batch.
 TEST(RankMemory, KnowsStatisticsOfAllRanks) {
   for (const std::string more : {"train.accumulate=1", "train.accumulate=3", "recompute=log", "train.precision=float64",

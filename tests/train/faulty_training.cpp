@@ -31,11 +31,11 @@ class Misdeed {
   Misdeed(TrainingFault fault, fs::path folder, bool is_own, int turn)
       : fault_(std::move(fault)), folder_(std::move(folder)), is_own_(is_own), turn_(turn) {}
 
-  /// Counted from 1.
+  /// Counted from 1. What runs on another thread may come a step later.
   void begin_step(int64_t step) {
     const bool is_saved = fault_.place == "save" || fault_.place == "write";
     turns_ = 0;
-    is_due_ = is_own_ && (fault_.kind == "slow" || step == (is_saved ? kFaultySave : kFaultyStep));
+    is_due_ = is_own_ && (fault_.kind == "slow" || step >= (is_saved ? kFaultySave : kFaultyStep));
   }
 
   void at(std::string_view place) {
@@ -63,7 +63,8 @@ class Misdeed {
 /// The middle block goes wrong, on its way forward or back, or what comes when backward is over.
 class FaultyTask : public ClassifierTask {
  public:
-  FaultyTask(Misdeed& misdeed, comm::ProcessGroup& group) : ClassifierTask(recipe(), group), misdeed_(misdeed) {
+  FaultyTask(Misdeed& misdeed, const FaultyForm& form, comm::ProcessGroup& group)
+      : ClassifierTask(recipe_of(form, group.size()), group), misdeed_(misdeed) {
     auto& block = replicated_chain()->blocks.at(1);
     block.forward = [&misdeed, forward = block.forward](const memory::Flow& input) {
       misdeed.at("forward");
@@ -87,9 +88,11 @@ class FaultyTask : public ClassifierTask {
   }
 
  private:
-  static Recipe recipe() {
+  static Recipe recipe_of(const FaultyForm& form, int ranks) {
     Recipe recipe;
     recipe.head.dtype = at::kDouble;
+    recipe.is_whole = form.ps.staleness > 0;
+    recipe.head.counts = form.strategy->mesh(ranks, {.ps = form.ps}).shares(Patterns().num_classes());
     return recipe;
   }
 
@@ -119,11 +122,12 @@ parallel::Aggregate faulty_sum(Misdeed& misdeed) {
   return sum;
 }
 
-parallel::StrategyOptions faulty_options(Misdeed& misdeed, const parallel::Aggregate& sum) {
+parallel::StrategyOptions faulty_options(const FaultyForm& form, Misdeed& misdeed, const parallel::Aggregate& sum) {
   parallel::StrategyOptions options;
   options.dp.replicas = kFaultyRanks;
   options.local_sgd.every = options.diloco.every = 1;
   options.ddp.after_sum = [&misdeed](std::string_view, const Tensor&) { misdeed.at("server"); };
+  options.ps = form.ps;
   options.ps.aggregate = &sum;
   return options;
 }
@@ -137,41 +141,50 @@ TrainerOptions trainer_options() {
 }
 
 /// Which of the calls of a step goes wrong: replicas take turns.
-int turn_of(const TrainingFault& fault, const parallel::Strategy& strategy) {
+int turn_of(const TrainingFault& fault, const FaultyForm& form) {
   const bool is_replicas = fault.place == "forward" || fault.place == "backward";
-  return strategy.is_one_process && is_replicas ? fault.rank : 0;
+  return form.is_alone() && is_replicas ? fault.rank : 0;
 }
 
 }  // namespace
 
-int faulty_world(const parallel::Strategy& strategy) { return strategy.is_one_process ? 1 : kFaultyRanks; }
+std::vector<FaultyForm> faulty_forms() {
+  std::vector<FaultyForm> forms;
+  for (const auto& strategy : parallel::strategies()) forms.push_back({std::string(strategy.name), &strategy});
+  const auto& ps = parallel::strategy_of("ps");
+  forms.push_back({"ps-apart", &ps, {.servers = 1, .servers_update = true}});
+  forms.push_back({"ps-async", &ps, {.servers = 1, .servers_update = true, .staleness = 1}});
+  return forms;
+}
 
-comm::WorldOptions faulty_world_options(const TrainingFault& fault, const parallel::Strategy& strategy,
-                                        const fs::path& folder) {
+int faulty_world(const FaultyForm& form) { return form.is_alone() ? 1 : kFaultyRanks; }
+
+comm::WorldOptions faulty_world_options(const TrainingFault& fault, const FaultyForm& form, const fs::path& folder) {
   comm::WorldOptions options;
   options.timeout = fault.kind == "late" ? milliseconds(2000) : milliseconds(60'000);
-  options.threads = strategy.is_one_process ? kFaultyRanks : 1;
+  options.threads = form.is_alone() ? kFaultyRanks : 1;
   options.flight_folder = folder / "flight";
   return options;
 }
 
-Outcome train_with_fault(const parallel::Strategy& strategy, const TrainingFault& fault, const fs::path& folder,
+Outcome train_with_fault(const FaultyForm& form, const TrainingFault& fault, const fs::path& folder,
                          comm::ProcessGroup& group) {
   const Patterns patterns;
-  const bool is_own = strategy.is_one_process || group.rank() == fault.rank;
-  Misdeed misdeed(fault, folder, is_own, turn_of(fault, strategy));
+  const bool is_own = form.is_alone() || group.rank() == fault.rank;
+  Misdeed misdeed(fault, folder, is_own, turn_of(fault, form));
   const auto sum = faulty_sum(misdeed);
-  const auto options = faulty_options(misdeed, sum);
-  FaultyTask task(misdeed, group);
-  parallel::Mesh mesh(strategy.mesh(group.size(), options), group);
-  FaultyStep step(misdeed, task, {.num_classes = 11, .strategy = &strategy, .strategy_options = options}, mesh);
+  const auto options = faulty_options(form, misdeed, sum);
+  FaultyTask task(misdeed, form, group);
+  parallel::Mesh mesh(form.strategy->mesh(group.size(), options), group);
+  FaultyStep step(misdeed, task, {.num_classes = 11, .strategy = form.strategy, .strategy_options = options}, mesh);
   if (fault.place == "write") {  // a process of its own
     storage::set_file_hook([&misdeed](std::string_view operation, const fs::path&) {
       if (operation == "write") misdeed.at("write");
     });
   }
   CheckpointStore store(folder / "checkpoints");
-  data::Loader loader(patterns, {.batch = 10, .rank = group.rank(), .size = group.size()});
+  const int idle = form.ps.servers;
+  data::Loader loader(patterns, {.batch = 10, .rank = group.rank(), .size = group.size() - idle, .idle = idle});
   Trainer trainer(step, loader, nullptr, trainer_options(), &store, group);
   trainer.resume(store, std::nullopt);
   Observer nobody;

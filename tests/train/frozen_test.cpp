@@ -35,7 +35,7 @@ Trained train(int ranks, const parallel::Strategy& strategy, bool freezes, bool 
     loader.start(0);
     data::Batch batch;
     std::optional<int64_t> fault;
-    for (int64_t i = 0; loader.next(batch); ++i) fault = step.run(batch, i, 0.1).fault;
+    for (int64_t i = 0; loader.next(batch); ++i) fault = step.run(batch, i, 0.1)->fault;
     step.unify();
     EXPECT_EQ(freezes, task.w().equal(w));
     EXPECT_FALSE(freezes && task.w().grad().defined());

@@ -53,7 +53,7 @@ TEST(LossScale, FollowsPythonsRuleStepByStep) {
       for (int64_t i = 0; i < kSteps; ++i) {
         if (i % 4 == 0) loader.start(i / 4);
         ASSERT_TRUE(loader.next(batch));
-        const auto reading = step.run(batch, i, 0.05);
+        const auto reading = *step.run(batch, i, 0.05);
         left_out += reading.is_left_out ? 1 : 0;
         EXPECT_TRUE(reading.loss && !reading.skipped && !reading.fault);
         EXPECT_EQ(step.scaling()->scale, told.tensors.at("scale")[i].item<double>()) << "step " << i;
@@ -242,7 +242,7 @@ TEST(LossScale, AllStrategiesLeaveOutTheSameSteps) {
                         loader.start(0);
                         data::Batch batch;
                         for (int64_t i = 0; i < 4 && loader.next(batch); ++i) {
-                          const auto reading = step.run(batch, i, 0.05);
+                          const auto reading = *step.run(batch, i, 0.05);
                           EXPECT_EQ(is_scaled ? reading.is_left_out : reading.skipped.has_value(), i == 1 || i == 2);
                         }
                         EXPECT_EQ(step.scaling().value_or(Step::Scaling()).scale, is_scaled ? 16384 : 1)

@@ -85,7 +85,7 @@ Trained train(const Recipe& recipe, const Form& form, const Course& run = {}) {
                     for (int64_t i = 0; i < run.steps; ++i) {
                       if (i % 4 == 0) loader.start(i / 4);
                       if (!loader.next(batch)) break;
-                      const auto reading = step.run(batch, i, 0.05);
+                      const auto reading = *step.run(batch, i, 0.05);
                       losses.push_back(reading.loss.value_or(std::numeric_limits<double>::quiet_NaN()));
                     }
                     step.unify();

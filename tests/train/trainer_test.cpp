@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "tandem/comm/world.h"
 #include "tests/support/files.h"
 #include "tests/train/small_task.h"
@@ -14,11 +16,11 @@ namespace {
 class CountingStep : public Step {
  public:
   void allow_skips(int64_t in_a_row) override { calls += "skips" + std::to_string(in_a_row) + " "; }
-  Reading run(const data::Batch& batch, int64_t step, double) override {
+  std::optional<Reading> run(const data::Batch& batch, int64_t step, double) override {
     total_.add_(batch.global_size);
     ++steps_;
     calls += std::to_string(step) + " ";
-    return {static_cast<double>(steps_), std::nullopt, std::nullopt};
+    return Reading{.loss = static_cast<double>(steps_)};
   }
   void settle() override { calls += "settle "; }
   std::vector<Parameter> weights() const override { return {}; }
@@ -66,6 +68,59 @@ TEST(Trainer, DrivesAnyStepAndSavesItsNumbers) {
   EXPECT_EQ(first.calls, "skips3 0 1 settle settle evaluate settle ");
   EXPECT_EQ(train(second, 3, true), (std::vector<double>{3}));
   EXPECT_EQ(second.total_.item<double>(), 12);
+}
+
+/// Its steps end two late.
+class LateStep : public CountingStep {
+ public:
+  std::optional<Reading> run(const data::Batch& batch, int64_t step, double lr) override {
+    under_way_.push_back(*CountingStep::run(batch, step, lr));
+    return under_way_.size() > 2 ? end_next() : std::nullopt;
+  }
+  int64_t staleness() const override { return 2; }
+  std::optional<Reading> end_next() override {
+    if (under_way_.empty()) return std::nullopt;
+    const auto reading = under_way_.front();
+    under_way_.pop_front();
+    return reading;
+  }
+  void settle() override {
+    EXPECT_TRUE(under_way_.empty());
+    calls += "settle ";
+  }
+
+ private:
+  std::deque<Reading> under_way_;
+};
+
+TEST(Trainer, EndsLateStepsBeforeTestsAndSaves) {
+  const SmallData data;
+  const auto group = comm::make_single_group();
+  data::Loader loader(data, {.batch = 4, .prefetch = 0}), test(data, {.batch = 4, .prefetch = 0});
+  const auto train = [&](LateStep& step, int64_t stops_in, std::vector<double>& losses) {
+    const test::TemporaryFolder folder;
+    CheckpointStore store(folder.path());
+    TrainerOptions options;
+    options.steps = 11;
+    options.log_every = 1;
+    options.evaluate_every = 5;
+    options.checkpoint_every = 7;
+    options.stop_requested = [&] { return step.steps_ >= stops_in; };
+    Trainer trainer(step, loader, &test, options, &store, *group);
+    Recorder recorder;
+    const auto outcome = trainer.run(recorder);
+    losses = recorder.losses;
+    return outcome;
+  };
+  std::vector<double> losses;
+  LateStep all, stopped;
+  EXPECT_FALSE(train(all, 99, losses).stopped);
+  EXPECT_EQ(losses, (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(all.calls, "0 1 2 3 4 settle evaluate 5 6 settle 7 8 9 settle evaluate 10 settle settle evaluate settle ");
+  const auto outcome = train(stopped, 6, losses);  // asked for while two steps are under way
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_EQ(outcome.steps, 7);  // where a save ends them
+  EXPECT_EQ(losses.size(), 7U);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   loader->start(0);
   data::Batch batch;
   for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {
-    const double loss = step->run(batch, i, kRate).loss.value();
+    const double loss = step->run(batch, i, kRate)->loss.value();
     found.loss = std::max(found.loss, std::abs(loss - expected.losses.at(i)));
     if (i == 0) found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients, group);
   }

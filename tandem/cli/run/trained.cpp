@@ -1,5 +1,6 @@
 #include "tandem/cli/run/trained.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,12 @@ nlohmann::json losses_json(const train::Outcome& outcome) {
   auto losses = nlohmann::json::array();
   for (const auto& loss : outcome.first_losses) losses.push_back(loss ? nlohmann::json(*loss) : nlohmann::json());
   return losses;
+}
+
+nlohmann::json lag_json(const std::optional<parallel::GradientSync::Lag>& lag) {
+  if (!lag) return nullptr;
+  const auto steps = static_cast<double>(std::max<int64_t>(1, lag->steps));
+  return {{"most", lag->most}, {"mean", static_cast<double>(lag->sum) / steps}};
 }
 
 }  // namespace
@@ -45,6 +52,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"replicas", trained.replicas},
                            {"parallel", trained.parallel},
                            {"overlap", trained.overlap ? nlohmann::json(trained.overlap->hidden()) : nlohmann::json()},
+                           {"staleness", lag_json(trained.lag)},
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},
@@ -73,6 +81,10 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
   if (trained.overlap)
     text += "overlap  " + format_percent(trained.overlap->hidden()) + " of the gradients' travel is hidden\n";
+  if (trained.lag) {
+    text += "stale    " + format_count(trained.lag->sum) + " updates over " + format_count(trained.lag->steps) +
+            " steps of the ranks, " + format_count(trained.lag->most) + " at most\n";
+  }
   if (trained.scaling) {
     text += "scale    " + format_count(std::llround(trained.scaling->scale)) + " of the loss, " +
             format_count(trained.scaling->left_out) + " steps left out for it\n";

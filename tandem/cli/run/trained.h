@@ -19,6 +19,7 @@ struct Trained {
   std::string parallel;                                    // the strategy's name
   int replicas = 1;                                        // of a rank, that share its part of a batch
   std::optional<parallel::GradientSync::Overlap> overlap;  // of rank 0
+  std::optional<parallel::GradientSync::Lag> lag;          // of all ranks' steps
   std::optional<train::Step::Scaling> scaling;             // of the loss
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, measured before training

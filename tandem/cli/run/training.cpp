@@ -127,6 +127,15 @@ class TrainingRun {
                                                             .lock = &*lock_});
   }
 
+  std::optional<parallel::GradientSync::Lag> lag_of_all(const train::Step& step) {
+    auto lag = step.lag();
+    if (!lag) return lag;
+    lag->most = comm::reduce_number(lag->most, comm::Reduce::max, group_);
+    lag->sum = comm::reduce_number(lag->sum, comm::Reduce::sum, group_);
+    lag->steps = comm::reduce_number(lag->steps, comm::Reduce::sum, group_);
+    return lag;
+  }
+
   /// Collects the results of the run, on every rank.
   void collect(train::Task& task, train::Step& step) {
     job::RankFacts facts;
@@ -140,6 +149,7 @@ class TrainingRun {
     trained_.parallel = job_.parallel.strategy->name;
     trained_.replicas = job_.parallel.parts() / group_.size();
     trained_.overlap = step.overlap();
+    trained_.lag = lag_of_all(step);
     trained_.scaling = step.scaling();
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);

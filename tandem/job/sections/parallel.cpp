@@ -22,6 +22,7 @@ constexpr std::array<Choice<c10::DeviceType>, 2> kDevices = {
     {{"cpu", c10::DeviceType::CPU}, {"cuda", c10::DeviceType::CUDA}}};
 
 constexpr std::array<Choice<bool>, 2> kUpdates = {{{"worker", false}, {"server", true}}};  // the servers step
+constexpr std::array<Choice<bool>, 2> kModes = {{{"sync", false}, {"async", true}}};       // workers do not wait
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
@@ -97,6 +98,26 @@ void check_aggregate(const Job& job) {
                       (servers.empty() ? "" : " that train"));
 }
 
+bool is_async(const Job& job) { return !is_of_another<kPs>(job) && chosen(kModes, job.settings.get_string("ps.mode")); }
+
+/// Ranks that do not wait for each other send nothing but gradients and weights, and a step of theirs cannot be undone.
+void check_async(const Job& job) {
+  if (!is_async(job)) return;
+  const auto form = std::string(job.head.form->name);
+  if (!job.head.form->is_whole) {
+    throw SettingsError("ps.mode is async with head.parallel=" + form + ", for which all ranks meet in each step",
+                        "use head.parallel=replicated, or ps.mode=sync");
+  }
+  if (job.parallel.strategy_options.ps.staleness == 0) return;
+  const auto refuse = [](bool is_set, const std::string& key) {
+    if (!is_set) return;
+    throw SettingsError("ps.mode is async with " + key + ", which takes a step back when later ones have begun",
+                        "leave " + key + " out, or use ps.staleness=0");
+  };
+  refuse(job.training.skip_nonfinite > 0, "train.skip_nonfinite");
+  refuse(job.training.loss_scale.has_value(), "train.precision=float16");
+}
+
 constexpr int kMostNeighbours = 1024;
 
 std::optional<std::string> read_neighbours(std::string_view text) {
@@ -113,9 +134,11 @@ int neighbours_of(const std::string& text) {
 
 parallel::StrategyOptions read_options(const settings::Settings& settings) {
   parallel::StrategyOptions options;
+  const bool is_async = chosen(kModes, settings.get_string("ps.mode"));
   options.ps = {.aggregate = &parallel::aggregate_of(settings.get_string("ps.aggregate")),
                 .servers = static_cast<int>(settings.get_int("ps.servers")),
-                .servers_update = chosen(kUpdates, settings.get_string("ps.update"))};
+                .servers_update = is_async || chosen(kUpdates, settings.get_string("ps.update")),
+                .staleness = is_async ? settings.get_int("ps.staleness") : 0};
   options.local_sgd.every = settings.get_int("local_sgd.every");
   options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
                   .reshard = neighbours_of(settings.get_string("fsdp.reshard")),
@@ -153,6 +176,7 @@ void check_statistics(const Job& job) {
 
 void check(const Job& job) {
   check_aggregate(job);
+  check_async(job);
   check_statistics(job);
 }
 
@@ -160,69 +184,81 @@ void check(const Job& job) {
 
 const Section& parallel_section() {
   static const auto strategies = strategies_doc(), aggregates = aggregates_doc();
-  static const Section section = {
-      .rows =
-          {{"ranks",
-            int64_t{1},
-            "ranks that train together in this process; omit under a launcher, where another number is an error",
-            {1, 1024}},
-           {"threads", int64_t{0}, "compute threads per rank; 0: cores / ranks", {0, 1024}},
-           {.key = "device",
-            .default_value = text("cpu"),
-            .doc = "where a rank computes; cuda: on a GPU, one rank a process",
-            .choices = names_of(kDevices)},
-           {.key = "parallel",
-            .default_value = text(parallel::strategies().front().name),
-            .doc = strategies,
-            .choices = names_of(parallel::strategies())},
-           {.key = "ps.aggregate",
-            .default_value = text(parallel::aggregates().front().name),
-            .doc = aggregates,
-            .choices = names_of(parallel::aggregates())},
-           {"ps.servers",
-            int64_t{0},
-            "ps: the last so many ranks only serve, and the others only train; 0: each rank does both",
-            {0, 1023}},
-           {.key = "ps.update",
-            .default_value = text(kUpdates.front().name),
-            .doc =
-                "ps: who steps; worker: each rank that trains, on the gradients that it pulls; server: the server of a "
-                "part, which alone holds the optimizer's state of it, and the others pull weights",
-            .choices = names_of(kUpdates)},
-           {"local_sgd.every",
-            int64_t{16},
-            "local-sgd: steps from one mean of the ranks' models to the next; a test and a save make one too",
-            {1, 1e9}},
-           {"diloco.every",
-            int64_t{50},
-            "diloco: steps from one outer step to the next; a test and a save make one too",
-            {1, 1e9}},
-           {"diloco.lr", 0.7, "diloco: learning rate of the outer steps", kPositive},
-           {"diloco.momentum", 0.9, "diloco: Nesterov momentum of the outer steps", kDecay},
-           {"fsdp.shard",
-            int64_t{0},
-            "ranks among which the parameters are divided, a divisor of ranks; the others hold copies; 0: all ranks",
-            {0, 1024}},
-           {.key = "fsdp.reshard",
-            .default_value = text("true"),
-            .doc = "release a block after forward, and gather it again for backward; N: from N neighbours, a divisor "
-                   "of the ranks that divide the parameters, which keep parts of it meanwhile",
-            .choices = {"true", "false"},
-            .aliases = {{"yes", "true"}, {"on", "true"}, {"no", "false"}, {"off", "false"}},
-            .other = {"a whole number 2..1024", read_neighbours}},
-           {"fsdp.prefetch", true, "gather the next block while one runs"},
-           {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
-           {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
-           {"comm.check", false,
-            "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
-      .read = read,
-      .check = check,
-      .idle = {
-          {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
-          {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
-          {{"ps.aggregate", "ps.servers", "ps.update"}, is_of_another<kPs>, "except with parallel=ps"},
-          {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
-          {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
+  static const Section section =
+      {.rows =
+           {{"ranks",
+             int64_t{1},
+             "ranks that train together in this process; omit under a launcher, where another number is an error",
+             {1, 1024}},
+            {"threads", int64_t{0}, "compute threads per rank; 0: cores / ranks", {0, 1024}},
+            {.key = "device",
+             .default_value = text("cpu"),
+             .doc = "where a rank computes; cuda: on a GPU, one rank a process",
+             .choices = names_of(kDevices)},
+            {.key = "parallel",
+             .default_value = text(parallel::strategies().front().name),
+             .doc = strategies,
+             .choices = names_of(parallel::strategies())},
+            {.key = "ps.aggregate",
+             .default_value = text(parallel::aggregates().front().name),
+             .doc = aggregates,
+             .choices = names_of(parallel::aggregates())},
+            {"ps.servers",
+             int64_t{0},
+             "ps: the last so many ranks only serve, and the others only train; 0: each rank does both",
+             {0, 1023}},
+            {.key = "ps.update",
+             .default_value = text(kUpdates.front().name),
+             .doc = "ps: who steps; worker: each rank that trains, on the gradients that it pulls; server: the server "
+                    "of a "
+                    "part, which alone holds the optimizer's state of it, and the others pull weights",
+             .choices = names_of(kUpdates)},
+            {.key = "ps.mode",
+             .default_value = text(kModes.front().name),
+             .doc =
+                 "ps: whether the ranks that train wait for each other in each step; async: the servers update, and a "
+                 "rank goes on with weights that lack at most ps.staleness updates; needs head.parallel=replicated",
+             .choices = names_of(kModes)},
+            {"ps.staleness",
+             int64_t{2},
+             "ps.mode=async: how many steps a rank may be ahead of the slowest; 0: as sync; costs as many gradients",
+             {0, 1023}},
+            {"local_sgd.every",
+             int64_t{16},
+             "local-sgd: steps from one mean of the ranks' models to the next; a test and a save make one too",
+             {1, 1e9}},
+            {"diloco.every",
+             int64_t{50},
+             "diloco: steps from one outer step to the next; a test and a save make one too",
+             {1, 1e9}},
+            {"diloco.lr", 0.7, "diloco: learning rate of the outer steps", kPositive},
+            {"diloco.momentum", 0.9, "diloco: Nesterov momentum of the outer steps", kDecay},
+            {"fsdp.shard",
+             int64_t{0},
+             "ranks among which the parameters are divided, a divisor of ranks; the others hold copies; 0: all ranks",
+             {0, 1024}},
+            {.key = "fsdp.reshard",
+             .default_value = text("true"),
+             .doc = "release a block after forward, and gather it again for backward; N: from N neighbours, a divisor "
+                    "of the ranks that divide the parameters, which keep parts of it meanwhile",
+             .choices = {"true", "false"},
+             .aliases = {{"yes", "true"}, {"on", "true"}, {"no", "false"}, {"off", "false"}},
+             .other = {"a whole number 2..1024", read_neighbours}},
+            {"fsdp.prefetch", true, "gather the next block while one runs"},
+            {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
+            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
+            {"comm.check", false,
+             "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
+       .read = read,
+       .check = check,
+       .idle = {
+           {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+           {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
+           {{"ps.aggregate", "ps.servers", "ps.update", "ps.mode"}, is_of_another<kPs>, "except with parallel=ps"},
+           {{"ps.staleness"}, [](const Job& job) { return !is_async(job); }, "except with ps.mode=async"},
+           {{"ps.update"}, is_async, "with ps.mode=async, where servers update"},
+           {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
+           {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
   return section;
 }
 

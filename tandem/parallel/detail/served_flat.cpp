@@ -16,7 +16,8 @@ constexpr int64_t kMessageBytes = 1 << 20;
 
 }  // namespace
 
-ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world)
+ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world,
+                       int64_t staleness)
     : parameters_(std::move(parameters)), servers_(servers), layout_(tensors_of(parameters_), servers.count()) {
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;  // the parameters are no views to autograd
@@ -27,17 +28,26 @@ ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers
   for (size_t i = 0; i < parameters_.size(); ++i) layout_.whole(flat_, i).copy_(parameters_[i].tensor);
   comm::broadcast_(flat_, 0, servers.group());
   for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].tensor.set_data(layout_.whole(flat_, i));
-  const CategoryScope scope(Category::gradients);
-  if (servers.is_worker()) gradients_ = at::zeros({layout_.size()}, layout_.options());
-  if (servers.is_server()) sum_ = at::zeros({layout_.shard_size()}, layout_.options());
+  lay_out(staleness);
   const ShardHolder holder{.shard = servers.is_server() ? servers.own_number() : -1, .world = world.size()};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    held_.push_back(held_parts(layout_, i, parameters_[i], servers.is_server() ? shard_of(flat_) : Tensor(), holder));
+    held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holder));
   }
 }
 
-Tensor ServedFlat::shard_of(const Tensor& flat) const {
-  return flat.narrow(0, servers_.own_number() * layout_.shard_size(), layout_.shard_size());
+void ServedFlat::lay_out(int64_t staleness) {
+  const auto apart = [&](const Tensor& numbers) {
+    const CategoryScope scope(Category::parameters);
+    return staleness > 0 ? numbers.clone() : numbers;
+  };
+  const int64_t size = layout_.shard_size();
+  if (servers_.is_server()) shard_ = apart(flat_.narrow(0, servers_.own_number() * size, size));
+  if (servers_.is_worker()) arriving_ = apart(flat_);
+  const CategoryScope scope(Category::gradients);
+  if (servers_.is_server()) sum_ = at::zeros({size}, layout_.options());
+  if (!servers_.is_worker()) return;
+  for (int64_t slot = 0; slot <= staleness; ++slot)
+    gradients_.push_back(at::zeros({layout_.size()}, layout_.options()));
 }
 
 Tensor ServedFlat::by_shard(const Tensor& flat) const { return flat.view({servers_.count(), layout_.shard_size()}); }
@@ -50,13 +60,13 @@ void ServedFlat::for_each_message(const std::function<void(int64_t first, int64_
   }
 }
 
-void ServedFlat::lay_gradients() {
+void ServedFlat::lay_gradients(size_t slot) {
   if (!servers_.is_worker()) return;
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
-  gradients_.zero_();
+  gradients_[slot].zero_();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].tensor.mutable_grad() = layout_.whole(gradients_, i);
+    parameters_[i].tensor.mutable_grad() = layout_.whole(gradients_[slot], i);
   }
 }
 
@@ -65,22 +75,22 @@ void ServedFlat::drop_idle_gradients() {
   for (const auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 
-void ServedFlat::take_gradients() {
+void ServedFlat::take_gradients(size_t slot) {
+  if (!servers_.is_worker()) return;
   for (const auto& [name, tensor, placement] : parameters_) {
-    TORCH_CHECK(tensor.grad().defined() && tensor.grad().is_alias_of(gradients_), "parameter server: the gradient of ",
-                name,
+    TORCH_CHECK(tensor.grad().defined() && tensor.grad().is_alias_of(gradients_[slot]),
+                "parameter server: the gradient of ", name,
                 " has left the memory that it was given, wanted backward without create_graph and without a "
                 "change of .grad");
     tensor.mutable_grad().reset();
   }
 }
 
-void ServedFlat::push(const Aggregate& aggregate, double factor, flight::Where where) {
+void ServedFlat::push(size_t slot, const Aggregate& aggregate, double factor, flight::Where where) {
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
-  if (servers_.is_worker()) take_gradients();
-  if (factor != 1.0 && servers_.is_worker()) gradients_.mul_(factor);
-  send_gradients(aggregate, where);
+  if (factor != 1.0 && servers_.is_worker()) gradients_[slot].mul_(factor);
+  send_gradients(slot, aggregate, where);
   if (!servers_.is_server()) return;
   for (size_t i = 0; i < held_.size(); ++i) {
     const auto parts = layout_.parts(i, servers_.own_number());
@@ -88,12 +98,12 @@ void ServedFlat::push(const Aggregate& aggregate, double factor, flight::Where w
   }
 }
 
-void ServedFlat::send_gradients(const Aggregate& aggregate, flight::Where where) {
+void ServedFlat::send_gradients(size_t slot, const Aggregate& aggregate, flight::Where where) {
   for_each_message([&](int64_t first, int64_t count) {
     const CategoryScope scope(Category::communication);
     auto message = flat_.narrow(0, 0, servers_.count() * count);  // of a rank that only serves: only its size counts
     if (servers_.is_worker()) {
-      message = by_shard(gradients_).narrow(1, first, count).clone(at::MemoryFormat::Contiguous).view({-1});
+      message = by_shard(gradients_[slot]).narrow(1, first, count).clone(at::MemoryFormat::Contiguous).view({-1});
     }
     const auto pushed = servers_.push(message, where);
     if (servers_.is_server()) sum_.narrow(0, first, count).copy_(aggregate.of(pushed));
@@ -103,7 +113,7 @@ void ServedFlat::send_gradients(const Aggregate& aggregate, flight::Where where)
 int64_t ServedFlat::exchange_bytes(const Aggregate& aggregate) {
   const at::NoGradGuard no_grad;
   const memory::ProbeScope probe;
-  send_gradients(aggregate, {});
+  send_gradients(/*slot=*/0, aggregate, {});
   return probe.account().peak_bytes();
 }
 
@@ -111,10 +121,16 @@ void ServedFlat::pull() {
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
   for_each_message([&](int64_t first, int64_t count) {
-    const auto own = servers_.is_server() ? shard_of(flat_).narrow(0, first, count) : flat_.narrow(0, 0, 0);
+    const auto own = servers_.is_server() ? shard_.narrow(0, first, count) : flat_.narrow(0, 0, 0);
     const auto pulled = servers_.pull(own, servers_.count() * count);
-    if (servers_.is_worker()) by_shard(flat_).narrow(1, first, count).copy_(pulled.view({servers_.count(), count}));
+    if (servers_.is_worker()) by_shard(arriving_).narrow(1, first, count).copy_(pulled.view({servers_.count(), count}));
   });
+}
+
+void ServedFlat::install() {
+  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView untracked;
+  if (arriving_.defined() && !arriving_.is_same(flat_)) flat_.copy_(arriving_);
 }
 
 }  // namespace tandem::parallel::detail

@@ -1,0 +1,35 @@
+#include "tandem/train/detail/step_endings.h"
+
+#include <chrono>
+#include <memory>
+
+namespace tandem::train::detail {
+
+StepEndings::~StepEndings() {
+  for (const auto& ending : endings_) ending.wait();
+}
+
+void StepEndings::start(std::function<Reading()> end) {
+  auto result = std::make_shared<std::promise<Reading>>();
+  endings_.push_back(result->get_future());
+  group_.queue([this, result, end = std::move(end)] {
+    try {
+      if (failed_) std::rethrow_exception(failed_);
+      result->set_value(end());
+    } catch (...) {
+      failed_ = std::current_exception();
+      result->set_exception(failed_);
+    }
+  });
+}
+
+Reading StepEndings::wait_first() {
+  const auto start = std::chrono::steady_clock::now();
+  auto oldest = std::move(endings_.front());
+  endings_.pop_front();
+  oldest.wait();
+  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return oldest.get();
+}
+
+}  // namespace tandem::train::detail
