@@ -83,17 +83,18 @@ struct Normed : torch::nn::Cloneable<Normed> {
 
 TEST(DataParallel, BuffersAreThoseOfReplicaZero) {
   const auto module = std::make_shared<Normed>(), alone = std::make_shared<Normed>();
+  module->to(at::kDouble), alone->to(at::kDouble);
   DataParallel model(module, {.devices = cpus(3)});
-  const auto x = at::randn({8, 3});
+  const auto x = at::randn({8, 3}, at::kDouble);
   for (int step = 1; step <= 3; ++step) {
     const auto y = model.forward(x * step);
     EXPECT_TRUE(y.slice(0, 0, 3).allclose(alone->forward(x.slice(0, 0, 3) * step))) << "by its own part";
-    EXPECT_TRUE(y.slice(0, 3, 6).mean(0).allclose(at::zeros({3}), 0, 1e-6)) << "by its own part";
+    EXPECT_TRUE(y.slice(0, 3, 6).mean(0).allclose(at::zeros({3}, at::kDouble), 0, 1e-12)) << "by its own part";
     y.sum().backward();
   }
   // With another number of threads libtorch sums in another order.
-  EXPECT_TRUE(module->norm->running_mean.allclose(alone->norm->running_mean, 1e-6, 1e-7));
-  EXPECT_TRUE(module->norm->running_var.allclose(alone->norm->running_var, 1e-6, 1e-7));
+  EXPECT_TRUE(module->norm->running_mean.allclose(alone->norm->running_mean, 1e-12, 1e-12));
+  EXPECT_TRUE(module->norm->running_var.allclose(alone->norm->running_var, 1e-12, 1e-12));
   EXPECT_EQ(module->norm->num_batches_tracked.item<int64_t>(), 3);
   module->eval();
   const auto expected = module->forward(x);
