@@ -14,6 +14,7 @@ namespace tandem::train {
 using parallel::Parameter;
 using parallel::Placement;
 using parallel::Split;
+using parallel::tensors_of;
 using parallel::trained_of;
 
 /// A tensor that forward changes (running statistics). The values of rank 0 are used.
@@ -22,5 +23,10 @@ using Buffer = storage::NamedTensor;
 /// The registered parameters and buffers of a module, under its names; every rank holds all of each.
 std::vector<Parameter> parameters_of(const torch::nn::Module& module);
 std::vector<Buffer> buffers_of(const torch::nn::Module& module);
+
+std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers);
+
+/// Memory of Category::buffers.
+std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers);
 
 }  // namespace tandem::train

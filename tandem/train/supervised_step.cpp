@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "tandem/base/context.h"
 #include "tandem/comm/agree.h"
-#include "tandem/memory/block_runner.h"
 #include "tandem/train/detail/divergence.h"
 #include "tandem/train/detail/micro_batches.h"
 #include "tandem/train/detail/row_hooks.h"
@@ -17,14 +15,6 @@
 
 namespace tandem::train {
 namespace {
-
-using parallel::tensors_of;
-
-std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers) {
-  std::vector<Tensor> tensors;
-  for (const auto& buffer : buffers) tensors.push_back(buffer.tensor);
-  return tensors;
-}
 
 /// How many of the parameters as this rank holds them are trained. These come first: a strategy may hold its own parts,
 /// so the task's tensors say which are.
@@ -37,56 +27,12 @@ size_t put_trained_first(std::vector<Parameter>& held, const std::vector<Paramet
   return held.size() - rest.size();
 }
 
-int64_t bytes_of(const std::vector<Tensor>& tensors) {
-  int64_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
-std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
-  std::erase_if(tensors, [&](const Tensor& tensor) {
-    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
-  });
-  return tensors;
-}
-
-/// Of the memory that they lie in.
-int64_t bytes_of_gradients(const std::vector<Tensor>& tensors) {
-  std::map<const void*, int64_t> storages;
-  for (const auto& tensor : tensors) {
-    if (!tensor.grad().defined()) continue;
-    const auto& storage = tensor.grad().storage();
-    storages[storage.unsafeGetStorageImpl()] = static_cast<int64_t>(storage.nbytes());
-  }
-  int64_t bytes = 0;
-  for (const auto& [storage, size] : storages) bytes += size;
-  return bytes;
-}
-
-void reset_gradients(const std::vector<Tensor>& tensors) {
-  for (const auto& tensor : tensors) tensor.mutable_grad().reset();
-}
-
-std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
-  const CategoryScope scope(Category::buffers);
-  std::vector<Tensor> copies;
-  for (const auto& buffer : buffers) copies.push_back(buffer.tensor.clone());
-  return copies;
-}
-
 /// A parameter that is updated by rows changes before the rest of the step is known.
 void check_option(bool is_set, const std::string& option, const std::string& why) {
   if (!is_set) return;
   const auto name = option.substr(0, option.find(' '));
   throw SettingsError(option + " with a parameter that is updated before " + why,
                       "leave " + name + " out, or update that parameter with the others");
-}
-
-/// Of two moments of a step: the one with the higher peak, and the most of each category in either.
-memory::Composition highest_of(memory::Composition one, memory::Composition other) {
-  if (one.account.peak_bytes() < other.account.peak_bytes()) std::swap(one, other);
-  for (size_t i = 0; i < one.highest.size(); ++i) one.highest[i] = std::max(one.highest[i], other.highest[i]);
-  return one;
 }
 
 std::vector<double> numbers_of(const Tensor& loss) {
@@ -254,76 +200,6 @@ double SupervisedStep::add_gradients(const data::Batch& batch) {
   }
   if (ordered_buffers_) ordered_buffers_->end_step(data_);
   return loss;
-}
-
-memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
-  if (may_skip_) held.add(Category::buffers, bytes_of(tensors_of(task_.buffers())));
-  const auto parts = parts_of(batch);
-  const auto images = [](const detail::BatchPart& part) { return part.batch.images.size(0); };
-  const auto equals_next = [&](size_t i) {  // which adds to the gradients at the latest
-    return i + 1 < parts.size() && images(parts[i]) > 0 && images(parts[i]) == images(parts[i + 1]) &&
-           parts[i].batch.global_size == parts[i + 1].batch.global_size;
-  };
-  std::optional<memory::Composition> highest;
-  for (size_t i = parts.size(); i-- > 0;) {  // the last first: the model may refuse its images
-    if (equals_next(i) || (i > 0 && images(parts[i]) == 0)) continue;
-    const auto one = rehearse_part(parts[i], held, /*adds=*/i > 0);
-    highest = highest ? highest_of(one, *highest) : one;
-  }
-  return *highest;
-}
-
-/// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
-memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
-  std::vector<memory::Change> update;
-  const int64_t exchange = sync_->exchange_bytes();
-  if (endings_) {
-    held.add(Category::communication, exchange);  // beside forward and backward
-  } else if (exchange > 0) {
-    update.push_back({exchange, Category::communication, 0});
-  }
-  if (options_.clip > 0) update.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
-  const auto parts = parts_with_gradients();
-  const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
-  if (adds) {
-    const auto whole = without(without(tensors_of(trained_), parts), sync_->owned_gradients());
-    held.add(Category::gradients, bytes_of(whole) + bytes_of_gradients(parts));
-  }
-  reset_gradients(parts);
-  return memory::compose(records, held, update);
-}
-
-/// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
-std::vector<Tensor> SupervisedStep::parts_with_gradients() const {
-  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync_->owned_gradients());
-}
-
-Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
-  const auto part = parts_of(batch).front();
-  Blocks blocks{task_.chain(part.batch, part.sizes), {}};
-  if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
-  blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1);
-  reset_gradients(parts_with_gradients());
-  return blocks;
-}
-
-/// Leaves gradients of parts_with_gradients().
-std::vector<memory::BlockRecord> SupervisedStep::rehearse_chain(const memory::Chain& chain,
-                                                                const detail::BatchPart& part, bool adds) {
-  auto given_away = sync_->owned_gradients();
-  if (adds) {
-    const auto others = without(tensors_of(trained_), given_away);
-    given_away.insert(given_away.end(), others.begin(), others.end());
-  }
-  const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
-  sync_->run_alone(true);
-  if (adds && !parts_with_gradients().empty()) {  // the micro-batch before leaves them
-    const memory::ProbeScope aside;
-    memory::rehearse(chain, {part.batch.images}, {given_away});
-  }
-  auto records = memory::rehearse(chain, {part.batch.images}, {given_away});
-  sync_->run_alone(false);
-  return records;
 }
 
 void SupervisedStep::undo(const std::vector<Tensor>& buffers_before) {

@@ -8,12 +8,6 @@
 namespace tandem::train::detail {
 namespace {
 
-std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers) {
-  std::vector<Tensor> copies;
-  for (const auto& buffer : buffers) copies.push_back(buffer.tensor.clone());
-  return copies;
-}
-
 void copy_from(const std::vector<Buffer>& buffers, const std::vector<Tensor>& to) {
   for (size_t i = 0; i < buffers.size(); ++i) to[i].copy_(buffers[i].tensor);
 }
