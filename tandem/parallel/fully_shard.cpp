@@ -65,6 +65,15 @@ void check_neighbours(const FullyShardOptions& options, int shard) {
                     " ranks that share the parameters, wanted a number that divides them");
 }
 
+/// Runs `work` before the block, or its first part.
+void run_before(memory::Block& block, const std::function<void()>& work) {
+  block.forward = [work, forward = std::move(block.forward)](const memory::Flow& input) {
+    work();
+    return forward(input);
+  };
+  if (!block.parts.empty()) run_before(block.parts.front(), work);
+}
+
 /// Opens what is closed of a block's flats, and closes that again.
 class OpenScope {
  public:
@@ -124,12 +133,12 @@ struct FullyShard::Impl : detail::BlockBackward {
   /// At most the sums of one block travel: end_sums() comes before the next.
   void start_sums(size_t block) {
     summed = block;
-    for (const auto& flat : flats[block]) flat->start_to_sum(*sums);
+    for (const auto& flat : flats[block]) flat->start_to_sum(*beside);
   }
 
   void end_sums() {
     if (!summed) return;
-    for (const auto& flat : flats[*std::exchange(summed, std::nullopt)]) flat->end_sum(*sums);
+    for (const auto& flat : flats[*std::exchange(summed, std::nullopt)]) flat->end_sum(*beside);
   }
 
   /// The memory of sums that travel while backward is in the block before.
@@ -149,7 +158,7 @@ struct FullyShard::Impl : detail::BlockBackward {
     };
     for (size_t block = flats.size() - 1; block-- > 0;) add(flats[block]);
     add(flats.back());
-    ready = std::make_unique<detail::ReadyInOrder>(parameters, [this](size_t i) { whole[i]->start_to_sum(*sums); });
+    ready = std::make_unique<detail::ReadyInOrder>(parameters, [this](size_t i) { whole[i]->start_to_sum(*beside); });
   }
 
   template <class Work>
@@ -160,6 +169,7 @@ struct FullyShard::Impl : detail::BlockBackward {
   }
 
   memory::Flow run(size_t block, const memory::Flow& input) {
+    end_refresh(block);
     const bool is_again = is_in_backward();
     if (is_alone && !is_again) close(block);  // without reshard an earlier run has left it open
     memory::Flow output;
@@ -198,8 +208,26 @@ struct FullyShard::Impl : detail::BlockBackward {
   }
 
   void refresh() {
+    end_refresh();
     for_each_flat([](auto& flat) { flat.refresh(); });
     is_fresh = true;
+  }
+
+  /// What is in no block comes first: nobody tells when it is used.
+  void start_to_refresh() {
+    const auto start = [&](const Flats& unit) {
+      for (const auto& flat : unit) flat->start_to_refresh(*beside);
+    };
+    start(flats.back());
+    for (size_t block = 0; block + 1 < flats.size(); ++block) start(flats[block]);
+  }
+
+  void end_refresh(size_t unit) {
+    for (const auto& flat : flats[unit]) flat->end_refresh();
+  }
+
+  void end_refresh() {
+    for_each_flat([](auto& flat) { flat.end_refresh(); });
   }
 
   Mesh& mesh;
@@ -210,7 +238,7 @@ struct FullyShard::Impl : detail::BlockBackward {
   memory::Chain* chain = nullptr;                // whose blocks are replaced
   std::vector<memory::Block> plain;              // as they were
   std::vector<bool> is_in_graph;                 // whether backward will come to the block
-  std::unique_ptr<detail::SumsBeside> sums;      // null: a group of one
+  std::unique_ptr<detail::FlatsBeside> beside;   // null: a group of one
   std::optional<size_t> summed;                  // the block whose gradients travel
   std::vector<Tensor> imagined;                  // while blocks run alone: stand for gradients that travel
   std::vector<detail::ShardedFlat*> whole;       // flats that keep their gradients, in the order of their sums
@@ -249,14 +277,18 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   }
   detail::broadcast_all(whole, 0, mesh.batch());
   detail::broadcast_all(impl_->buffers, 0, mesh.batch());
-  impl_->sums = std::make_unique<detail::SumsBeside>(mesh);
+  impl_->beside = std::make_unique<detail::FlatsBeside>(mesh);
   impl_->follow_whole_gradients();
-  if (what == Sharded::optimizer || blocks == 0) return;
+  if (blocks == 0) return;
   impl_->chain = chain;
   impl_->plain = chain->blocks;
   impl_->is_in_graph.resize(blocks);
   for (size_t i = 0; i < blocks; ++i) {
     if (impl_->flats[i].empty()) continue;
+    if (what == Sharded::optimizer) {
+      run_before(chain->blocks[i], [impl = impl_, i] { impl->end_refresh(i); });
+      continue;
+    }
     chain->blocks[i].forward = [impl = impl_, i](const memory::Flow& input) { return impl->run(i, input); };
     chain->blocks[i].parts.clear();
   }
@@ -289,24 +321,30 @@ void FullyShard::before_forward(const MicroBatch& micro) {
   if (impl_->ready && micro.is_last() && !impl_->options.in_order) impl_->ready->begin();
   if (!micro.is_first() && !impl_->options.in_order) return;
   if (!impl_->is_fresh) impl_->refresh();
+  if (!impl_->flats.empty()) impl_->end_refresh(impl_->flats.size() - 1);
   for (auto* flat : impl_->whole) {
     flat->drop_gradients();
     flat->lay_gradients();
   }
 }
 
+void FullyShard::before_backward(const Tensor&, const MicroBatch&, flight::Where) {
+  impl_->end_refresh();  // of blocks that have not run
+}
+
 void FullyShard::after_backward(const MicroBatch& micro) {
   if (impl_->options.in_order) {
-    for (auto* flat : impl_->whole) flat->start_to_sum(*impl_->sums);
+    for (auto* flat : impl_->whole) flat->start_to_sum(*impl_->beside);
   } else if (impl_->ready && micro.is_last()) {
     impl_->ready->end();
-    for (auto* flat : impl_->whole) flat->end_sum(*impl_->sums);
+    for (auto* flat : impl_->whole) flat->end_sum(*impl_->beside);
   }
 }
 
 void FullyShard::after_step() {
   impl_->close_all();
-  impl_->refresh();
+  if (impl_->chain == nullptr) return impl_->refresh();
+  impl_->start_to_refresh();
 }
 
 void FullyShard::run_alone(bool is_on) {
@@ -314,11 +352,11 @@ void FullyShard::run_alone(bool is_on) {
   impl_->close_all();
 }
 
-GradientSync::Overlap FullyShard::overlap() const { return impl_->sums ? impl_->sums->overlap() : Overlap{}; }
+GradientSync::Overlap FullyShard::overlap() const { return impl_->beside ? impl_->beside->overlap() : Overlap{}; }
 
 void FullyShard::unify() {
   if (impl_->mesh.batch().size() == 1) return;
-  if (!impl_->is_fresh) impl_->refresh();
+  impl_->is_fresh ? impl_->end_refresh() : impl_->refresh();
   detail::broadcast_all(impl_->buffers, 0, impl_->mesh.batch());
 }
 

@@ -36,12 +36,13 @@ struct FullyShardOptions {
 ///
 /// The reduce_scatters run on a thread of their own, through Mesh::group().beside(), while backward goes on: of the
 /// whole gradients of two blocks at most, those that backward makes and those that travel. backward() returns when
-/// those of all blocks are there, after_backward() when all are.
+/// those of all blocks are there, after_backward() when all are. On the same thread, parameters that are always whole
+/// arrive after after_step(): a block waits for its own when it runs next. Whoever reads them elsewhere calls unify().
 ///
 /// held() gives the parts: a few boxes of each parameter, views of this rank's shard, whose .grad has the sum over the
-/// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and cannot be cut
-/// into parts; with Sharded::optimizer they stay as they are. Parameters in no block, or without a chain, are always
-/// whole, and so are their gradients.
+/// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and, but with
+/// Sharded::optimizer, cannot be cut into parts. Parameters in no block, or without a chain, are always whole, and so
+/// are their gradients.
 ///
 /// Between steps, S being the bytes of a type's parameters with each block padded to a multiple of N numbers:
 ///
@@ -83,7 +84,7 @@ class FullyShard : public GradientSync {
   std::vector<Parameter> held(std::vector<Parameter> parameters) const override;
   void before_forward(const MicroBatch& micro) override;
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
-                       flight::Where where = flight::Where::current()) override {}
+                       flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
   void unify() override;

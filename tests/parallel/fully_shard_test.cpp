@@ -247,6 +247,48 @@ TEST(FullyShard, BackwardGoesOnWhileGradientsTravel) {
   }
 }
 
+/// Rank 1 steps only when rank 0 has begun its next forward: what the last block uses arrives meanwhile.
+TEST(FullyShard, ForwardGoesOnWhileParametersArrive) {
+  const auto expected = trained_plainly(2);
+  for (const auto what : {Sharded::optimizer, Sharded::gradients}) {
+    std::promise<void> begun;
+    const auto has_begun = begun.get_future().share();
+    comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+      Sharding sharding(what, group);
+      sharding.forward_and_backward(ShardedModel::images(0, group.rank(), 2));
+      if (group.rank() == 1) {
+        EXPECT_EQ(has_begun.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+      }
+      sharding.update();
+      if (group.rank() == 0) begun.set_value();  // after_step() has returned
+      sharding.forward_and_backward(ShardedModel::images(1, group.rank(), 2));
+      sharding.update();
+      expect_parts_of(expected, sharding.held, "beside forward");
+    });
+  }
+}
+
+/// The model as blocks, and as parts of them, is whole when it runs after a step, whoever runs it.
+TEST(FullyShard, BlocksWaitForTheirParameters) {
+  const auto expected = trained_plainly(1);
+  for (const auto what : kShardings) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      Sharding sharding(what, group);
+      sharding.forward_and_backward(ShardedModel::images(0, group.rank(), 3));
+      sharding.update();
+      const ShardedModel plain;
+      {
+        const at::NoGradGuard no_grad;
+        for (const auto& parameter : plain.parameters()) parameter.tensor.copy_(expected.at(parameter.name));
+        const auto images = ShardedModel::images(4);
+        EXPECT_TRUE(at::allclose(memory::run(sharding.model.chain, images), memory::run(plain.chain, images), 1e-12));
+      }
+      sharding.sync.unify();
+      expect_parts_of(expected, sharding.held, "after a test");
+    });
+  }
+}
+
 /// Sums run in the order of the blocks, so that ranks may leave different parameters out.
 TEST(FullyShard, ARankMayLeaveABlockOut) {
   const ShardedModel plain;

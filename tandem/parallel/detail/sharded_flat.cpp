@@ -160,6 +160,14 @@ void ShardedFlat::refresh() {
   if (!is_released_ && is_trained_) comm::all_gather_(flat_, shards_);
 }
 
+void ShardedFlat::start_to_refresh(FlatsBeside& beside) {
+  if (!is_released_ && is_trained_) arriving_ = beside.start_to_gather(flat_);
+}
+
+void ShardedFlat::end_refresh() {
+  if (arriving_.valid()) arriving_.get();
+}
+
 /// A gradient that backward has made moves here, which costs less than to add it to zeros.
 void ShardedFlat::take_gradient(size_t i) {
   auto& gradient = parameters_[i].tensor.mutable_grad();
@@ -218,7 +226,7 @@ Tensor ShardedFlat::empty_shard() const {
   return at::empty({layout_.shard_size()}, layout_.options());
 }
 
-void ShardedFlat::start_to_sum(SumsBeside& sums) {
+void ShardedFlat::start_to_sum(FlatsBeside& sums) {
   if (!is_trained_) return;
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
@@ -226,10 +234,10 @@ void ShardedFlat::start_to_sum(SumsBeside& sums) {
   if (in_order_) return sums.sum_at_once([this] { add_in_order(); });
   reset_gradients();
   if (!keeps_gradients_ && first_held() != nullptr && !sum_so_far().defined()) sum_ = empty_shard();
-  travelling_ = sums.start(gradients_);
+  travelling_ = sums.start_to_sum(gradients_);
 }
 
-void ShardedFlat::end_sum(SumsBeside& sums) {
+void ShardedFlat::end_sum(FlatsBeside& sums) {
   if (!travelling_.valid()) return;
   sums.wait(travelling_);
   const at::NoGradGuard no_grad;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "tandem/parallel/detail/flat_layout.h"
+#include "tandem/parallel/detail/flats_beside.h"
 #include "tandem/parallel/detail/gather_groups.h"
 #include "tandem/parallel/detail/gradient_watch.h"
-#include "tandem/parallel/detail/sums_beside.h"
 #include "tandem/parallel/mesh.h"
 #include "tandem/parallel/parameter.h"
 
@@ -54,8 +54,10 @@ class ShardedFlat {
   void start_to_open();
   void drop();
 
-  /// Fills a flat that is always open from the ranks' shards. Collective.
+  /// Fills a flat that is always open from the ranks' shards, at once or until end_refresh() has returned. Collective.
   void refresh();
+  void start_to_refresh(FlatsBeside& beside);
+  void end_refresh();
 
   /// From now on, what backward puts into the parameters' .grad moves into a flat, and what comes later is added there.
   void lay_gradients();
@@ -64,8 +66,8 @@ class ShardedFlat {
   /// for the sum, and adds this rank's shard of it to the .grad of what it holds; until then the flat must not be laid
   /// again. In order: the ranks' gradients are added to that .grad at once, one after the other, in rank order. Throws
   /// c10::Error if a gradient has left the flat. Collective.
-  void start_to_sum(SumsBeside& sums);
-  void end_sum(SumsBeside& sums);
+  void start_to_sum(FlatsBeside& sums);
+  void end_sum(FlatsBeside& sums);
 
   /// Forgets gradients that were laid, and waits in vain for a sum that was started.
   void drop_gradients();
@@ -101,6 +103,7 @@ class ShardedFlat {
   std::vector<std::vector<Parameter>> held_;
   std::vector<GradientWatch> watches_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
+  std::future<void> arriving_;          // the ranks' shards in flat_
   std::future<void> travelling_;        // the sum of gradients_
 };
 

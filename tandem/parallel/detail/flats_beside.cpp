@@ -1,4 +1,4 @@
-#include "tandem/parallel/detail/sums_beside.h"
+#include "tandem/parallel/detail/flats_beside.h"
 
 #include <ATen/ATen.h>
 
@@ -18,30 +18,41 @@ void sum_over(const Tensor& flat, comm::ProcessGroup& shards, comm::ProcessGroup
 
 }  // namespace
 
-SumsBeside::SumsBeside(Mesh& mesh)
+FlatsBeside::FlatsBeside(Mesh& mesh)
     : shards_(beside(mesh.group(Axis::shard))), replicas_(beside(mesh.group(Axis::data))) {}
 
-std::future<void> SumsBeside::start(Tensor flat) {
-  const PhaseScope phase(Phase::backward);
+template <class Work>
+std::future<void> FlatsBeside::queue(Tensor flat, Work work) {
   const CategoryScope scratch(Category::communication);
   auto done = std::make_shared<std::promise<void>>();
   auto result = done->get_future();
-  shards_.queue([shards = &shards_, replicas = &replicas_, clock = clock_, done, start = OverlapClock::now(),
-                 flat = std::move(flat)]() mutable {
+  shards_.queue([done, work = std::move(work), flat = std::move(flat)]() mutable {
     try {
-      sum_over(flat, *shards, *replicas);
+      work(flat);
     } catch (...) {
       flat.reset();
       return done->set_exception(std::current_exception());
     }
-    clock->has_travelled(start);
     flat.reset();  // whoever has waited frees the memory by letting go of it
     done->set_value();
   });
   return result;
 }
 
-void SumsBeside::wait(std::future<void>& sum) {
+std::future<void> FlatsBeside::start_to_sum(Tensor flat) {
+  const PhaseScope phase(Phase::backward);
+  return queue(std::move(flat), [shards = &shards_, replicas = &replicas_, clock = clock_,
+                                 start = OverlapClock::now()](const Tensor& whole) {
+    sum_over(whole, *shards, *replicas);
+    clock->has_travelled(start);
+  });
+}
+
+std::future<void> FlatsBeside::start_to_gather(Tensor flat) {
+  return queue(std::move(flat), [shards = &shards_](const Tensor& whole) { comm::all_gather_(whole, *shards); });
+}
+
+void FlatsBeside::wait(std::future<void>& sum) {
   const auto start = OverlapClock::now();
   sum.wait();
   clock_->has_waited(start);
