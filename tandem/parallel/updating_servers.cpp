@@ -133,7 +133,10 @@ void UpdatingServers::unify() {
 
 int64_t UpdatingServers::exchange_bytes() {
   int64_t most = 0;
-  for (const auto& flat : flats_) most = std::max(most, flat->exchange_bytes(*options_.aggregate));
+  for (const auto& flat : flats_) {
+    most = std::max(most, flat->push_bytes(*options_.aggregate));
+    if (options_.staleness > 0) most = std::max(most, flat->pull_bytes());  // beside forward and backward too
+  }
   return most;
 }
 

@@ -210,8 +210,8 @@ const Section& parallel_section() {
             {.key = "ps.update",
              .default_value = text(kUpdates.front().name),
              .doc = "ps: who steps; worker: each rank that trains, on the gradients that it pulls; server: the server "
-                    "of a "
-                    "part, which alone holds the optimizer's state of it, and the others pull weights",
+                    "of a part, which alone holds the optimizer's state of it, and the others pull weights; as with "
+                    "ps.mode=async",
              .choices = names_of(kUpdates)},
             {.key = "ps.mode",
              .default_value = text(kModes.front().name),
@@ -221,7 +221,9 @@ const Section& parallel_section() {
              .choices = names_of(kModes)},
             {"ps.staleness",
              int64_t{2},
-             "ps.mode=async: how many steps a rank may be ahead of the slowest; 0: as sync; costs as many gradients",
+             "ps.mode=async: how many steps a rank may be ahead of the slowest, and updates its weights lack; 0: as "
+             "sync; a "
+             "rank holds as many gradients more",
              {0, 1023}},
             {"local_sgd.every",
              int64_t{16},

@@ -110,10 +110,16 @@ void ServedFlat::send_gradients(size_t slot, const Aggregate& aggregate, flight:
   });
 }
 
-int64_t ServedFlat::exchange_bytes(const Aggregate& aggregate) {
+int64_t ServedFlat::push_bytes(const Aggregate& aggregate) {
   const at::NoGradGuard no_grad;
   const memory::ProbeScope probe;
   send_gradients(/*slot=*/0, aggregate, {});
+  return probe.account().peak_bytes();
+}
+
+int64_t ServedFlat::pull_bytes() {
+  const memory::ProbeScope probe;
+  pull();
   return probe.account().peak_bytes();
 }
 

@@ -45,8 +45,9 @@ class ServedFlat {
   /// .grad of what this rank holds. Collective.
   void push(size_t slot, const Aggregate& aggregate, double factor, flight::Where where);
 
-  /// Bytes that push() needs for a moment; pull() needs no more. Collective.
-  int64_t exchange_bytes(const Aggregate& aggregate);
+  /// Bytes that push() and pull() need for a moment. Collective.
+  int64_t push_bytes(const Aggregate& aggregate);
+  int64_t pull_bytes();
 
   /// Fills the workers' flats from the servers' shards, with staleness at the next install(). Collective.
   void pull();
