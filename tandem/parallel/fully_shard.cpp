@@ -354,6 +354,8 @@ void FullyShard::run_alone(bool is_on) {
 
 GradientSync::Overlap FullyShard::overlap() const { return impl_->beside ? impl_->beside->overlap() : Overlap{}; }
 
+void FullyShard::settle() { impl_->end_refresh(); }
+
 void FullyShard::unify() {
   if (impl_->mesh.batch().size() == 1) return;
   impl_->is_fresh ? impl_->end_refresh() : impl_->refresh();

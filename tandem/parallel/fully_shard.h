@@ -37,7 +37,7 @@ struct FullyShardOptions {
 /// The reduce_scatters run on a thread of their own, through Mesh::group().beside(), while backward goes on: of the
 /// whole gradients of two blocks at most, those that backward makes and those that travel. backward() returns when
 /// those of all blocks are there, after_backward() when all are. On the same thread, parameters that are always whole
-/// arrive after after_step(): a block waits for its own when it runs next. Whoever reads them elsewhere calls unify().
+/// arrive after after_step(): a block waits for its own when it runs next. Whoever reads them elsewhere calls settle().
 ///
 /// held() gives the parts: a few boxes of each parameter, views of this rank's shard, whose .grad has the sum over the
 /// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and, but with
@@ -87,6 +87,7 @@ class FullyShard : public GradientSync {
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
+  void settle() override;
   void unify() override;
   void run_alone(bool is_on) override;
   Overlap overlap() const override;

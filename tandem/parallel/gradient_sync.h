@@ -66,6 +66,9 @@ class GradientSync {
   /// of this rank's own samples.
   virtual bool is_synchronous() const { return true; }
 
+  /// Waits for what has been on its way since after_step(), such as parameters. unify() does so too.
+  virtual void settle() {}
+
   /// Makes equal on all ranks what they have in common and has come apart since: buffers are those of rank 0 (batch
   /// norm's running statistics). Called before tests and saves.
   virtual void unify() = 0;

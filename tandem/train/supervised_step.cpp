@@ -228,6 +228,11 @@ void SupervisedStep::clip(comm::ProcessGroup& group) {
   clip_grad_norm(shared, options_.clip, group);
 }
 
+void SupervisedStep::settle() {
+  optimizer_.settle();
+  sync_->settle();
+}
+
 void SupervisedStep::unify() {
   settle();
   sync_->unify_optimizer(optimizer_.state());

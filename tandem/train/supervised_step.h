@@ -76,7 +76,7 @@ class SupervisedStep : public Step {
   std::optional<Reading> end_next() override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
   Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
-  void settle() override { optimizer_.settle(); }
+  void settle() override;
   void unify() override;
   std::vector<Parameter> weights() const override;
   std::vector<Parameter> state() const override;

@@ -44,11 +44,13 @@ int64_t sent_bytes(const std::map<std::string, comm::OperationCount>& counts) {
 
 nlohmann::json measure(TimedStep& step, comm::ProcessGroup& group) {
   for (int i = 0; i < kWarmUp; ++i) step.run();
+  step.settle();
   group.meter().reset();
   memory::PeakWatch watch(group.rank());
   watch.begin();
   step.run();
   watch.end();
+  step.settle();
   const auto sent = sent_bytes(group.meter().counts());
   const auto wire = comm::reduce_number(sent, comm::Reduce::sum, group);
   const auto peak = comm::reduce_number(watch.account().peak_bytes(), comm::Reduce::max, group);
@@ -66,6 +68,7 @@ void serve(const job::Job& job, comm::ProcessGroup& group) {
     if (steps == 0) return;
     std::string seconds;
     for (int64_t i = 0; i < steps; ++i) seconds += (i > 0 ? " " : "") + std::to_string(step.run());
+    step.settle();  // nothing goes on in the other side's turn
     if (leads) answer(seconds);
   }
 }

@@ -51,4 +51,10 @@ double TimedStep::run() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void TimedStep::settle() {
+  while (step_->end_next()) {
+  }
+  step_->settle();
+}
+
 }  // namespace tandem::cli

@@ -14,6 +14,9 @@ class TimedStep {
   /// Takes a step. Returns its seconds on this rank. Collective.
   double run();
 
+  /// Waits for what steps have left on its way. Collective.
+  void settle();
+
   int64_t steps() const { return steps_; }
   const train::Step& step() const { return *step_; }
 
