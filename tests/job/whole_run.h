@@ -16,6 +16,7 @@ struct WholeRun {
   double top1 = 0;
   std::string hash, state;  // of the weights, and of all that a checkpoint holds
   std::optional<train::Step::Scaling> scaling;
+  std::optional<parallel::GradientSync::Lag> lag;
 };
 
 /// Called on each rank at the end of a run.

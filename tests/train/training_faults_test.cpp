@@ -28,8 +28,8 @@ struct Row {
   std::vector<std::string_view> forms = {};  // that have this place; empty: all
 };
 
-const std::vector<std::string_view> kServed = {"ddp", "ps", "ps-apart",
-                                               "ps-async"};  // sums of gradients run code of ours
+/// Sums of gradients run code of ours.
+const std::vector<std::string_view> kServed = {"ddp", "ps", "ps-apart", "ps-async"};
 const std::vector<Row> kRows = {
     {"forward", "throw"}, {"backward", "throw"},       {"exchange", "throw"}, {"server", "throw", kServed},
     {"save", "throw"},    {"forward", "kill"},         {"backward", "kill"},  {"exchange", "kill"},
