@@ -4,8 +4,9 @@
     tandem launch -n N -- peers.py STRATEGY MODEL BATCH CHANNELS SIZE CLASSES
 
 STRATEGY is ddp (DistributedDataParallel), zero1 (ZeroRedundancyOptimizer beside it), fsdp (fully_shard of each
-residual block) or zero2 (the same, and parameters stay whole after forward). Rank 0 prints a JSON object when all are
-ready, then answers each line K of stdin with the seconds of K steps. Written to be fast: channels last, fused SGD,
+residual block), zero2 (the same, and parameters stay whole after forward) or dp (a plain module on one rank, with all
+threads: DataParallel is for GPUs). Rank 0 prints a JSON object when all are ready, then answers each line K of stdin
+with the seconds of K steps. Written to be fast: channels last, fused SGD,
 gradients as views of the buckets, static graph, no broadcast of buffers, nothing read back in a step.
 """
 import json
@@ -62,8 +63,7 @@ def replicated(model):
 
 
 def ddp(model, blocks):
-    model = replicated(model)
-    return model, torch.optim.SGD(model.parameters(), fused=True, **SGD)
+    return plain(replicated(model), blocks)
 
 
 def zero1(model, blocks):
@@ -86,7 +86,11 @@ def zero2(model, blocks):
     return fsdp(model, blocks, reshard=False)
 
 
-STRATEGIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "fsdp": fsdp}
+def plain(model, blocks):
+    return model, torch.optim.SGD(model.parameters(), fused=True, **SGD)
+
+
+STRATEGIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "fsdp": fsdp, "dp": plain}
 
 
 def parts(batch, ranks):

@@ -59,13 +59,29 @@ TEST(DdpBench, MeasuresOursAsThreadsAndAsProcessesBesideThePeer) {
     EXPECT_EQ(one["name"], "ddp");
     EXPECT_EQ(one["model"], "resnet_glyph");
     EXPECT_EQ(one["ranks"], 2);
-    for (const auto* key : {"seconds", "peer_seconds", "speedup", "peak_bytes", "wire_bytes"}) {
+    for (const auto* key :
+         {"seconds", "peer_seconds", "speedup", "one_rank_seconds", "one_rank_ratio", "peak_bytes", "wire_bytes"}) {
       EXPECT_GT(one[key], 0) << key << one;
     }
   }
   EXPECT_EQ(result["cases"][0]["mode"], "threads");
   EXPECT_EQ(result["cases"][1]["mode"], "processes");
   EXPECT_EQ(result["cases"][0]["wire_bytes"], result["cases"][1]["wire_bytes"]);
+}
+
+TEST(DdpBench, MeasuresReplicasInOneProcessBesideAPlainModule) {
+  const test::TemporaryFolder folder;
+  if (test::run_python(folder, "import importlib.util, sys\nsys.exit(not importlib.util.find_spec('torch'))\n").status)
+    GTEST_SKIP() << test::python() << " has no torch";
+  const auto ended = test::run_command(test::tandem_command(
+      {"bench", "ddp", "models=resnet_glyph", "batch=4", "rounds=1", "steps=1", "names=dp", "--json", "-"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto result = nlohmann::json::parse(ended.out);
+  ASSERT_EQ(result["cases"].size(), 1u);  // one process: there is no other mode
+  const auto& one = result["cases"][0];
+  EXPECT_EQ(one["mode"], "threads");
+  EXPECT_GT(one["speedup"], 0);
+  EXPECT_EQ(one["wire_bytes"], 0);
 }
 
 }  // namespace

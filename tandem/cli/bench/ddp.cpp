@@ -17,21 +17,12 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// What a strategy is measured beside.
-enum class Peer { python, plain, nothing };  // bench/ddp/peers.py; our own model on one rank with all threads
-
 struct Rival {
   std::string_view name;
-  Peer peer = Peer::python;
+  bool has_peer = true;  // in bench/ddp/peers.py
 };
-constexpr std::array<Rival, 8> kRivals = {{{"ddp"},
-                                           {"zero1"},
-                                           {"zero2"},
-                                           {"fsdp"},
-                                           {"dp", Peer::plain},
-                                           {"ps", Peer::nothing},
-                                           {"local-sgd", Peer::nothing},
-                                           {"diloco", Peer::nothing}}};
+constexpr std::array<Rival, 8> kRivals = {
+    {{"ddp"}, {"zero1"}, {"zero2"}, {"fsdp"}, {"dp"}, {"ps", false}, {"local-sgd", false}, {"diloco", false}}};
 
 struct Model {
   std::string_view name;
@@ -103,12 +94,12 @@ Words own_command(const DdpBench& bench, const Rival& rival, const Model& model,
   return command;
 }
 
+/// Ours on one rank, which has all threads.
+Words whole_command(const DdpBench& bench, const Model& model) {
+  return own_words(bench, model, std::string(parallel::strategies().front().name));
+}
+
 Words peer_words(const DdpBench& bench, const Rival& rival, const Model& model) {
-  if (rival.peer == Peer::plain) {
-    auto command = own_words(bench, model, std::string(parallel::strategies().front().name));
-    command.push_back("threads=" + std::to_string(bench.ranks));
-    return command;
-  }
   auto command = peer_command("ddp");
   if (!command) throw IoError("the peer is not here: bench/ddp/peers.py is gone from the sources");
   for (const auto& word :
@@ -116,7 +107,7 @@ Words peer_words(const DdpBench& bench, const Rival& rival, const Model& model) 
              std::to_string(model.channels), std::to_string(model.size), std::to_string(bench.classes)}) {
     command->push_back(word);
   }
-  return launched(bench.ranks, *command);
+  return launched(parallel::strategy_of(rival.name).is_one_process ? 1 : bench.ranks, *command);
 }
 
 /// Ranks of one process are no processes.
@@ -124,13 +115,14 @@ bool has_mode(const Rival& rival, const std::string& mode) {
   return mode == "threads" || !parallel::strategy_of(rival.name).is_one_process;
 }
 
-std::vector<double> ratios(const std::vector<double>& peer, const std::vector<double>& own) {
+/// Median over the rounds of the times that one side takes, divided by those of the other.
+double ratio(const Side& one, const Side& other) {
   std::vector<double> all;
-  for (size_t i = 0; i < own.size(); ++i) all.push_back(peer[i] / own[i]);
-  return all;
+  for (size_t i = 0; i < other.rounds().size(); ++i) all.push_back(one.rounds()[i] / other.rounds()[i]);
+  return median(all);
 }
 
-/// Ours in each mode and the peer, in turn.
+/// Ours in each mode and on one rank, and the peer, in turn.
 std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Model& model) {
   const auto what = std::string(rival.name) + " of " + std::string(model.name);
   std::vector<std::unique_ptr<Side>> own;
@@ -140,11 +132,13 @@ std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Mo
     modes.push_back(mode);
     own.push_back(std::make_unique<Side>(what + ", " + mode, own_command(bench, rival, model, mode)));
   }
+  Side whole(what + ", one rank", whole_command(bench, model));
   std::optional<Side> peer;
-  if (rival.peer != Peer::nothing) peer.emplace("the peer of " + what, peer_words(bench, rival, model));
+  if (rival.has_peer) peer.emplace("the peer of " + what, peer_words(bench, rival, model));
   for (int64_t round = 0; round < bench.rounds; ++round) {
     log::info(what + ": round " + std::to_string(round + 1) + " of " + std::to_string(bench.rounds));
     for (const auto& side : own) side->take(bench.steps);
+    whole.take(bench.steps);
     if (peer) peer->take(bench.steps);
   }
   std::vector<DdpCase> cases;
@@ -154,11 +148,13 @@ std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Mo
                      .mode = modes[i],
                      .ranks = bench.ranks,
                      .seconds = median(own[i]->rounds()),
+                     .one_rank_seconds = median(whole.rounds()),
+                     .one_rank_ratio = ratio(whole, *own[i]),
                      .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
                      .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
     if (!peer) continue;
     cases.back().peer_seconds = median(peer->rounds());
-    cases.back().speedup = median(ratios(peer->rounds(), own[i]->rounds()));
+    cases.back().speedup = ratio(*peer, *own[i]);
   }
   return cases;
 }

@@ -8,7 +8,7 @@
 
 namespace tandem::cli {
 
-/// Training steps of parallel strategies beside Python's torch, on the same model and batch.
+/// Training steps of parallel strategies beside Python's torch and one rank, on the same model and batch.
 struct DdpBench {
   std::vector<std::string> names;   // of strategies; see ddp_names()
   std::vector<std::string> models;  // see ddp_models()
@@ -26,6 +26,8 @@ struct DdpCase {
   double seconds = 0;                  // of a step: the median over the rounds of a round's median
   std::optional<double> peer_seconds;  // nullopt: there is no peer
   std::optional<double> speedup;       // median over the rounds of the peer's time divided by ours
+  double one_rank_seconds = 0;         // of ours on one rank with all threads: what is lost by being split
+  double one_rank_ratio = 0;           // median over the rounds of its time divided by ours
   int64_t peak_bytes = 0;              // of the rank that has most
   int64_t wire_bytes = 0;              // over all ranks, of a step
 };
@@ -34,8 +36,8 @@ struct DdpCase {
 std::vector<std::string> ddp_names();
 std::vector<std::string> ddp_models();
 
-/// Measures each strategy and model: ours in each mode and the peer take their steps in turn, round by round. Throws
-/// IoError if a side does not start.
+/// Measures each strategy and model: ours in each mode, ours on one rank, and the peer take their steps in turn, round
+/// by round. Throws IoError if a side does not start.
 std::vector<DdpCase> bench_ddp(const DdpBench& bench);
 
 /// `tandem bench ddp`: reads its settings, prints and writes the result.

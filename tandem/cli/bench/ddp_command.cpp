@@ -61,6 +61,8 @@ nlohmann::json json_of(const DdpCase& one) {
           {"seconds", one.seconds},
           {"peer_seconds", one.peer_seconds ? nlohmann::json(*one.peer_seconds) : nlohmann::json()},
           {"speedup", one.speedup ? nlohmann::json(*one.speedup) : nlohmann::json()},
+          {"one_rank_seconds", one.one_rank_seconds},
+          {"one_rank_ratio", one.one_rank_ratio},
           {"peak_bytes", one.peak_bytes},
           {"wire_bytes", one.wire_bytes}};
 }
@@ -80,12 +82,14 @@ std::optional<double> milliseconds(std::optional<double> seconds) {
 
 int run_ddp(const Arguments& arguments) {
   const auto cases = bench_ddp(read_ddp_bench({arguments.words.begin() + 1, arguments.words.end()}));
-  Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "peak of a rank", "wire of a step"});
+  Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "one rank's ms", "times as fast",
+               "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : cases) {
     table.add_row({one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
                    number("%.1f", milliseconds(one.seconds)), number("%.1f", milliseconds(one.peer_seconds)),
-                   number("%.2f", one.speedup), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+                   number("%.2f", one.speedup), number("%.1f", milliseconds(one.one_rank_seconds)),
+                   number("%.2f", one.one_rank_ratio), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}});
