@@ -95,9 +95,10 @@ void LocalWorld::forget_ended() {
   std::erase_if(slots_, [](const auto& entry) { return entry.second.hub.expired(); });
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size) {
+c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transport transport) {
   const auto hub = std::make_shared<LocalHub>(size, std::chrono::minutes(1), rank);
-  return wrap(c10::make_intrusive<LocalBackend>(hub, rank), c10d::ProcessGroup::BackendType::CUSTOM, rank, size);
+  return wrap(c10::make_intrusive<LocalBackend>(hub, rank, transport), c10d::ProcessGroup::BackendType::CUSTOM, rank,
+              size);
 }
 
 ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,

@@ -35,7 +35,7 @@ class LocalWorld {
 };
 
 /// Connects one rank of a group whose other ranks are imagined; see make_rehearsal_group().
-c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size);
+c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transport transport);
 
 /// Connects process-ranks through Gloo. The ranks meet at `store` and use the network interface that leads to `host`,
 /// where rank 0 runs, unless GLOO_SOCKET_IFNAME names another one.

@@ -118,6 +118,8 @@ void ProcessGroup::queue(std::function<void()> work) {
   });
 }
 
+Transport ProcessGroup::transport() const { return local_ ? local_->transport() : Transport::sockets; }
+
 void ProcessGroup::finish_later(Handle handle) {
   queue([handle = std::make_shared<Handle>(std::move(handle))] {
     try {
@@ -135,12 +137,12 @@ std::unique_ptr<ProcessGroup> make_single_group() {
       std::vector<int>{0}, 0, std::make_shared<Instruments>(0, 1));
 }
 
-std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size) {
+std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size, Transport transport) {
   std::vector<int> members(size);
   std::iota(members.begin(), members.end(), 0);
-  return std::make_unique<ProcessGroup>([](const std::string&, int own, int of) { return connect_alone(own, of); },
-                                        "rehearsal", std::move(members), rank,
-                                        std::make_shared<Instruments>(rank, size));
+  return std::make_unique<ProcessGroup>(
+      [transport](const std::string&, int own, int of) { return connect_alone(own, of, transport); }, "rehearsal",
+      std::move(members), rank, std::make_shared<Instruments>(rank, size));
 }
 
 }  // namespace tandem::comm

@@ -11,6 +11,7 @@
 
 #include "tandem/comm/handle.h"
 #include "tandem/comm/local/task_queue.h"
+#include "tandem/comm/transport.h"
 #include "tandem/comm/wire_meter.h"
 #include "tandem/flight/recorder.h"
 
@@ -101,6 +102,9 @@ class ProcessGroup {
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }  // null: the ranks use Gloo
 
+  /// How CPU tensors travel, or, in a rehearsal, would.
+  Transport transport() const;
+
   /// How long an operation waits for a rank that does not come.
   std::chrono::milliseconds timeout() const;
 
@@ -139,9 +143,10 @@ class ProcessGroup {
 /// A group of one rank, in which each collective is the identity.
 std::unique_ptr<ProcessGroup> make_single_group();
 
-/// A group of `size` thread-ranks of which only `rank` exists: the others are imagined to make the same calls with the
-/// same data, so no call waits. Each call allocates what it would among `size` real ranks; its results are of the right
-/// sizes, and otherwise mean nothing. For measuring what one rank of a large job needs. No messages between two ranks.
-std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size);
+/// A group of `size` ranks of which only `rank` exists: the others are imagined to make the same calls with the same
+/// data, so no call waits. Each call allocates what it would among `size` real ranks, threads of one process
+/// (Transport::memory) or processes; its results are of the right sizes, and otherwise mean nothing. For measuring what
+/// one rank of a large job needs. No messages between two ranks.
+std::unique_ptr<ProcessGroup> make_rehearsal_group(int rank, int size, Transport transport);
 
 }  // namespace tandem::comm

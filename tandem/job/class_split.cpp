@@ -167,7 +167,8 @@ void check_whole(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
   const auto need = worst_need(plan, classes, peaks);
   throw SettingsError("memory.limit of rank " + std::to_string(need.rank) + " is " +
                           bytes_text(plan.limit(need.rank).value()) + ", wanted more" + need.text(),
-                      "split the classes with head.parallel=sharded, or give more memory");
+                      plan.may_split() ? "split the classes with head.parallel=sharded, or give more memory"
+                                       : "lower ps.staleness, use ps.mode=sync, or give more memory");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   constexpr int64_t kFew = 2;  // batch normalisation needs two
   BackboneMemory result;
   const memory::ProbeScope book;
-  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   const auto backbone = make_backbone(job, shape.image, statistics_exchange(job, *group));
   for (const auto& parameter : backbone->parameters()) {
     const auto bytes = static_cast<int64_t>(parameter.nbytes());
@@ -246,6 +246,7 @@ std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
   auto head = job_.head;
   const auto add = [&](const std::string& name, const char* form_name) {
     head.form = &head_form(form_name);
+    if (job_.parallel.is_async && !head.form->is_whole) return;
     head.options.naive = head.form->gathers_scores;
     Form form{name, {}};
     for (int rank = 0; rank < ranks_; ++rank) {

@@ -60,7 +60,10 @@ class MemoryPlan {
   RankPeak peak(int rank, int64_t own_classes) const;
   std::vector<RankPeak> peaks(const std::vector<int64_t>& counts) const;
 
-  /// The bytes of each rank with one form of the head: what the same job needs with or without an option.
+  /// True if classes could be split over the ranks.
+  bool may_split() const { return !job_.parallel.is_async; }
+
+  /// The bytes of each rank with one form of the head that the job may have: what it needs with or without an option.
   struct Form {
     std::string name;
     std::vector<CategoryBytes> ranks;

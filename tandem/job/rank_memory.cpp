@@ -78,7 +78,7 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
 /// Of rank 0's step, by the plan.
 std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
   const memory::ProbeScope aside;
-  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks);
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   const auto task = make_task(job, shape, plan, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);
@@ -203,7 +203,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const auto batch =
       synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), counts, job.training.batch);
   const memory::ProbeScope probe;
-  const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks);
+  const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
   const auto task = make_task(job, shape, {counts, plan.recompute}, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);

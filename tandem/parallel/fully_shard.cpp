@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "tandem/base/context.h"
 #include "tandem/parallel/detail/block_backward.h"
 #include "tandem/parallel/detail/broadcast_all.h"
 #include "tandem/parallel/detail/ready_in_order.h"
@@ -143,7 +144,13 @@ struct FullyShard::Impl : detail::BlockBackward {
 
   /// The memory of sums that travel while backward is in the block before.
   void imagine_sums(size_t block) {
-    for (const auto& flat : flats[block]) imagined.push_back(flat->like_gradients());
+    int64_t most = 0;  // one flat after the other
+    for (const auto& flat : flats[block]) {
+      imagined.push_back(flat->like_gradients());
+      if (!flat->keeps_gradients()) most = std::max(most, flat->sum_bytes(*beside));
+    }
+    const CategoryScope scratch(Category::communication);
+    imagined.push_back(at::empty({most}, at::kByte));
   }
 
   /// From the last block to the first, as backward comes to them, and then what is in no block.
@@ -350,6 +357,13 @@ void FullyShard::after_step() {
 void FullyShard::run_alone(bool is_on) {
   impl_->is_alone = is_on;
   impl_->close_all();
+}
+
+/// Of flats that keep their gradients; the others are imagined.
+int64_t FullyShard::beside_bytes() {
+  int64_t most = 0;
+  for (const auto* flat : impl_->whole) most = std::max(most, flat->sum_bytes(*impl_->beside));
+  return most;
 }
 
 GradientSync::Overlap FullyShard::overlap() const { return impl_->beside ? impl_->beside->overlap() : Overlap{}; }

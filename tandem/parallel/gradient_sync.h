@@ -91,6 +91,9 @@ class GradientSync {
   /// Bytes that the last after_backward() of a step needs for a moment, besides the gradients. Collective.
   virtual int64_t exchange_bytes() { return 0; }
 
+  /// Bytes that exchanges on other threads need for a moment beside forward and backward. Collective.
+  virtual int64_t beside_bytes() { return 0; }
+
   /// The parameters whose gradients lie in memory of this object, such as buckets: what backward makes for them is
   /// given back at once. None: each gradient stays as backward makes it.
   virtual std::vector<Tensor> owned_gradients() const { return {}; }

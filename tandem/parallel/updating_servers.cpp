@@ -133,9 +133,16 @@ void UpdatingServers::unify() {
 
 int64_t UpdatingServers::exchange_bytes() {
   int64_t most = 0;
+  if (options_.staleness > 0) return most;
+  for (const auto& flat : flats_) most = std::max(most, flat->push_bytes(*options_.aggregate));
+  return most;
+}
+
+int64_t UpdatingServers::beside_bytes() {
+  int64_t most = 0;
+  if (options_.staleness == 0) return most;
   for (const auto& flat : flats_) {
-    most = std::max(most, flat->push_bytes(*options_.aggregate));
-    if (options_.staleness > 0) most = std::max(most, flat->pull_bytes());  // beside forward and backward too
+    most = std::max({most, flat->push_bytes(*options_.aggregate), flat->pull_bytes()});
   }
   return most;
 }

@@ -63,6 +63,7 @@ class UpdatingServers : public GradientSync {
   void unify() override;
 
   int64_t exchange_bytes() override;
+  int64_t beside_bytes() override;
   Overlap overlap() const override { return clock_.read(); }
   std::vector<Tensor> owned_gradients() const override;
 

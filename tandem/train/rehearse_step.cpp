@@ -73,10 +73,8 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
 /// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
 memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds) {
   std::vector<memory::Change> update;
-  const int64_t exchange = sync_->exchange_bytes();
-  if (endings_) {
-    held.add(Category::communication, exchange);  // beside forward and backward
-  } else if (exchange > 0) {
+  held.add(Category::communication, sync_->beside_bytes());
+  if (const auto exchange = sync_->exchange_bytes(); exchange > 0) {
     update.push_back({exchange, Category::communication, 0});
   }
   if (options_.clip > 0) update.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});

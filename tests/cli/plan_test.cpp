@@ -112,6 +112,10 @@ TEST(Plan, OfAWholeHeadHasAllClassesOnEachRank) {
       small.npos)
       << small;
   EXPECT_NE(small.find(": split the classes with head.parallel=sharded, or give more memory\n"), small.npos) << small;
+  const Words apart = {"parallel=ps", "ps.mode=async", "memory.limit=1M"};  // no class can be another rank's alone
+  const auto kept = run_here(with(with({"plan"}, job), apart)).out;
+  EXPECT_NE(kept.find(": lower ps.staleness, use ps.mode=sync, or give more memory\n"), kept.npos) << kept;
+  EXPECT_EQ(kept.find("sharded"), kept.npos) << kept;
 }
 
 TEST(Plan, OfSampledClassesIsNotExact) {

@@ -65,6 +65,39 @@ TEST_P(Collectives, EqualPartsAreGatheredAndReducedInPlace) {
   });
 }
 
+/// Between processes, parts above 1 MiB travel in another way than smaller ones.
+TEST_P(Collectives, LargePartsAreGathered) {
+  constexpr int64_t kRow = 3 * 8, kLarge = (1 << 20) / kRow + 1;
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{
+           {kLarge, kLarge}, {kLarge, 0, 7}, {1, kLarge + 5, kLarge - 2}, {0, 0, kLarge, 2}}) {
+    on_ranks(static_cast<int>(sizes.size()), [&](ProcessGroup& group) {
+      std::vector<Tensor> parts, others;
+      for (size_t rank = 0; rank < sizes.size(); ++rank) {
+        parts.push_back(rows_of(static_cast<int>(rank), sizes[rank]));
+        others.push_back(parts.back() * 2 + 1);
+      }
+      const auto own = parts[group.rank()], whole = at::cat(parts);
+      EXPECT_TRUE(all_gather(own, group).equal(whole));
+      auto first = all_gather_async(own, group, 0, sizes), second = all_gather_async(own * 2 + 1, group, 0, sizes);
+      EXPECT_TRUE(second.wait().equal(at::cat(others)));
+      EXPECT_TRUE(first.wait().equal(whole));
+      group.meter().reset();
+      all_gather(own, group, 0, sizes);
+      EXPECT_EQ(group.meter().counts().at("all_gather").bytes, (group.size() - 1) * own.size(0) * kRow);
+    });
+  }
+  for (const int n : {2, 3}) {
+    on_ranks(n, [&](ProcessGroup& group) {
+      std::vector<Tensor> parts;
+      for (int rank = 0; rank < n; ++rank) parts.push_back(rows_of(rank, kLarge));
+      const auto whole = at::cat(parts), gathered = at::zeros_like(whole);
+      gathered.narrow(0, group.rank() * kLarge, kLarge).copy_(parts[group.rank()]);
+      all_gather_(gathered, group);
+      EXPECT_TRUE(gathered.equal(whole));
+    });
+  }
+}
+
 TEST_P(Collectives, AllGatherTakesUnevenParts) {
   for (const int n : {1, 2, 3, 4}) {
     on_ranks(n, [&](ProcessGroup& group) {

@@ -125,6 +125,8 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"head.precision=bf16", "train.precision=float64"})),
             Words{"head.precision has no effect with train.precision=float64"});
   EXPECT_EQ(idle_settings(job_of({"comm.check=true"})), Words{"comm.check has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"parallel=ps", "ps.mode=async", "head.parallel=replicated"})),
+            Words{"ps.mode has no effect with one rank"});
   EXPECT_EQ(idle_settings(job_of({"parallel=zero2", "fsdp.reshard=false"})),
             Words{"fsdp.reshard has no effect except with parallel=fsdp"});
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});

@@ -79,7 +79,7 @@ TEST(Mesh, RanksKnowTheGroupsOfTheAxesWithoutAsking) {
 
 /// As for the one rank of a large job that is rehearsed.
 TEST(Mesh, AnImaginedWorldHasGroupsOfTheRightSizes) {
-  const auto world = comm::make_rehearsal_group(5, 6);
+  const auto world = comm::make_rehearsal_group(5, 6, comm::Transport::memory);
   Mesh mesh({.data = 3, .shard = 2}, *world);
   EXPECT_EQ(mesh.group(Axis::shard).size(), 2);
   EXPECT_EQ(mesh.group(Axis::shard).rank(), 1);

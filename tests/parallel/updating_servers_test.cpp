@@ -146,7 +146,7 @@ TEST(UpdatingServers, SendAndNeedWhatTheySay) {
         const RankScope scope(group.rank());
         const auto parameters = parameters_of();
         UpdatingServers servers(parameters, {}, group, {&aggregate, of.apart, true});
-        const auto predicted = servers.exchange_bytes();
+        const auto predicted = servers.exchange_bytes() + servers.beside_bytes();
         servers.before_forward({});
         const auto loss = loss_of(parameters, group.rank(), group.rank() < of.workers ? 1 : 0);
         servers.before_backward(loss);

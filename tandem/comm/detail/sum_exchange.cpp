@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/comm/detail/parts_exchange.h"
 #include "tandem/comm/local/local_reduce.h"
 
 namespace tandem::comm::detail {
 namespace {
 
-constexpr int64_t kSlots = 2;
-// Above the tags of messages. Calls that run at the same time have different tags.
-constexpr int kTag = 0x7f000000, kTags = 1 << 20;
+constexpr int64_t kSlots = 2, kChunkBytes = 1 << 20;
 
 }  // namespace
 
@@ -43,7 +42,7 @@ at::Tensor SumExchange::cut(const at::Tensor& part, int64_t chunk) const {
 /// The first chunks are sent first, and each rank begins with another peer, so that no rank waits for data that is sent
 /// last.
 void SumExchange::begin() {
-  tag_ = kTag + static_cast<int>(group_->num_calls() % kTags);
+  tag_ = exchange_tag(*group_);
   slots_.resize(std::min(kSlots, chunks_of(own_)));
   for (size_t chunk = 0; chunk < slots_.size(); ++chunk) receive(static_cast<int64_t>(chunk));
   int64_t most = 0;

@@ -17,8 +17,6 @@ namespace tandem::comm::detail {
 /// tensor.
 class SumExchange : public c10d::Work {
  public:
-  static constexpr int64_t kChunkBytes = 1 << 20;
-
   /// `rows` must be contiguous and must not change until wait() has returned. `sizes`: number of rows of dim 0 for each
   /// rank.
   SumExchange(at::Tensor rows, const std::vector<int64_t>& sizes, ProcessGroup& group);

@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/element_types.h"
+#include "tandem/comm/detail/parts_exchange.h"
 #include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/detail/sum_exchange.h"
@@ -22,7 +25,9 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 c10d::Backend& backend_of(const Caller& caller, const Tensor& x) { return caller.group.backend(x.device().type()); }
 
 /// Over sockets, parts must have equal sizes; shared memory and NCCL support any sizes.
-bool is_over_sockets(const Caller& caller, const Tensor& x) { return x.is_cpu() && !caller.group.local(); }
+bool is_over_sockets(const Caller& caller, const Tensor& x) {
+  return x.is_cpu() && caller.group.transport() == Transport::sockets;
+}
 
 WireBytes wire_of(const Caller& caller) { return {caller.group.rank(), caller.group.size()}; }
 
@@ -55,6 +60,13 @@ class LaterScope {
   LocalBackend* local_;
 };
 
+/// Gloo's thread drops what a call has used some time after it has told that the call is complete. Whoever waits shall
+/// free memory by letting go of it.
+void await_release(const WorkPointer& work) {
+  constexpr int kMost = 10'000;
+  for (int i = 0; work.use_count() > 1 && i < kMost; ++i) std::this_thread::yield();
+}
+
 /// Counts, records and launches one call. `launch` may return null: then nothing has to be sent.
 template <class Launch, class Finish>
 Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int64_t>& bytes, Launch launch,
@@ -67,7 +79,9 @@ Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int6
   });
   return Handle([call = std::move(call), work, finish = std::move(finish)] {
     call.run([&] {
-      if (work) work->wait();
+      if (!work) return;
+      work->wait();
+      await_release(work);
     });
     call.end();
     return finish();
@@ -75,7 +89,15 @@ Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int6
 }
 
 int64_t row_bytes_of(const Tensor& rows) {
-  return rows.size(0) == 0 ? 0 : static_cast<int64_t>(rows.nbytes()) / rows.size(0);
+  const auto shape = rows.sizes().slice(1);
+  return std::accumulate(shape.begin(), shape.end(), static_cast<int64_t>(rows.element_size()), std::multiplies<>());
+}
+
+/// Between processes, larger parts travel as messages, which need less memory; small ones in one call of Gloo, which
+/// wakes each rank once.
+bool are_large(int64_t largest_rows, const Tensor& rows) {
+  constexpr int64_t kSmallBytes = 1 << 20;
+  return largest_rows * row_bytes_of(rows) > kSmallBytes;
 }
 
 Sizes times(Sizes sizes, int64_t factor) {
@@ -177,27 +199,67 @@ const char* name_of(Reduce op) {
   return kNames[static_cast<int>(op)];
 }
 
-/// Gloo supports equal parts only: uneven parts are padded to the largest part, and packed afterwards.
-Handle start_padded_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
-  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
-  auto padded = rows;
-  if (rows.size(0) != largest) {
-    padded = at::zeros_like(empty_rows(rows, largest));
-    padded.narrow(0, 0, rows.size(0)).copy_(rows);
+/// Moves the parts to the front, rank i's of sizes[i] rows from row i * largest, and cuts off the rest.
+Tensor packed(Tensor all, const Sizes& sizes, int64_t largest) {
+  auto* bytes = static_cast<std::byte*>(all.mutable_data_ptr());
+  const auto row = static_cast<size_t>(row_bytes_of(all));
+  size_t end = 0;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto own = static_cast<size_t>(sizes[rank]) * row;
+    std::memmove(bytes + end, bytes + rank * static_cast<size_t>(largest) * row, own);
+    end += own;
+  }
+  auto shape = all.sizes().vec();
+  shape[0] = sum_of(sizes);
+  const bool is_mostly_data = shape[0] >= all.size(0) - all.size(0) / 8;
+  all.resize_(shape);
+  return is_mostly_data ? all : all.clone();  // a result does not hold much padding
+}
+
+/// Nobody reads the padding but a rehearsal, in which it stands for rows of other ranks: of their kind, or else of set
+/// bits, as between thread-ranks.
+void repeat_rows(const Tensor& rows, const Tensor& target) {
+  const int64_t own = rows.size(0), wanted = target.size(0);
+  if (own == 0 && target.nbytes() > 0) std::memset(target.mutable_data_ptr(), 0xff, target.nbytes());
+  for (int64_t at = 0; own > 0 && at < wanted; at += own) {
+    const int64_t count = std::min(own, wanted - at);
+    target.narrow(0, at, count).copy_(rows.narrow(0, 0, count));
+  }
+}
+
+/// `own`: what this rank brings, if it is not there.
+Handle start_parts_exchange(const Tensor& all, const Tensor& own, const Caller& caller, const flight::CallInfo& call,
+                            const Sizes& bytes, const Sizes& sizes) {
+  auto parts = cut(all, sizes);
+  if (own.defined()) parts[caller.group.rank()].copy_(own);
+  auto exchange = c10::make_intrusive<PartsExchange>(std::move(parts), caller.group);
+  return start(
+      caller, call, bytes,
+      [&]() -> WorkPointer {
+        exchange->begin();
+        return std::move(exchange);
+      },
+      [all] { return all; });
+}
+
+/// Gloo supports equal parts only: uneven parts are padded to the largest, and packed afterwards.
+Handle start_all_gather_over_sockets(const Tensor& rows, const Caller& caller, Sizes sizes) {
+  const int64_t largest = *std::max_element(sizes.begin(), sizes.end()), own = rows.size(0);
+  const auto call = info_of_rows("all_gather", rows, caller, sizes);
+  const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
+  if (are_large(largest, rows)) {
+    return start_parts_exchange(empty_rows(rows, sum_of(sizes)), rows, caller, call, bytes, sizes);
   }
   auto all = empty_rows(rows, largest * caller.group.size());
-  const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
+  auto padded = rows;
+  if (own != largest) {
+    padded = all.narrow(0, caller.group.rank() * largest, largest);
+    repeat_rows(rows, padded);
+  }
+  const bool is_even = std::ranges::all_of(sizes, [&](int64_t n) { return n == largest; });
   return start(
-      caller, info_of_rows("all_gather", rows, caller, sizes), bytes,
-      [&] { return backend_of(caller, rows)._allgather_base(all, padded); },
-      [all, sizes, largest] {
-        std::vector<Tensor> parts;
-        for (size_t rank = 0; rank < sizes.size(); ++rank) {
-          parts.push_back(all.narrow(0, static_cast<int64_t>(rank) * largest, sizes[rank]));
-        }
-        const bool is_even = std::ranges::all_of(sizes, [&](int64_t n) { return n == largest; });
-        return is_even ? all : at::cat(parts, 0);
-      });
+      caller, call, bytes, [&] { return backend_of(caller, rows)._allgather_base(all, padded); },
+      [all, sizes = std::move(sizes), largest, is_even] { return is_even ? all : packed(all, sizes, largest); });
 }
 
 /// Sums in one pass and in rank order, which gives the same bits as thread-ranks.
@@ -210,24 +272,24 @@ Tensor sum_of_parts(const Tensor& parts, int64_t rows, int ranks) {
   return sum;
 }
 
-/// Gloo's own reduce_scatter moves twice the bytes. Small parts are sent in one exchange, which wakes each rank once;
-/// large parts are sent in chunks, which needs no buffer of the tensor's size.
+/// Gloo's own reduce_scatter moves twice the bytes.
 Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, flight::CallInfo call, const Sizes& bytes,
                                          Sizes sizes) {
   const int64_t largest = *std::ranges::max_element(sizes), own = sizes[caller.group.rank()];
   const int ranks = caller.group.size();
-  if (largest * row_bytes_of(rows) <= SumExchange::kChunkBytes) {
+  if (!are_large(largest, rows)) {
     return start_exchange(std::move(rows), caller, std::move(call), bytes, std::move(sizes), Sizes(ranks, own),
                           [own, ranks](const Tensor& parts) { return sum_of_parts(parts, own, ranks); });
   }
-  const auto exchange = c10::make_intrusive<SumExchange>(std::move(rows), sizes, caller.group);
+  auto exchange = c10::make_intrusive<SumExchange>(std::move(rows), sizes, caller.group);
+  const auto result = exchange->result();
   return start(
       caller, std::move(call), bytes,
       [&]() -> WorkPointer {
         exchange->begin();
-        return exchange;
+        return std::move(exchange);
       },
-      [exchange] { return exchange->result(); });
+      [result] { return result; });
 }
 
 }  // namespace
@@ -288,7 +350,7 @@ Handle start_all_gather(Tensor rows, const Caller& caller, Sizes sizes) {
     return through_host(rows, [&](const Tensor& copy) { return start_all_gather(copy, caller, sizes); });
   }
   check_movable(rows, "all_gather", caller.group);
-  if (is_over_sockets(caller, rows)) return start_padded_all_gather(std::move(rows), caller, std::move(sizes));
+  if (is_over_sockets(caller, rows)) return start_all_gather_over_sockets(rows, caller, std::move(sizes));
   auto all = empty_rows(rows, sum_of(sizes));
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(rows.nbytes()));
   return start(
@@ -329,10 +391,13 @@ Handle start_all_gather_in_place(Tensor x, const Caller& caller) {
   check_movable(x, "all_gather", caller.group);
   const Sizes sizes(caller.group.size(), x.size(0) / caller.group.size());
   auto own = cut(x, sizes)[caller.group.rank()];
+  const auto call = info_of_rows("all_gather", own, caller, sizes);
   const auto bytes = wire_of(caller).all_gather(static_cast<int64_t>(own.nbytes()));
+  if (is_over_sockets(caller, x) && are_large(sizes[0], x)) {
+    return start_parts_exchange(x, {}, caller, call, bytes, sizes);
+  }
   return start(
-      caller, info_of_rows("all_gather", own, caller, sizes), bytes,
-      [&] { return backend_of(caller, x)._allgather_base(x, own); }, [x] { return x; });
+      caller, call, bytes, [&] { return backend_of(caller, x)._allgather_base(x, own); }, [x] { return x; });
 }
 
 Handle start_reduce_scatter_in_place(Tensor x, const Caller& caller) {

@@ -40,6 +40,9 @@ class LocalWork : public c10d::Work {
 
   Tensors result() override { return results_; }
 
+  /// Memory that is needed while the work lives.
+  void hold(at::Tensor scratch) { scratch_ = std::move(scratch); }
+
   c10::intrusive_ptr<Future> getFuture() override {
     const std::lock_guard lock(mutex_of_future_);
     if (!future_) {
@@ -59,6 +62,7 @@ class LocalWork : public c10d::Work {
   }
 
   const Tensors results_;
+  at::Tensor scratch_;
   std::mutex mutex_of_future_;
   c10::intrusive_ptr<Future> future_;
   bool is_complete_ = false;
@@ -146,8 +150,8 @@ std::string describe_plain(const void* subject) { return static_cast<const char*
 
 }  // namespace
 
-LocalBackend::LocalBackend(std::shared_ptr<LocalHub> hub, int rank)
-    : Backend(rank, hub->exchange.size()), hub_(std::move(hub)) {}
+LocalBackend::LocalBackend(std::shared_ptr<LocalHub> hub, int rank, Transport imagined)
+    : Backend(rank, hub->exchange.size()), hub_(std::move(hub)), transport_(imagined) {}
 
 LocalCall LocalBackend::call(const char* operation, uint64_t signature) const {
   const auto* known = flight::current_call();
@@ -298,9 +302,13 @@ LocalBackend::WorkPointer LocalBackend::_allgather_base(at::Tensor& output, at::
   check_tensor(output, "all_gather");
   TORCH_CHECK_VALUE(output.numel() == input.numel() * getSize(), "all_gather: output has ", output.numel(),
                     " elements, wanted ", input.numel() * getSize());
+  at::Tensor copy;  // as Gloo makes, at any time until it has ended
+  if (transport_ == Transport::sockets) copy = at::empty_like(output);
   std::vector<Tensors> outputs = {rows_of(output.view({-1}), {}, getSize())};
   Tensors inputs = {input};
-  return allgather(outputs, inputs, options);
+  const auto work = allgather(outputs, inputs, options);
+  static_cast<LocalWork&>(*work).hold(std::move(copy));
+  return work;
 }
 
 LocalBackend::WorkPointer LocalBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -378,12 +386,16 @@ LocalBackend::WorkPointer LocalBackend::barrier(const c10d::BarrierOptions&) {
 
 LocalBackend::WorkPointer LocalBackend::send(Tensors& tensors, int to, int tag) {
   const auto tensor = only(tensors, "send");
+  if (hub_->is_alone) return run(OpType::SEND, "send", {}, [] {});
   auto message = hub_->mailbox.post(getRank(), to, tag, std::make_shared<at::Tensor>(tensor));
   return c10::make_intrusive<SendWork>(getRank(), to, hub_, std::move(message));
 }
 
 LocalBackend::WorkPointer LocalBackend::receive(Tensors& tensors, int from, int tag) {
   const auto tensor = only(tensors, "recv");
+  if (hub_->is_alone) {
+    return run(OpType::RECV, "recv", tensors, [tensor] { tensor.fill_(tensor.is_floating_point() ? 0 : -1); });
+  }
   auto work = c10::make_intrusive<LocalWork>(getRank(), OpType::RECV, tensors);
   try {
     const auto message = hub_->mailbox.take(from, getRank(), tag);

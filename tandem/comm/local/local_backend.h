@@ -6,13 +6,15 @@
 #include "tandem/comm/local/local_exchange.h"
 #include "tandem/comm/local/local_mailbox.h"
 #include "tandem/comm/local/task_queue.h"
+#include "tandem/comm/transport.h"
 
 namespace tandem::comm {
 
 /// What the thread-ranks of one group share.
 struct LocalHub {
+  /// `alone`: the only rank that exists; see LocalExchange.
   LocalHub(int size, std::chrono::milliseconds timeout, std::optional<int> alone = {})
-      : exchange(size, timeout, alone), mailbox(size, timeout) {}
+      : exchange(size, timeout, alone), mailbox(size, timeout), is_alone(alone) {}
 
   /// Wakes all ranks that wait, and fails all later calls. The first reason is kept.
   void abort(const std::string& reason) {
@@ -22,6 +24,7 @@ struct LocalHub {
 
   LocalExchange exchange;
   LocalMailbox mailbox;
+  const bool is_alone;  // then c10d's messages are complete at once: nobody gets them; zeros arrive, or integers of -1
 };
 
 /// c10d backend of thread-ranks. CPU tensors are exchanged through shared memory, and sums run in rank order, so that
@@ -37,7 +40,8 @@ class LocalBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-  LocalBackend(std::shared_ptr<LocalHub> hub, int rank);
+  /// `imagined`: what a rank that is alone imagines between the ranks. Callers allocate by it.
+  LocalBackend(std::shared_ptr<LocalHub> hub, int rank, Transport imagined = Transport::memory);
 
   const std::string getBackendName() const override { return "local"; }
 
@@ -61,6 +65,7 @@ class LocalBackend : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
   std::chrono::milliseconds timeout() const { return hub_->exchange.timeout(); }
+  Transport transport() const { return transport_; }
 
   /// If `later`, the collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
@@ -84,6 +89,7 @@ class LocalBackend : public c10d::Backend {
   void meet_and(const LocalCall& own, const Work& work);
 
   std::shared_ptr<LocalHub> hub_;
+  Transport transport_;
   TaskQueue queue_;
   bool is_later_ = false;
 };

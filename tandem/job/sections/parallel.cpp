@@ -28,6 +28,12 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
 
+/// NCCL needs no more memory than threads do.
+comm::Transport transport_of(const c10::Device& device) {
+  const auto launch = rendezvous::detect_launch();
+  return launch && launch->size > 1 && device.is_cpu() ? comm::Transport::sockets : comm::Transport::memory;
+}
+
 /// As many ranks as the launcher has started; without a launcher, as `ranks` says.
 int world_size(const settings::Settings& settings) {
   const auto ranks = settings.get_int("ranks");
@@ -98,11 +104,9 @@ void check_aggregate(const Job& job) {
                       (servers.empty() ? "" : " that train"));
 }
 
-bool is_async(const Job& job) { return !is_of_another<kPs>(job) && chosen(kModes, job.settings.get_string("ps.mode")); }
-
 /// Ranks that do not wait for each other send nothing but gradients and weights, and a step of theirs cannot be undone.
 void check_async(const Job& job) {
-  if (!is_async(job)) return;
+  if (!job.parallel.is_async) return;
   const auto form = std::string(job.head.form->name);
   if (!job.head.form->is_whole) {
     throw SettingsError("ps.mode is async with head.parallel=" + form + ", for which all ranks meet in each step",
@@ -156,9 +160,11 @@ void read(settings::Settings& settings, Job& job) {
                   .device = chosen(kDevices, settings.get_string("device")),
                   .strategy = &strategy,
                   .strategy_options = read_options(settings),
+                  .is_async = strategy.settings == kPs && chosen(kModes, settings.get_string("ps.mode")),
                   .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
                   .timeout = milliseconds(settings.get_float("comm.timeout")),
                   .check = settings.get_bool("comm.check")};
+  job.parallel.transport = transport_of(job.parallel.device);
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
   if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts());
   naming_settings({strategy.settings}, [&] { return job.parallel.mesh(job.parallel.ranks); });
@@ -254,11 +260,15 @@ const Section& parallel_section() {
        .read = read,
        .check = check,
        .idle = {
-           {{"comm.check"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+           {{"comm.check", "ps.update", "ps.mode", "ps.staleness", "local_sgd.every"},
+            [](const Job& job) { return job.parallel.ranks == 1; },
+            "with one rank"},
            {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
            {{"ps.aggregate", "ps.servers", "ps.update", "ps.mode"}, is_of_another<kPs>, "except with parallel=ps"},
-           {{"ps.staleness"}, [](const Job& job) { return !is_async(job); }, "except with ps.mode=async"},
-           {{"ps.update"}, is_async, "with ps.mode=async, where servers update"},
+           {{"ps.staleness"}, [](const Job& job) { return !job.parallel.is_async; }, "except with ps.mode=async"},
+           {{"ps.update"},
+            [](const Job& job) { return job.parallel.is_async; },
+            "with ps.mode=async, where servers update"},
            {{"local_sgd.every"}, is_of_another<kLocalSgd>, "except with parallel=local-sgd"},
            {{"diloco.every", "diloco.lr", "diloco.momentum"}, is_of_another<kDiloco>, "except with parallel=diloco"}}};
   return section;

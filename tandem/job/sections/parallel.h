@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "tandem/comm/transport.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem::job {
@@ -14,8 +15,10 @@ struct Parallel {
   c10::Device device = c10::DeviceType::CPU;  // no index: the current one of its kind
   const parallel::Strategy* strategy = nullptr;
   parallel::StrategyOptions strategy_options;
+  bool is_async = false;  // ranks do not meet in a step, and the head must be whole (HeadForm::is_whole)
   std::chrono::milliseconds init_timeout{}, timeout{};
-  bool check = false;  // of every collective call
+  bool check = false;                                   // of every collective call
+  comm::Transport transport = comm::Transport::memory;  // sockets: each rank is a process
 
   /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
   int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }

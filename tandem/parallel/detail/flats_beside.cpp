@@ -4,6 +4,7 @@
 
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::parallel::detail {
 namespace {
@@ -50,6 +51,12 @@ std::future<void> FlatsBeside::start_to_sum(Tensor flat) {
 
 std::future<void> FlatsBeside::start_to_gather(Tensor flat) {
   return queue(std::move(flat), [shards = &shards_](const Tensor& whole) { comm::all_gather_(whole, *shards); });
+}
+
+int64_t FlatsBeside::sum_bytes(const Tensor& flat) {
+  const memory::ProbeScope probe;
+  sum_over(flat, shards_, replicas_);
+  return probe.account().peak_bytes();
 }
 
 void FlatsBeside::wait(std::future<void>& sum) {

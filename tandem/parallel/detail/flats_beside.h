@@ -27,6 +27,9 @@ class FlatsBeside {
   std::future<void> start_to_sum(Tensor flat);
   std::future<void> start_to_gather(Tensor flat);
 
+  /// Bytes that the sum of such a flat needs for a moment. Collective.
+  int64_t sum_bytes(const Tensor& flat);
+
   /// Waits for a sum, and throws what it has thrown, such as c10::DistError. When it has returned, no other thread
   /// holds the flat.
   void wait(std::future<void>& sum);

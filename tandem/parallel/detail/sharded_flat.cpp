@@ -195,6 +195,12 @@ Tensor ShardedFlat::like_gradients() const {
   return at::empty({layout_.size()}, layout_.options());
 }
 
+int64_t ShardedFlat::sum_bytes(FlatsBeside& sums) const {
+  if (!is_trained_ || in_order_) return 0;
+  const memory::ProbeScope aside;
+  return sums.sum_bytes(at::zeros({layout_.size()}, layout_.options()));
+}
+
 void ShardedFlat::reset_gradients() {
   is_laid_ = false;
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();

@@ -75,6 +75,9 @@ class ShardedFlat {
   /// Memory as that of a flat of gradients which is being summed; undefined if this flat needs none.
   Tensor like_gradients() const;
 
+  /// Bytes that start_to_sum() needs for a moment on another thread. Collective.
+  int64_t sum_bytes(FlatsBeside& sums) const;
+
  private:
   void make_held(Mesh& mesh);
   Tensor to_gather();

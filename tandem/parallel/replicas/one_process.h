@@ -31,6 +31,7 @@ class OneProcessReplicas : public GradientSync {
   void unify_optimizer(const std::vector<Parameter>& state) override { sync_->unify_optimizer(state); }
   void run_alone(bool is_on) override { sync_->run_alone(is_on); }
   int64_t exchange_bytes() override { return sync_->exchange_bytes(); }
+  int64_t beside_bytes() override { return sync_->beside_bytes(); }
   Overlap overlap() const override { return sync_->overlap(); }
   std::vector<Tensor> owned_gradients() const override { return sync_->owned_gradients(); }
   std::vector<Parameter> state() const override { return sync_->state(); }
