@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -119,6 +120,28 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
   return all;
 }
 
+/// What tandem does in its own way between processes, and Gloo's.
+struct OwnWay {
+  const char* name;
+  std::function<void()> (*make)(int64_t bytes, comm::ProcessGroup& gloo);
+  Maker gloos;
+};
+
+/// An exchange and a sum.
+std::function<void()> own_reduce_scatter(int64_t bytes, comm::ProcessGroup& gloo) {
+  return [whole = floats(bytes), &gloo] { comm::reduce_scatter(whole, gloo); };
+}
+
+/// Messages, if parts are large.
+std::function<void()> own_all_gather(int64_t bytes, comm::ProcessGroup& gloo) {
+  const auto part = floats(bytes / gloo.size());
+  const std::vector<int64_t> sizes(static_cast<size_t>(gloo.size()), part.numel());
+  return [part, sizes, &gloo] { comm::all_gather(part, gloo, 0, sizes); };
+}
+
+constexpr std::array<OwnWay, 2> kOwnWays = {
+    {{"reduce_scatter", own_reduce_scatter, reduce_scatter}, {"all_gather", own_all_gather, all_gather}}};
+
 /// One rank of the bench, with a group of each kind.
 class CallMeasurement {
  public:
@@ -136,13 +159,11 @@ class CallMeasurement {
     return compare(name, bytes, ours, theirs, copy);
   }
 
-  /// tandem's reduce_scatter between processes, an exchange and a sum, against Gloo's own.
-  BenchCase measure_reduce_scatter_over_gloo(int64_t bytes) {
-    const auto whole = floats(bytes);
-    const auto gloos = reduce_scatter(bytes, {local_.rank(), local_.size()});
-    const auto ours = [&] { comm::reduce_scatter(whole, gloo_); };
+  BenchCase measure_over_gloo(const OwnWay& own, int64_t bytes) {
+    const auto gloos = own.gloos(bytes, {local_.rank(), local_.size()});
+    const auto ours = own.make(bytes, gloo_);
     const auto theirs = [&] { gloos.call(gloo_.backend()); };
-    return compare("reduce_scatter", bytes, ours, theirs, [] {});
+    return compare(own.name, bytes, ours, theirs, [] {});
   }
 
  private:
@@ -205,9 +226,11 @@ CommBenchResult bench_comm(const CommBench& bench) {
                         keep(result.cases, measurement.measure(name, make, bytes));
                       }
                     }
-                    if (!is_asked("reduce_scatter")) return;
-                    for (const auto bytes : bench.sizes) {
-                      keep(result.over_gloo, measurement.measure_reduce_scatter_over_gloo(bytes));
+                    for (const auto& own : kOwnWays) {
+                      if (!is_asked(own.name)) continue;
+                      for (const auto bytes : bench.sizes) {
+                        keep(result.over_gloo, measurement.measure_over_gloo(own, bytes));
+                      }
                     }
                   },
                   {.threads = 1});
