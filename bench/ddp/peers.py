@@ -6,8 +6,8 @@
 STRATEGY is ddp (DistributedDataParallel), zero1 (ZeroRedundancyOptimizer beside it), fsdp (fully_shard of each
 residual block), zero2 (the same, and parameters stay whole after forward) or dp (a plain module on one rank, with all
 threads: DataParallel is for GPUs). Rank 0 prints a JSON object when all are ready, then answers each line K of stdin
-with the seconds of K steps. Written to be fast: channels last, fused SGD,
-gradients as views of the buckets, static graph, no broadcast of buffers, nothing read back in a step.
+with the seconds of K steps. Written to be fast: channels last, fused SGD, gradients as views of the buckets, static
+graph, no broadcast of buffers, nothing read back in a step.
 """
 import json
 import os
@@ -62,6 +62,10 @@ def replicated(model):
     return DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True)
 
 
+def plain(model, blocks):
+    return model, torch.optim.SGD(model.parameters(), fused=True, **SGD)
+
+
 def ddp(model, blocks):
     return plain(replicated(model), blocks)
 
@@ -84,10 +88,6 @@ def fsdp(model, blocks, reshard=True):
 
 def zero2(model, blocks):
     return fsdp(model, blocks, reshard=False)
-
-
-def plain(model, blocks):
-    return model, torch.optim.SGD(model.parameters(), fused=True, **SGD)
 
 
 STRATEGIES = {"ddp": ddp, "zero1": zero1, "zero2": zero2, "fsdp": fsdp, "dp": plain}

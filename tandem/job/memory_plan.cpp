@@ -246,7 +246,7 @@ std::vector<MemoryPlan::Form> MemoryPlan::forms() const {
   auto head = job_.head;
   const auto add = [&](const std::string& name, const char* form_name) {
     head.form = &head_form(form_name);
-    if (job_.parallel.is_async && !head.form->is_whole) return;
+    if (!may_split() && !head.form->is_whole) return;
     head.options.naive = head.form->gathers_scores;
     Form form{name, {}};
     for (int rank = 0; rank < ranks_; ++rank) {

@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "tests/cli/run_command.h"
-#include "tests/support/files.h"
 #include "tests/support/python.h"
 
 // tandem bench ddp and tandem bench step.
@@ -40,6 +39,13 @@ TEST(StepBench, AWordThatIsNoNumberEndsIt) {
   EXPECT_EQ(ended.err, "error: the input is 'many', wanted a number of steps\n");
 }
 
+nlohmann::json cases_of(const std::string& name) {
+  const auto ended = test::run_command(test::tandem_command(
+      {"bench", "ddp", "models=resnet_glyph", "batch=4", "rounds=1", "steps=1", "names=" + name, "--json", "-"}));
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  return ended.status == 0 ? nlohmann::json::parse(ended.out)["cases"] : nlohmann::json::array();
+}
+
 TEST(DdpBench, UnknownNamesAreRefused) {
   const auto ended = test::run_here({"bench", "ddp", "models=vgg"});
   EXPECT_EQ(ended.status, 78);
@@ -47,15 +53,10 @@ TEST(DdpBench, UnknownNamesAreRefused) {
 }
 
 TEST(DdpBench, MeasuresOursAsThreadsAndAsProcessesBesideThePeer) {
-  const test::TemporaryFolder folder;
-  if (test::run_python(folder, "import importlib.util, sys\nsys.exit(not importlib.util.find_spec('torch'))\n").status)
-    GTEST_SKIP() << test::python() << " has no torch";
-  const auto ended = test::run_command(test::tandem_command(
-      {"bench", "ddp", "models=resnet_glyph", "batch=4", "rounds=1", "steps=1", "names=ddp", "--json", "-"}));
-  ASSERT_EQ(ended.status, 0) << ended.err;
-  const auto result = nlohmann::json::parse(ended.out);
-  ASSERT_EQ(result["cases"].size(), 2u);
-  for (const auto& one : result["cases"]) {
+  if (!test::python_has_torch()) GTEST_SKIP() << test::python() << " has no torch";
+  const auto cases = cases_of("ddp");
+  ASSERT_EQ(cases.size(), 2u);
+  for (const auto& one : cases) {
     EXPECT_EQ(one["name"], "ddp");
     EXPECT_EQ(one["model"], "resnet_glyph");
     EXPECT_EQ(one["ranks"], 2);
@@ -64,21 +65,16 @@ TEST(DdpBench, MeasuresOursAsThreadsAndAsProcessesBesideThePeer) {
       EXPECT_GT(one[key], 0) << key << one;
     }
   }
-  EXPECT_EQ(result["cases"][0]["mode"], "threads");
-  EXPECT_EQ(result["cases"][1]["mode"], "processes");
-  EXPECT_EQ(result["cases"][0]["wire_bytes"], result["cases"][1]["wire_bytes"]);
+  EXPECT_EQ(cases[0]["mode"], "threads");
+  EXPECT_EQ(cases[1]["mode"], "processes");
+  EXPECT_EQ(cases[0]["wire_bytes"], cases[1]["wire_bytes"]);
 }
 
 TEST(DdpBench, MeasuresReplicasInOneProcessBesideAPlainModule) {
-  const test::TemporaryFolder folder;
-  if (test::run_python(folder, "import importlib.util, sys\nsys.exit(not importlib.util.find_spec('torch'))\n").status)
-    GTEST_SKIP() << test::python() << " has no torch";
-  const auto ended = test::run_command(test::tandem_command(
-      {"bench", "ddp", "models=resnet_glyph", "batch=4", "rounds=1", "steps=1", "names=dp", "--json", "-"}));
-  ASSERT_EQ(ended.status, 0) << ended.err;
-  const auto result = nlohmann::json::parse(ended.out);
-  ASSERT_EQ(result["cases"].size(), 1u);  // one process: there is no other mode
-  const auto& one = result["cases"][0];
+  if (!test::python_has_torch()) GTEST_SKIP() << test::python() << " has no torch";
+  const auto cases = cases_of("dp");
+  ASSERT_EQ(cases.size(), 1u);  // one process: there is no other mode
+  const auto& one = cases[0];
   EXPECT_EQ(one["mode"], "threads");
   EXPECT_GT(one["speedup"], 0);
   EXPECT_EQ(one["wire_bytes"], 0);

@@ -12,14 +12,8 @@
 namespace tandem::cli {
 namespace {
 
-bool has_torch() {
-  const test::TemporaryFolder folder;
-  return test::run_python(folder, "import importlib.util, sys\nsys.exit(not importlib.util.find_spec('torch'))\n")
-             .status == 0;
-}
-
 TEST(RecomputeBench, ThePeersBytesAreThoseCountedByHand) {
-  if (!has_torch()) GTEST_SKIP() << test::python() << " has no torch";
+  if (!test::python_has_torch()) GTEST_SKIP() << test::python() << " has no torch";
   const test::TemporaryFolder folder;
   const auto answer = test::run_python(folder, R"(
 import os, sys
@@ -70,7 +64,7 @@ TEST(RecomputeBench, MoreSegmentsThanModulesAreRefused) {
 }
 
 TEST(RecomputeBench, HoldsOursToTheBytesOfThePeer) {
-  if (!has_torch()) GTEST_SKIP() << test::python() << " has no torch";
+  if (!test::python_has_torch()) GTEST_SKIP() << test::python() << " has no torch";
   const auto ended = test::run_tandem({"bench", "recompute", "model=resnet18", "batch=8", "size=64", "segments=2",
                                        "budgets=2", "rounds=1", "--json", "-"});
   ASSERT_EQ(ended.status, 0) << ended.err;

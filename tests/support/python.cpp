@@ -36,6 +36,11 @@ std::map<std::string, Tensor> load(const fs::path& path) {
   return tensors;
 }
 
+bool python_finds(const std::string& package) {
+  const auto script = "import importlib.util, sys\nsys.exit(not importlib.util.find_spec('" + package + "'))\n";
+  return run_python(TemporaryFolder(), script).status == 0;
+}
+
 }  // namespace
 
 std::string python() {
@@ -49,12 +54,13 @@ PythonResult run_python(const TemporaryFolder& folder, const std::string& script
   return run_shell("cd " + quoted(folder.path().string()) + " && " + quoted(python()) + " script.py");
 }
 
+bool python_has_torch() {
+  static const bool has = python_finds("torch");
+  return has;
+}
+
 bool python_has_safetensors() {
-  // Importing torch takes seconds; looking for it does not.
-  static const bool has = run_python(TemporaryFolder(),
-                                     "import importlib.util as u, sys\n"
-                                     "sys.exit(not (u.find_spec('torch') and u.find_spec('safetensors')))\n")
-                              .status == 0;
+  static const bool has = python_has_torch() && python_finds("safetensors");
   return has;
 }
 

@@ -19,7 +19,9 @@ struct PythonResult {
 /// Runs `script` in `folder`; output holds stdout and stderr.
 PythonResult run_python(const TemporaryFolder& folder, const std::string& script);
 
-bool python_has_safetensors();
+/// Whether Python finds them. Importing torch takes seconds; looking for it does not.
+bool python_has_torch();
+bool python_has_safetensors();  // and torch
 
 struct OracleAnswer {
   bool missing = false;                   // Python or a package of it is not there: skip, with `text`

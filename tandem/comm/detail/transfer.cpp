@@ -153,6 +153,19 @@ Handle in_place_through_host(const Tensor& x, const Start& start) {
   });
 }
 
+/// A call that `exchange` makes of messages; see PartsExchange and SumExchange.
+template <class Exchange>
+Handle start_messages(const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
+                      c10::intrusive_ptr<Exchange> exchange, Tensor result) {
+  return start(
+      caller, std::move(call), bytes,
+      [&]() -> WorkPointer {
+        exchange->begin();
+        return std::move(exchange);  // whoever has waited holds the only one
+      },
+      [result = std::move(result)] { return result; });
+}
+
 /// Sends and receives rows. `sent`, `received`: number of rows (dim 0) to and from each rank.
 template <class Finish>
 Handle start_exchange(Tensor rows, const Caller& caller, flight::CallInfo call, const std::vector<int64_t>& bytes,
@@ -232,14 +245,7 @@ Handle start_parts_exchange(const Tensor& all, const Tensor& own, const Caller& 
                             const Sizes& bytes, const Sizes& sizes) {
   auto parts = cut(all, sizes);
   if (own.defined()) parts[caller.group.rank()].copy_(own);
-  auto exchange = c10::make_intrusive<PartsExchange>(std::move(parts), caller.group);
-  return start(
-      caller, call, bytes,
-      [&]() -> WorkPointer {
-        exchange->begin();
-        return std::move(exchange);
-      },
-      [all] { return all; });
+  return start_messages(caller, call, bytes, c10::make_intrusive<PartsExchange>(std::move(parts), caller.group), all);
 }
 
 /// Gloo supports equal parts only: uneven parts are padded to the largest, and packed afterwards.
@@ -282,14 +288,8 @@ Handle start_reduce_scatter_over_sockets(Tensor rows, const Caller& caller, flig
                           [own, ranks](const Tensor& parts) { return sum_of_parts(parts, own, ranks); });
   }
   auto exchange = c10::make_intrusive<SumExchange>(std::move(rows), sizes, caller.group);
-  const auto result = exchange->result();
-  return start(
-      caller, std::move(call), bytes,
-      [&]() -> WorkPointer {
-        exchange->begin();
-        return std::move(exchange);
-      },
-      [result] { return result; });
+  auto result = exchange->result();
+  return start_messages(caller, std::move(call), bytes, std::move(exchange), std::move(result));
 }
 
 }  // namespace
