@@ -108,11 +108,18 @@ nlohmann::json list_of(const std::vector<BenchCase>& cases) {
 int run_comm(const Arguments& arguments) {
   const auto result = bench_comm(read_comm_bench({arguments.words.begin() + 1, arguments.words.end()}));
   const double geomean = geometric_mean_speedup(result.cases);
-  write_result(
-      arguments,
-      table_of("shared memory", result.cases) + "geometric mean: " + times(geomean) + " times as fast as Gloo\n" +
-          table_of("over Gloo", result.over_gloo),
-      {{"cases", list_of(result.cases)}, {"over_gloo", list_of(result.over_gloo)}, {"geomean_speedup", geomean}});
+  const auto with_mean = [](const std::string& title, const std::vector<BenchCase>& cases) {
+    if (cases.empty()) return std::string();
+    return table_of(title, cases) + "geometric mean: " + times(geometric_mean_speedup(cases)) +
+           " times as fast as Gloo\n";
+  };
+  write_result(arguments,
+               with_mean("threads", result.cases) + with_mean("segments", result.over_segments) +
+                   table_of("over Gloo", result.over_gloo),
+               {{"cases", list_of(result.cases)},
+                {"over_segments", list_of(result.over_segments)},
+                {"over_gloo", list_of(result.over_gloo)},
+                {"geomean_speedup", geomean}});
   return 0;
 }
 

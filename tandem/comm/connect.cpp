@@ -15,6 +15,8 @@
 #include "tandem/comm/detail/nccl.h"
 #include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/local/local_backend.h"
+#include "tandem/comm/segments/host_meeting.h"
+#include "tandem/comm/segments/segment_backend.h"
 
 namespace tandem::comm {
 namespace {
@@ -101,14 +103,22 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transpo
               size);
 }
 
-ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
-                                   const std::string& host) {
+ProcessGroup::Connect process_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
+                                      Transport transport, const std::string& host) {
   // Gloo writes to sockets whose peer may be gone. This must be an error, not a signal that ends the process.
   std::signal(SIGPIPE, SIG_IGN);
-  return [store, timeout, host](const std::string& name, int rank, int size) {
+  return [store, timeout, transport, host](const std::string& name, int rank, int size) {
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);
-    auto group = wrap(c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host)),
-                      c10d::ProcessGroup::BackendType::GLOO, rank, size);
+    std::optional<HostMeeting> meeting;
+    if (transport != Transport::sockets && size > 1) meeting.emplace(prefix, rank, size);
+    c10::intrusive_ptr<c10d::Backend> backend =
+        c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host));
+    auto type = c10d::ProcessGroup::BackendType::GLOO;
+    if (auto stage = meeting ? meeting->stage(*backend, timeout) : nullptr) {
+      backend = c10::make_intrusive<SegmentBackend>(rank, std::move(stage), std::move(backend));
+      type = c10d::ProcessGroup::BackendType::CUSTOM;
+    }
+    auto group = wrap(std::move(backend), type, rank, size);
     detail::add_nccl(*group, prefix, timeout);
     return group;
   };

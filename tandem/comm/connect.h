@@ -37,9 +37,10 @@ class LocalWorld {
 /// Connects one rank of a group whose other ranks are imagined; see make_rehearsal_group().
 c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transport transport);
 
-/// Connects process-ranks through Gloo. The ranks meet at `store` and use the network interface that leads to `host`,
-/// where rank 0 runs, unless GLOO_SOCKET_IFNAME names another one.
-ProcessGroup::Connect gloo_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
-                                   const std::string& host = "127.0.0.1");
+/// Connects process-ranks, which meet at `store`: through Gloo, over the network interface that leads to `host`, where
+/// rank 0 runs, unless GLOO_SOCKET_IFNAME names another one; and, unless `transport` is sockets, the collectives of
+/// groups that are on one host through memory that their ranks share.
+ProcessGroup::Connect process_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
+                                      Transport transport, const std::string& host = "127.0.0.1");
 
 }  // namespace tandem::comm

@@ -37,7 +37,8 @@ ProcessGroup::ProcessGroup(Connect connect, std::string name, std::vector<int> m
   log_ = std::make_shared<CallLog>(name_, members_[rank_], instruments_);
   handle_ = connect_(name_, rank_, size());
   backend_ = handle_->getBackend(c10::DeviceType::CPU);
-  local_ = dynamic_cast<LocalBackend*>(backend_.get());
+  own_ = dynamic_cast<OwnBackend*>(backend_.get());
+  local_ = dynamic_cast<LocalBackend*>(own_);
 }
 
 ProcessGroup::~ProcessGroup() = default;
@@ -49,7 +50,7 @@ c10d::Backend& ProcessGroup::backend(c10::DeviceType device) const {
 }
 
 std::chrono::milliseconds ProcessGroup::timeout() const {
-  return local_ != nullptr ? local_->timeout() : backend_->getBackendOptions()->timeout;
+  return own_ != nullptr ? own_->timeout() : backend_->getBackendOptions()->timeout;
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int colour, flight::Where where) {
@@ -118,7 +119,12 @@ void ProcessGroup::queue(std::function<void()> work) {
   });
 }
 
-Transport ProcessGroup::transport() const { return local_ ? local_->transport() : Transport::sockets; }
+Transport ProcessGroup::transport() const { return own_ ? own_->transport() : Transport::sockets; }
+
+const char* name_of(Transport transport) {
+  constexpr const char* kNames[] = {"memory", "segments", "sockets"};
+  return kNames[static_cast<int>(transport)];
+}
 
 void ProcessGroup::finish_later(Handle handle) {
   queue([handle = std::make_shared<Handle>(std::move(handle))] {

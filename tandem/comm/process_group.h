@@ -23,6 +23,7 @@ class ProcessGroup;
 namespace tandem::comm {
 
 class LocalBackend;
+class OwnBackend;
 
 /// Counters and records of one rank's communication, through all of its groups.
 struct Instruments {
@@ -97,10 +98,11 @@ class ProcessGroup {
 
   /// The underlying c10d group, for parts of libtorch that need one (c10d::Reducer).
   c10::intrusive_ptr<c10d::ProcessGroup> handle() const;
-  /// The backend for tensors on a device: for CPU tensors Gloo or LocalBackend; for CUDA tensors NCCL, or else a
+  /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or else a
   /// detail::StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
-  LocalBackend* local() const { return local_; }  // null: the ranks use Gloo
+  LocalBackend* local() const { return local_; }  // null: the ranks are processes
+  OwnBackend* own() const { return own_; }        // null: the ranks use Gloo
 
   /// How CPU tensors travel, or, in a rehearsal, would.
   Transport transport() const;
@@ -135,6 +137,7 @@ class ProcessGroup {
   std::shared_ptr<CallLog> log_;
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
   c10::intrusive_ptr<c10d::Backend> backend_;
+  OwnBackend* own_ = nullptr;
   LocalBackend* local_ = nullptr;
   std::unique_ptr<ProcessGroup> beside_;
   TaskQueue queue_;  // last member: destroyed first

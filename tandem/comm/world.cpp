@@ -45,11 +45,11 @@ class FirstFailure {
 };
 
 ProcessGroup::Connect thread_connect(std::shared_ptr<LocalWorld> local, const WorldOptions& options) {
-  if (options.gloo) {
+  if (options.transport.value_or(Transport::memory) != Transport::memory) {
     // libtorch's flight recorder keeps one table per process, without a lock. It must be off if the process has several
     // ranks.
     setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
-    return gloo_connect(c10::make_intrusive<c10d::HashStore>(), options.timeout);
+    return process_connect(c10::make_intrusive<c10d::HashStore>(), options.timeout, *options.transport);
   }
   return [local](const std::string& name, int rank, int size) { return local->connect(name, rank, size); };
 }

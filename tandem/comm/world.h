@@ -14,7 +14,7 @@ struct WorldOptions {
   std::chrono::milliseconds init_timeout{300'000};  // for all ranks to arrive
   std::chrono::milliseconds timeout{120'000};       // for one operation
   int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
-  bool gloo = false;                                // thread-ranks only: sockets instead of shared memory
+  std::optional<Transport> transport = {};          // default: the fastest; another than memory on threads: for tests
   bool check = false;                               // see ProcessGroup::set_check()
   std::function<bool()> stop_requested = {};        // polled while processes wait for each other
   std::filesystem::path flight_folder = {};         // see FlightRecorder::set_folder(); empty: not set

@@ -288,7 +288,9 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
   return all;
 }
 
-RankPlan plan_rank(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
+RankPlan plan_rank(const Job& as_read, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
+  Job job = as_read;
+  if (job.parallel.device.is_cpu()) job.parallel.transport = group.transport();
   if (!job.memory.is_limited()) {
     const auto recomputation = choose_recomputation(job, shape, group);
     const TaskPlan plan{even_counts(job, shape.classes, group.size()), recomputation.plan};

@@ -10,13 +10,14 @@ namespace tandem::job {
 void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& body,
               std::function<bool()> stop_requested) {
   const auto run = [&](comm::ProcessGroup& group) { naming_settings({"train", "data"}, [&] { body(group); }); };
-  const comm::WorldOptions options = {.init_timeout = job.parallel.init_timeout,
-                                      .timeout = job.parallel.timeout,
-                                      .threads = job.parallel.threads,
-                                      .check = job.parallel.check,
-                                      .stop_requested = std::move(stop_requested)};
+  comm::WorldOptions options = {.init_timeout = job.parallel.init_timeout,
+                                .timeout = job.parallel.timeout,
+                                .threads = job.parallel.threads,
+                                .check = job.parallel.check,
+                                .stop_requested = std::move(stop_requested)};
   const auto launch = rendezvous::detect_launch();
   if (!launch || launch->size == 1) return comm::run_ranks(job.parallel.ranks, run, options);
+  if (job.parallel.sockets) options.transport = comm::Transport::sockets;
   try {
     const auto group = comm::join_world(launch, options);
     comm::run_recorded(*group, [&](comm::ProcessGroup& all) {

@@ -8,7 +8,7 @@ namespace tandem::comm {
 namespace {
 
 class Agree : public test::OnBackends {};
-INSTANTIATE_TEST_SUITE_P(Backends, Agree, testing::Bool(), test::backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, Agree, test::kTransports, test::backend_name);
 
 std::string text_of_rank(int rank) { return std::string(rank * 1000, 'x') + "汉" + std::string(1, '\0') + "end"; }
 

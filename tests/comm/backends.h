@@ -7,12 +7,12 @@
 
 namespace tandem::test {
 
-/// A test that runs over shared memory and over Gloo.
-class OnBackends : public testing::TestWithParam<bool> {
+/// A test that runs over each way between ranks.
+class OnBackends : public testing::TestWithParam<comm::Transport> {
  protected:
   static comm::WorldOptions options() {
     comm::WorldOptions options;
-    options.gloo = GetParam();
+    options.transport = GetParam();
     options.timeout = std::chrono::seconds(30);
     return options;
   }
@@ -21,6 +21,9 @@ class OnBackends : public testing::TestWithParam<bool> {
   }
 };
 
-inline std::string backend_name(const testing::TestParamInfo<bool>& info) { return info.param ? "gloo" : "local"; }
+inline const auto kTransports =
+    testing::Values(comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets);
+
+inline std::string backend_name(const testing::TestParamInfo<comm::Transport>& info) { return name_of(info.param); }
 
 }  // namespace tandem::test

@@ -15,7 +15,7 @@ namespace {
 using test::text_of;
 
 class Collectives : public test::OnBackends {};
-INSTANTIATE_TEST_SUITE_P(Backends, Collectives, testing::Bool(), test::backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives, test::kTransports, test::backend_name);
 
 /// What rank `rank` holds: n rows of three, each number unlike all others.
 Tensor rows_of(int rank, int64_t n) { return at::arange(n * 3, at::kDouble).reshape({n, 3}) + 100.0 * rank; }

@@ -24,7 +24,7 @@ class JointWorks : public test::OnBackends {
     return with;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Backends, JointWorks, testing::Bool(), test::backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, JointWorks, test::kTransports, test::backend_name);
 
 /// Plays a slow disk.
 void work_for(std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }

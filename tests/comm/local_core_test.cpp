@@ -39,7 +39,7 @@ void meet_and_part(int n, int rounds) {
     for (int round = 0; round < rounds; ++round) {
       std::vector<int> own(n, -1);
       LocalCall call;
-      call.operation = "all";
+      call.terms.operation = "all";
       call.output = own.data();
       exchange.meet(rank, call);
       for (int other = 0; other < n; ++other) static_cast<int*>(exchange.call(other).output)[rank] = rank + round;
@@ -61,7 +61,7 @@ void abort_in_the_middle(int n, int rounds) {
           if (rank == 0 && i == round % 7) return exchange.abort("rank 0 has ended");
           std::vector<int> own(64, rank);
           LocalCall call;
-          call.operation = "all";
+          call.terms.operation = "all";
           call.input = own.data();
           exchange.meet(rank, call);
           int sum = 0;
@@ -82,7 +82,7 @@ void disagree(int n) {
   std::atomic<int> told{0};
   on_threads(n, [&](int rank) {
     LocalCall call;
-    call.operation = rank == 1 ? "broadcast" : "all_reduce";
+    call.terms.operation = rank == 1 ? "broadcast" : "all_reduce";
     try {
       exchange.meet(rank, call);
     } catch (const LocalFailure& failure) {

@@ -17,7 +17,8 @@ namespace {
 TEST(Nccl, ACudaTensorTravelsByNccl) {
   if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU here";
   detail::choose_gpu(0, 1);
-  const auto connect = gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::seconds(60));
+  const auto connect =
+      process_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::seconds(60), Transport::sockets);
   ProcessGroup group(connect, "world", {0}, 0, std::make_shared<Instruments>(0, 1));
   auto& backend = group.backend(c10::DeviceType::CUDA);
   EXPECT_EQ(backend.getBackendName(), "nccl");

@@ -191,12 +191,12 @@ void run_program(const std::vector<Line>& program, ProcessGroup& world) {
   finish();
 }
 
-void check_programs(bool gloo, const char* what) {
-  const bool holds = rc::check(what, [gloo] {
+void check_programs(Transport transport, const char* what) {
+  const bool holds = rc::check(what, [transport] {
     const int n = *rc::gen::inRange(1, 6);
     const auto program = *rc::gen::container<std::vector<Line>>(any_line());
     WorldOptions options;
-    options.gloo = gloo;
+    options.transport = transport;
     options.timeout = std::chrono::seconds(20);
     run_ranks(
         n, [&](ProcessGroup& group) { run_program(program, group); }, options);
@@ -204,9 +204,11 @@ void check_programs(bool gloo, const char* what) {
   EXPECT_TRUE(holds);
 }
 
-TEST(Programs, OverSharedMemory) { check_programs(false, "over shared memory"); }
+TEST(Programs, InMemory) { check_programs(Transport::memory, "in memory"); }
 
-TEST(Programs, OverGloo) { check_programs(true, "over Gloo"); }
+TEST(Programs, OverSegments) { check_programs(Transport::segments, "over segments"); }
+
+TEST(Programs, OverGloo) { check_programs(Transport::sockets, "over Gloo"); }
 
 }  // namespace
 }  // namespace tandem::comm

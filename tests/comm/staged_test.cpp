@@ -64,7 +64,7 @@ TEST_P(Staged, WhatLibtorchCalls) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Staged, testing::Bool(), test::backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, Staged, test::kTransports, test::backend_name);
 
 }  // namespace
 }  // namespace tandem::comm

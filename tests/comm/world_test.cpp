@@ -16,9 +16,9 @@ namespace {
 using test::text_of;
 
 TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
-  for (const bool gloo : {false, true}) {
+  for (const auto transport : {Transport::memory, Transport::segments, Transport::sockets}) {
     WorldOptions options;
-    options.gloo = gloo;
+    options.transport = transport;
     options.timeout = std::chrono::seconds(30);
     const auto start = std::chrono::steady_clock::now();
     const auto text = text_of([&] {
@@ -33,7 +33,7 @@ TEST(World, ARankThatThrowsReleasesTheOthersAndIsNamed) {
     });
     const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_EQ(text, "image 'a.png' is not an image (rank 1 of 3): remove it");
-    EXPECT_LT(seconds, 2.0) << (gloo ? "gloo" : "local");
+    EXPECT_LT(seconds, 2.0) << name_of(transport);
   }
 }
 

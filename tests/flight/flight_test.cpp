@@ -31,7 +31,7 @@ class Flight : public test::OnBackends {
   test::TemporaryFolder folder_;
   std::string fault_;
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Flight, testing::Bool(), test::backend_name);
+INSTANTIATE_TEST_SUITE_P(Backends, Flight, test::kTransports, test::backend_name);
 
 constexpr std::chrono::milliseconds kSoon{2000}, kLate{20'000};
 

@@ -31,7 +31,7 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
   memory::install_meter();
   words.insert(words.end(), {"train.steps=4", "threads=1"});
   auto job = job_of(words);
-  if (world.gloo) job.parallel.transport = comm::Transport::sockets;
+  job.parallel.transport = world.transport.value_or(comm::Transport::memory);
   const auto shape = shape_of(job, patterns);
   std::vector<Peaks> peaks(static_cast<size_t>(job.parallel.ranks));
   world.threads = 1;
@@ -119,7 +119,7 @@ TEST(RankMemory, OfEachStrategyIsPredictedToTheByte) {
 TEST(RankMemory, OfProcessesIsPredicted) {
   constexpr int64_t kExchange = 1 << 20, kNumbers = 64;
   comm::WorldOptions sockets;
-  sockets.gloo = true;
+  sockets.transport = comm::Transport::sockets;
   const std::vector<std::string> more = {"train.accumulate=1", "head.parallel=replicated",
                                          "embedding=900",      "ps.update=server",
                                          "ps.servers=1",       "ddp.hook=fp16"};

@@ -77,7 +77,7 @@ struct Case {
   at::ScalarType type = at::kDouble;
   double tolerance = 1e-12;
   Forward forward = run_plain;
-  bool gloo = false;
+  comm::Transport transport = comm::Transport::memory;
 };
 
 /// The ranks' training with data parallelism, in buckets that travel while backward runs.
@@ -88,7 +88,7 @@ void expect_one_device(const Case& c, int steps = 2) {
   whole_model->to(at::kDouble);
   auto whole = train(*whole_model, images.to(at::kDouble), factor.to(at::kDouble), run_plain, /*sync=*/nullptr, steps);
   comm::WorldOptions world;
-  world.gloo = c.gloo;
+  world.transport = c.transport;
   world.threads = 1;
   comm::run_ranks(
       static_cast<int>(c.counts.size()),
@@ -126,7 +126,7 @@ TEST(SyncNorm, TrainsAsOneDeviceDoesWhenRecomputed) {
 
 TEST(SyncNorm, TrainsAsOneDeviceDoesOverSockets) {
   for (const auto& forward : {Forward(run_plain), Forward(run_recomputed)}) {
-    expect_one_device({.counts = {4, 0, 3}, .forward = forward, .gloo = true});
+    expect_one_device({.counts = {4, 0, 3}, .forward = forward, .transport = comm::Transport::sockets});
   }
 }
 

@@ -31,9 +31,9 @@ TEST(DistributedDataParallel, GradientsEqualOneDevice) {
   TwoLayers whole;
   whole.loss(x, 7).backward();
   for (const int world : {1, 2, 3, 4}) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
       comm::WorldOptions options;
-      options.gloo = gloo;
+      options.transport = transport;
       comm::run_ranks(
           world,
           [&](comm::ProcessGroup& group) {

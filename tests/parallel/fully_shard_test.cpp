@@ -105,7 +105,7 @@ TEST(FullyShard, TrainsAsOneDeviceOverSockets) {
                         }
                         expect_parts_of(expected, sharding.held, "sockets");
                       },
-                      {.gloo = true});
+                      {.transport = comm::Transport::sockets});
     }
   }
 }
@@ -217,7 +217,7 @@ TEST(FullyShard, ABlockMayRunTwice) {
 TEST(FullyShard, BackwardGoesOnWhileGradientsTravel) {
   const auto expected = trained_plainly(1);
   for (const auto what : kShardings) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
       std::promise<void> left;
       const auto has_left = left.get_future().share();
       comm::run_ranks(2,
@@ -242,7 +242,7 @@ TEST(FullyShard, BackwardGoesOnWhileGradientsTravel) {
                         EXPECT_GT(travelled, 0);
                         EXPECT_GT(waited, 0);
                       },
-                      {.gloo = gloo});
+                      {.transport = transport});
     }
   }
 }

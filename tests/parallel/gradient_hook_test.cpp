@@ -49,7 +49,7 @@ TEST(GradientHook, AnUnknownNameIsTold) {
 TEST(GradientHook, HalfTypesRoundAndHalveTheWire) {
   for (const auto& [name, type] : {std::pair{"fp16", at::kHalf}, std::pair{"bf16", at::kBFloat16}}) {
     for (const int ranks : {2, 3, 4}) {
-      for (const bool gloo : {false, true}) {
+      for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
         comm::run_ranks(ranks,
                         [&](comm::ProcessGroup& group) {
                           auto weight = at::zeros({7, 5}).requires_grad_();
@@ -60,8 +60,8 @@ TEST(GradientHook, HalfTypesRoundAndHalveTheWire) {
                           for (int i = 0; i < 2; ++i) {
                             group.meter().reset();
                             step(replicas, {weight}, {drawn({7, 5}, group.rank())});
-                            const double error =
-                                (type == at::kHalf ? 1e-3 : 8e-3) * (gloo ? ranks : 1);  // rounded sums
+                            const double error = (type == at::kHalf ? 1e-3 : 8e-3) *
+                                                 (transport == comm::Transport::sockets ? ranks : 1);  // rounded sums
                             EXPECT_TRUE(at::allclose(weight.grad(), expected, error, error)) << name << ranks;
                             EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
                             const auto own = comm::WireBytes{group.rank(), ranks}.all_reduce(35, 2);
@@ -69,7 +69,7 @@ TEST(GradientHook, HalfTypesRoundAndHalveTheWire) {
                                       std::accumulate(own.begin(), own.end(), int64_t{0}));
                           }
                         },
-                        {.gloo = gloo});
+                        {.transport = transport});
       }
     }
   }

@@ -41,7 +41,8 @@ Tensor trained_on_one(int ranks) {
 }
 
 struct Case {
-  bool gloo = false, is_view = true, find_unused = false, joined_ranks_step = false;
+  comm::Transport transport = comm::Transport::memory;
+  bool is_view = true, find_unused = false, joined_ranks_step = false;
 };
 
 void expect_one_devices_weights(int ranks, const Case& run) {
@@ -74,13 +75,13 @@ void expect_one_devices_weights(int ranks, const Case& run) {
                     EXPECT_EQ(seen.item<int64_t>(), most);
                     EXPECT_FALSE(weight.grad().defined());
                   },
-                  {.timeout = std::chrono::seconds(20), .gloo = run.gloo});
+                  {.timeout = std::chrono::seconds(20), .transport = run.transport});
 }
 
 TEST(Join, RanksWithoutBatchesAddZeros) {
   for (const int ranks : {1, 2, 3, 4}) {
-    for (const auto& run : {Case{}, Case{.gloo = true}, Case{.is_view = false}, Case{.find_unused = true},
-                            Case{.joined_ranks_step = true}}) {
+    for (const auto& run : {Case{}, Case{.transport = comm::Transport::sockets}, Case{.is_view = false},
+                            Case{.find_unused = true}, Case{.joined_ranks_step = true}}) {
       expect_one_devices_weights(ranks, run);
     }
   }

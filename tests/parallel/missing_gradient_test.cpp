@@ -35,7 +35,7 @@ struct Three {
 
 /// What each rank is told when rank r's loss uses the parameters `used(r)`, in step `step` of those that use all.
 template <class Used>
-std::vector<std::string> texts(int world, bool gloo, int step, const Used& used) {
+std::vector<std::string> texts(int world, comm::Transport transport, int step, const Used& used) {
   std::vector<std::string> texts(world);
   comm::run_ranks(world,
                   [&](comm::ProcessGroup& group) {
@@ -51,23 +51,23 @@ std::vector<std::string> texts(int world, bool gloo, int step, const Used& used)
                     for (int i = 0; i < step; ++i) take_step({0, 1, 2});
                     texts[group.rank()] = text_of<c10::ValueError>([&] { take_step(used(group.rank())); });
                   },
-                  {.timeout = std::chrono::seconds(20), .gloo = gloo});
+                  {.timeout = std::chrono::seconds(20), .transport = transport});
   return texts;
 }
 
-void expect_all(const std::vector<std::string>& texts, const std::string& wanted, bool gloo) {
-  for (const auto& text : texts) EXPECT_EQ(text, wanted) << texts.size() << " ranks, gloo " << gloo;
+void expect_all(const std::vector<std::string>& texts, const std::string& wanted, comm::Transport transport) {
+  for (const auto& text : texts) EXPECT_EQ(text, wanted) << texts.size() << " ranks, " << name_of(transport);
 }
 
 TEST(MissingGradient, EndsTheVeryStepOnEveryRank) {
   for (const int world : {1, 2, 3, 4}) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::sockets}) {
       for (const int step : {0, 2}) {  // the buckets are rebuilt after the first
-        const auto told = texts(world, gloo, step, [](int) { return std::vector<int>{0, 2}; });
+        const auto told = texts(world, transport, step, [](int) { return std::vector<int>{0, 2}; });
         const std::string where = world == 1 ? "" : " on any of " + std::to_string(world) + " ranks";
         expect_all(told,
                    "parameter fc.weight of the model has no gradient after backward" + where + ", wanted one" + kRemedy,
-                   gloo);
+                   transport);
       }
     }
   }
@@ -75,9 +75,9 @@ TEST(MissingGradient, EndsTheVeryStepOnEveryRank) {
 
 TEST(MissingGradient, OfOneRankIsToldToAll) {
   for (const int world : {2, 3, 4}) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::sockets}) {
       for (const int missing : {0, 1, 2}) {
-        const auto told = texts(world, gloo, 1, [&](int rank) {
+        const auto told = texts(world, transport, 1, [&](int rank) {
           std::vector<int> used = {0, 1, 2};
           if (rank == 1) used.erase(used.begin() + missing);
           return used;
@@ -86,33 +86,33 @@ TEST(MissingGradient, OfOneRankIsToldToAll) {
                    "parameter " + Three::names()[missing] +
                        " of the model has no gradient after backward on rank 1 of " + std::to_string(world) +
                        ", wanted one" + kRemedy,
-                   gloo);
+                   transport);
       }
     }
   }
 }
 
 TEST(MissingGradient, SeveralAreNamedTogether) {
-  for (const bool gloo : {false, true}) {
-    const auto told = texts(3, gloo, 1, [](int rank) {
+  for (const auto transport : {comm::Transport::memory, comm::Transport::sockets}) {
+    const auto told = texts(3, transport, 1, [](int rank) {
       return std::vector<std::vector<int>>{{1, 2}, {0, 1, 2}, {0, 1}}[rank];
     });
     expect_all(told,
                "parameters first.weight, last.bias of the model have no gradient after backward on ranks 0, 2 of 3, "
                "wanted one" +
                    std::string(kRemedy),
-               gloo);
+               transport);
   }
 }
 
 TEST(MissingGradient, ALossThatUsesNothingOfTheModelIsToldAlike) {
   for (const int world : {1, 3}) {
-    const auto told = texts(world, false, 1, [](int) { return std::vector<int>{}; });
+    const auto told = texts(world, comm::Transport::memory, 1, [](int) { return std::vector<int>{}; });
     const std::string where = world == 1 ? "" : " on any of 3 ranks";
     expect_all(told,
                "parameters first.weight, fc.weight, last.bias of the model have no gradient after backward" + where +
                    ", wanted one" + kRemedy,
-               false);
+               comm::Transport::memory);
   }
 }
 

@@ -28,7 +28,7 @@ struct SummedBack : torch::autograd::Function<SummedBack> {
 /// one after the other, each would wait for the other.
 TEST(Overlap, BucketsAndTheModelsOwnSumsMayCross) {
   for (const int ranks : {2, 3, 4}) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
       comm::run_ranks(ranks,
                       [&](comm::ProcessGroup& group) {
                         const auto far = at::ones({3}, at::kDouble).requires_grad_();
@@ -47,7 +47,7 @@ TEST(Overlap, BucketsAndTheModelsOwnSumsMayCross) {
                           near.mutable_grad().reset();
                         }
                       },
-                      {.timeout = std::chrono::seconds(20), .gloo = gloo});
+                      {.timeout = std::chrono::seconds(20), .transport = transport});
     }
   }
 }

@@ -115,7 +115,7 @@ class PythonDdp : public testing::TestWithParam<Way> {};
 
 TEST_P(PythonDdp, HasTheSameWeightsAfterTenSteps) {
   if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
-  for (const bool gloo : {false, true}) {
+  for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
     for (const bool is_view : {true, false}) {
       auto way = GetParam();
       way.options.gradient_as_bucket_view = is_view;
@@ -125,7 +125,7 @@ TEST_P(PythonDdp, HasTheSameWeightsAfterTenSteps) {
                         rank.train();
                         rank.expect_the_oracles_weights();
                       },
-                      {.gloo = gloo});
+                      {.transport = transport});
     }
   }
 }
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, PythonDdp, testing::ValuesIn(kWays),
 /// The last step is one with a mean, in Python too.
 TEST(PythonPostLocalSgd, HasTheSameWeightsAfterTenSteps) {
   if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
-  for (const bool gloo : {false, true}) {
+  for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
     comm::run_ranks(kRanks,
                     [&](comm::ProcessGroup& group) {
                       Model model;
@@ -176,7 +176,7 @@ TEST(PythonPostLocalSgd, HasTheSameWeightsAfterTenSteps) {
                         EXPECT_TRUE(at::allclose(parameter.tensor, wanted, 0, 1e-6)) << parameter.name;
                       }
                     },
-                    {.gloo = gloo});
+                    {.transport = transport});
   }
 }
 

@@ -71,12 +71,12 @@ struct Case {
   double tolerance = 1e-12;
 };
 
-void expect_one_device(const Case& c, const Norm& norm, bool gloo = false) {
-  SCOPED_TRACE(testing::Message() << c.shape << " on ranks with " << c.counts << (gloo ? " over Gloo" : ""));
+void expect_one_device(const Case& c, const Norm& norm, comm::Transport transport = comm::Transport::memory) {
+  SCOPED_TRACE(testing::Message() << c.shape << " on ranks with " << c.counts << " over " << name_of(transport));
   const auto input = random(c.shape, 1, 0.3), factor = random(c.shape, 7);
   const auto whole = run(norm, make_state(c.shape[1]), input, factor);
   comm::WorldOptions options;
-  options.gloo = gloo;
+  options.transport = transport;
   options.threads = 1;
   comm::run_ranks(
       static_cast<int>(c.counts.size()),
@@ -110,7 +110,7 @@ TEST(StatisticsExchange, ABatchOverRanksEqualsOneDevice) {
 
 TEST(StatisticsExchange, SocketsCarryItToo) {
   for (const auto& counts : std::vector<std::vector<int64_t>>{{4, 3}, {3, 0, 4}}) {
-    expect_one_device({{7, 5, 2, 3}, counts}, plain, /*gloo=*/true);
+    expect_one_device({{7, 5, 2, 3}, counts}, plain, comm::Transport::sockets);
   }
 }
 

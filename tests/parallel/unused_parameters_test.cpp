@@ -62,7 +62,7 @@ void expect_sums(const Four& model, int ranks, const Used& used) {
 
 TEST(UnusedParameters, AddZerosAndAreUndefinedWhereNoRankUsesThem) {
   for (const int ranks : {1, 2, 3, 4}) {
-    for (const bool gloo : {false, true}) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::segments, comm::Transport::sockets}) {
       for (const bool is_view : {true, false}) {
         comm::run_ranks(ranks,
                         [&](comm::ProcessGroup& group) {
@@ -81,7 +81,7 @@ TEST(UnusedParameters, AddZerosAndAreUndefinedWhereNoRankUsesThem) {
                             model.zero_grad();
                           }
                         },
-                        {.timeout = std::chrono::seconds(20), .gloo = gloo});
+                        {.timeout = std::chrono::seconds(20), .transport = transport});
       }
     }
   }

@@ -58,7 +58,7 @@ TEST(Unwinding, ASumThatEndsAfterItsReplicasIsNoted) {
                     if (group.rank() == 0) gone.set_value();
                     await_state("done", group);
                   },
-                  {.timeout = std::chrono::seconds(20), .gloo = true});
+                  {.timeout = std::chrono::seconds(20), .transport = comm::Transport::sockets});
 }
 
 }  // namespace

@@ -142,19 +142,20 @@ std::function<void()> own_all_gather(int64_t bytes, comm::ProcessGroup& gloo) {
 constexpr std::array<OwnWay, 2> kOwnWays = {
     {{"reduce_scatter", own_reduce_scatter, reduce_scatter}, {"all_gather", own_all_gather, all_gather}}};
 
-/// One rank of the bench, with a group of each kind.
+/// One rank of the bench.
 class CallMeasurement {
  public:
   CallMeasurement(comm::ProcessGroup& local, comm::ProcessGroup& gloo, double seconds_a_case)
       : local_(local), gloo_(gloo), budget_(seconds_a_case) {}
 
-  BenchCase measure(const std::string& name, Maker make, int64_t bytes) {
+  /// Through `own`, a group of the same ranks.
+  BenchCase measure(const std::string& name, Maker make, int64_t bytes, comm::ProcessGroup& own) {
     const auto operation = make(bytes, {local_.rank(), local_.size()});
     const auto source = floats(operation.moved), target = floats(operation.moved);
     const auto copy = [&] {
       if (operation.moved > 0) std::memcpy(target.data_ptr(), source.const_data_ptr(), operation.moved);
     };
-    const auto ours = [&] { operation.call(local_.backend()); };
+    const auto ours = [&] { operation.call(own.backend()); };
     const auto theirs = [&] { operation.call(gloo_.backend()); };
     return compare(name, bytes, ours, theirs, copy);
   }
@@ -207,15 +208,19 @@ class CallMeasurement {
 
 CommBenchResult bench_comm(const CommBench& bench) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // libtorch's flight recorder does not support several ranks in a process
-  const auto connect = comm::gloo_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::minutes(2));
+  const auto store = c10::make_intrusive<c10d::HashStore>();
   CommBenchResult result;
   const auto is_asked = [&](const std::string& name) {
     return bench.operations.empty() || std::ranges::find(bench.operations, name) != bench.operations.end();
   };
   comm::run_ranks(bench.ranks,
                   [&](comm::ProcessGroup& local) {
-                    const auto instruments = std::make_shared<comm::Instruments>(local.rank(), local.size());
-                    comm::ProcessGroup gloo(connect, "gloo", local.members(), local.rank(), instruments);
+                    const auto connected = [&](comm::Transport transport) {
+                      return comm::ProcessGroup(comm::process_connect(store, std::chrono::minutes(2), transport),
+                                                name_of(transport), local.members(), local.rank(),
+                                                std::make_shared<comm::Instruments>(local.rank(), local.size()));
+                    };
+                    auto segments = connected(comm::Transport::segments), gloo = connected(comm::Transport::sockets);
                     CallMeasurement measurement(local, gloo, bench.seconds_a_case);
                     const auto keep = [&](std::vector<BenchCase>& cases, const BenchCase& one) {
                       if (local.rank() == 0) cases.push_back(one);
@@ -223,7 +228,10 @@ CommBenchResult bench_comm(const CommBench& bench) {
                     for (const auto& [name, make] : makers()) {
                       if (!is_asked(name)) continue;
                       for (const auto bytes : name == "barrier" ? std::vector<int64_t>{0} : bench.sizes) {
-                        keep(result.cases, measurement.measure(name, make, bytes));
+                        keep(result.cases, measurement.measure(name, make, bytes, local));
+                        if (name != "send_recv") {  // goes over sockets
+                          keep(result.over_segments, measurement.measure(name, make, bytes, segments));
+                        }
                       }
                     }
                     for (const auto& own : kOwnWays) {

@@ -70,11 +70,12 @@ std::string find_lost(c10d::Store& store, const rendezvous::Launch& launch) {
 
 GroupPointer connect_ranks(const StorePointer& store, const rendezvous::Launch& launch, const WorldOptions& options,
                            const std::shared_ptr<Instruments>& instruments) {
-  const auto connect = [store, launch, timeout = options.timeout, instruments] {
+  const auto transport = options.transport.value_or(Transport::segments);
+  const auto connect = [store, launch, timeout = options.timeout, transport, instruments] {
     std::vector<int> ranks(launch.size);
     std::iota(ranks.begin(), ranks.end(), 0);
-    auto group = std::make_unique<ProcessGroup>(gloo_connect(store, timeout, launch.address), "world", ranks,
-                                                launch.rank, instruments);
+    auto group = std::make_unique<ProcessGroup>(process_connect(store, timeout, transport, launch.address), "world",
+                                                ranks, launch.rank, instruments);
     barrier(*group);
     store->set(there_key(launch, launch.rank), "");
     return group;

@@ -9,11 +9,11 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/element_types.h"
+#include "tandem/comm/detail/own_backend.h"
 #include "tandem/comm/detail/parts_exchange.h"
 #include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/detail/sum_exchange.h"
-#include "tandem/comm/local/local_backend.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/wire_bytes.h"
 
@@ -24,7 +24,7 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 c10d::Backend& backend_of(const Caller& caller, const Tensor& x) { return caller.group.backend(x.device().type()); }
 
-/// Over sockets, parts must have equal sizes; shared memory and NCCL support any sizes.
+/// Over sockets, parts must have equal sizes; memory and NCCL support any sizes.
 bool is_over_sockets(const Caller& caller, const Tensor& x) {
   return x.is_cpu() && caller.group.transport() == Transport::sockets;
 }
@@ -44,20 +44,20 @@ c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
   }
 }
 
-/// If `later`, thread-ranks run the calls of this scope on a thread of their group.
+/// If `later`, an OwnBackend runs the calls of this scope on a thread of its group.
 class LaterScope {
  public:
-  LaterScope(LocalBackend* local, bool later) : local_(later ? local : nullptr) {
-    if (local_ != nullptr) local_->run_later(true);
+  LaterScope(OwnBackend* own, bool later) : own_(later ? own : nullptr) {
+    if (own_ != nullptr) own_->run_later(true);
   }
   ~LaterScope() {
-    if (local_ != nullptr) local_->run_later(false);
+    if (own_ != nullptr) own_->run_later(false);
   }
   LaterScope(const LaterScope&) = delete;
   LaterScope& operator=(const LaterScope&) = delete;
 
  private:
-  LocalBackend* local_;
+  OwnBackend* own_;
 };
 
 /// Gloo's thread drops what a call has used some time after it has told that the call is complete. Whoever waits shall
@@ -74,7 +74,7 @@ Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int6
   RecordedCall call(caller.group, std::move(info), bytes);
   auto work = call.run([&]() -> WorkPointer {
     const flight::CallScope scope(&call.info());
-    const LaterScope later(caller.group.local(), caller.later);
+    const LaterScope later(caller.group.own(), caller.later);
     return launch();
   });
   return Handle([call = std::move(call), work, finish = std::move(finish)] {
@@ -306,7 +306,7 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
   check_reducible(x, "all_reduce", op);
   auto call = info_of("all_reduce", x, caller);
   call.detail = name_of(op);
-  const bool divide = op == Reduce::mean && !caller.group.local();  // Gloo has no mean
+  const bool divide = op == Reduce::mean && !caller.group.own();  // Gloo has no mean
   const auto bytes = wire_of(caller).all_reduce(x.numel(), x.element_size());
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::AllreduceOptions options;

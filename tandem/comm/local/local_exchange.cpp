@@ -1,7 +1,6 @@
 #include "tandem/comm/local/local_exchange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 namespace tandem::comm {
@@ -23,12 +22,11 @@ void LocalExchange::meet(int rank, const LocalCall& call) {
     return;
   }
   calls_[rank] = call;
-  arrivals_[rank].operation.store(call.operation, std::memory_order_relaxed);
   wait_for_all(rank, true);
-  const auto fault = disagreement();
-  if (fault.empty()) return;
+  const auto text = fault();
+  if (text.empty()) return;
   part(rank);  // all ranks have read all descriptions
-  throw LocalFailure{LocalFailure::Kind::mismatch, fault};
+  throw LocalFailure{LocalFailure::Kind::mismatch, text};
 }
 
 // A rank that has met still works on the others' memory, and will come: an abort must not release any rank earlier.
@@ -69,43 +67,20 @@ void LocalExchange::release(uint64_t generation, bool heeds_abort) {
   changed_.notify_all();
 }
 
-/// Returns "" if all ranks make the same call. The text is the same on all ranks.
-std::string LocalExchange::disagreement() const {
-  for (int rank = 1; rank < size(); ++rank) {
-    if (std::strcmp(calls_[0].operation, calls_[rank].operation) != 0 || calls_[0].signature != calls_[rank].signature)
-      return other_call(rank);
-  }
-  if (calls_[0].blocks == nullptr) return "";
-  for (int from = 0; from < size(); ++from) {
-    for (int to = 0; to < size(); ++to) {
-      const int64_t sent = calls_[from].blocks[to].bytes, awaited = calls_[to].awaited[from];
-      if (sent != awaited) return other_size(from, to);
-    }
-  }
-  return "";
-}
-
-std::string LocalExchange::words_of(int rank) const {
-  const auto& call = calls_[rank];
-  return "rank " + std::to_string(rank) + " calls " +
-         (call.describe ? call.describe(call.subject) : std::string(call.operation));
-}
-
-std::string LocalExchange::other_call(int rank) const { return words_of(0) + " and " + words_of(rank); }
-
-std::string LocalExchange::other_size(int from, int to) const {
-  return words_of(from) + " and gives rank " + std::to_string(to) + " " +
-         std::to_string(calls_[from].blocks[to].bytes) + " bytes, " + words_of(to) + " and awaits " +
-         std::to_string(calls_[to].awaited[from]);
+std::string LocalExchange::fault() const {
+  return disagreement(
+      size(), [&](int rank) -> const CallTerms& { return calls_[rank].terms; },
+      [&](int rank) -> std::string {
+        const auto& its = calls_[rank];
+        return its.describe ? its.describe(its.subject) : its.terms.operation;
+      });
 }
 
 std::string LocalExchange::who_is_missing(uint64_t generation) const {
-  std::string missing;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (arrivals_[rank].generation.load(std::memory_order_relaxed) > generation) continue;
-    missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  }
-  return missing + " did not come within " + std::to_string(timeout_.count()) + " ms";
+  const auto is_there = [&](int rank) {
+    return arrivals_[rank].generation.load(std::memory_order_relaxed) > generation;
+  };
+  return missing_ranks(size(), is_there, timeout_.count());
 }
 
 void LocalExchange::abort(const std::string& reason) {

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "tandem/comm/local/call_terms.h"
+
 namespace tandem::comm {
 
-/// Why an operation of a thread-rank failed.
+/// Why an operation of ranks on one host failed.
 struct LocalFailure {
   enum class Kind { aborted, timed_out, mismatch };
   Kind kind;
@@ -23,21 +25,13 @@ int spins_for(int size);
 /// Pauses between two spins.
 void relax();
 
-/// Memory that one rank gives to another.
-struct LocalBlock {
-  const void* data = nullptr;
-  int64_t bytes = 0;
-};
-
 /// The contribution of a thread-rank to an operation. The rank keeps owning the memory; other ranks may access it only
 /// between meet() and part().
 struct LocalCall {
-  const char* operation = "";
-  uint64_t signature = 0;  // must be equal on all ranks: reduction, type, sizes, root
+  CallTerms terms;
   const void* input = nullptr;
   void* output = nullptr;
-  const LocalBlock* blocks = nullptr;              // if data moves: the memory for each rank, in rank order
-  const int64_t* awaited = nullptr;                // and the bytes that this rank expects from each rank
+  const void* const* blocks = nullptr;             // if data moves: the memory for each rank, in rank order
   std::string (*describe)(const void*) = nullptr;  // describes the call in error texts; may be null
   const void* subject = nullptr;                   // argument of describe
 };
@@ -72,15 +66,11 @@ class LocalExchange {
  private:
   void wait_for_all(int rank, bool heeds_abort);
   void release(uint64_t generation, bool heeds_abort);
-  std::string disagreement() const;
-  std::string words_of(int rank) const;
-  std::string other_call(int rank) const;
-  std::string other_size(int from, int to) const;
+  std::string fault() const;
   std::string who_is_missing(uint64_t generation) const;
 
   struct alignas(64) Arrival {
     std::atomic<uint64_t> generation{0};
-    std::atomic<const char*> operation{""};
   };
 
   std::vector<LocalCall> calls_;

@@ -22,16 +22,18 @@ constexpr std::array<Choice<c10::DeviceType>, 2> kDevices = {
     {{"cpu", c10::DeviceType::CPU}, {"cuda", c10::DeviceType::CUDA}}};
 
 constexpr std::array<Choice<bool>, 2> kUpdates = {{{"worker", false}, {"server", true}}};  // the servers step
-constexpr std::array<Choice<bool>, 2> kModes = {{{"sync", false}, {"async", true}}};       // workers do not wait
+constexpr std::array<Choice<bool>, 2> kTransports = {{{"auto", false}, {"sockets", true}}};
+constexpr std::array<Choice<bool>, 2> kModes = {{{"sync", false}, {"async", true}}};  // workers do not wait
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
 
-/// NCCL needs no more memory than threads do.
-comm::Transport transport_of(const c10::Device& device) {
+/// What the ranks will use, as far as can be told before they have met. NCCL needs no more memory than threads do.
+comm::Transport transport_of(const Parallel& parallel) {
   const auto launch = rendezvous::detect_launch();
-  return launch && launch->size > 1 && device.is_cpu() ? comm::Transport::sockets : comm::Transport::memory;
+  if (!launch || launch->size == 1 || !parallel.device.is_cpu()) return comm::Transport::memory;
+  return parallel.sockets || launch->local_size < launch->size ? comm::Transport::sockets : comm::Transport::segments;
 }
 
 /// As many ranks as the launcher has started; without a launcher, as `ranks` says.
@@ -163,8 +165,9 @@ void read(settings::Settings& settings, Job& job) {
                   .is_async = strategy.settings == kPs && chosen(kModes, settings.get_string("ps.mode")),
                   .init_timeout = milliseconds(settings.get_float("comm.init_timeout")),
                   .timeout = milliseconds(settings.get_float("comm.timeout")),
-                  .check = settings.get_bool("comm.check")};
-  job.parallel.transport = transport_of(job.parallel.device);
+                  .check = settings.get_bool("comm.check"),
+                  .sockets = chosen(kTransports, settings.get_string("comm.transport"))};
+  job.parallel.transport = transport_of(job.parallel);
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
   if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts());
   naming_settings({strategy.settings}, [&] { return job.parallel.mesh(job.parallel.ranks); });
@@ -256,13 +259,22 @@ const Section& parallel_section() {
             {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
             {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
             {"comm.check", false,
-             "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"}},
+             "compare every collective call with the calls of the other ranks before it is made; slow, for debugging"},
+            {.key = "comm.transport",
+             .default_value = text("auto"),
+             .doc =
+                 "how processes exchange CPU tensors; auto: through shared memory if all ranks of a group are on one "
+                 "host, else over sockets; sockets: always so",
+             .choices = names_of(kTransports)}},
        .read = read,
        .check = check,
        .idle = {
-           {{"comm.check", "ps.update", "ps.mode", "ps.staleness", "local_sgd.every"},
+           {{"comm.check", "ps.update", "ps.mode", "ps.staleness", "local_sgd.every", "comm.transport"},
             [](const Job& job) { return job.parallel.ranks == 1; },
             "with one rank"},
+           {{"comm.transport"},
+            [](const Job& job) { return job.parallel.transport == comm::Transport::memory; },
+            "except between processes"},
            {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
            {{"ps.aggregate", "ps.servers", "ps.update", "ps.mode"}, is_of_another<kPs>, "except with parallel=ps"},
            {{"ps.staleness"}, [](const Job& job) { return !job.parallel.is_async; }, "except with ps.mode=async"},

@@ -18,7 +18,8 @@ struct Parallel {
   bool is_async = false;  // ranks do not meet in a step, and the head must be whole (HeadForm::is_whole)
   std::chrono::milliseconds init_timeout{}, timeout{};
   bool check = false;                                   // of every collective call
-  comm::Transport transport = comm::Transport::memory;  // sockets: each rank is a process
+  bool sockets = false;                                 // between processes, also on one host
+  comm::Transport transport = comm::Transport::memory;  // what the ranks will use; known when they have met
 
   /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
   int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }

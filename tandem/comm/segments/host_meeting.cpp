@@ -1,0 +1,104 @@
+#include "tandem/comm/segments/host_meeting.h"
+
+#include <ATen/ATen.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+namespace tandem::comm {
+namespace {
+
+/// "device:number" of a namespace of this process; "" if it cannot be told.
+std::string namespace_of_this_process(const char* kind) {
+  struct stat status {};
+  if (stat((std::string("/proc/self/ns/") + kind).c_str(), &status) != 0) return "";
+  return std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+}
+
+/// Equal for processes that can see and reach each other on one running machine. "": cannot be told.
+std::string host_of_this_process() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  const auto network = namespace_of_this_process("net"), processes = namespace_of_this_process("pid");
+  return boot.empty() || network.empty() || processes.empty() ? "" : boot + " " + network + " " + processes;
+}
+
+std::string key_of(int rank) { return "segment/" + std::to_string(rank); }
+
+/// True on all ranks if it is on all of them.
+bool is_true_of_all(bool own, c10d::Backend& connected) {
+  std::vector<at::Tensor> word = {at::full({1}, static_cast<int64_t>(own), at::kLong)};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MIN;
+  connected.allreduce(word, options)->wait();
+  return word[0].item<int64_t>() == 1;
+}
+
+}  // namespace
+
+/// Of one rank, as it stands in the store.
+struct HostMeeting::Card {
+  std::array<char, 120> host;
+  int32_t process, descriptor;
+};
+
+HostMeeting::HostMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
+    : store_(std::move(store)), rank_(rank), size_(size) {
+  Card card{};
+  const auto host = host_of_this_process();
+  std::memcpy(card.host.data(), host.data(), std::min(host.size(), card.host.size() - 1));
+  card.process = getpid();
+  try {
+    own_ = Segment::create(Stage::segment_bytes(size));
+    card.descriptor = own_->descriptor();
+  } catch (const std::system_error&) {
+    card.host = {};  // without memory, a rank is on no host
+  }
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&card);
+  store_->set(key_of(rank_), std::vector<uint8_t>(bytes, bytes + sizeof card));
+}
+
+HostMeeting::~HostMeeting() = default;
+
+/// Empty if a rank has told nothing: then it is not of this library.
+std::vector<HostMeeting::Card> HostMeeting::read_cards() const {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size_; ++rank) keys.push_back(key_of(rank));
+  if (!store_->check(keys)) return {};
+  std::vector<Card> cards;
+  for (const auto& key : keys) {
+    const auto bytes = store_->get(key);
+    if (bytes.size() != sizeof(Card)) return {};
+    std::memcpy(&cards.emplace_back(), bytes.data(), sizeof(Card));
+  }
+  return cards;
+}
+
+std::unique_ptr<Stage> HostMeeting::stage(c10d::Backend& connected, std::chrono::milliseconds timeout) {
+  const auto cards = read_cards();
+  if (cards.empty() || cards[0].host[0] == '\0') return nullptr;
+  if (std::ranges::any_of(cards, [&](const Card& card) { return card.host != cards[0].host; })) return nullptr;
+  std::vector<Stage::Member> members;
+  try {
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto& card = cards[rank];
+      members.push_back({rank == rank_ ? std::move(*own_)
+                                       : Segment::attach(card.process, card.descriptor, Stage::segment_bytes(size_)),
+                         ProcessWatch(card.process)});
+    }
+  } catch (const std::system_error&) {
+    is_true_of_all(false, connected);
+    return nullptr;
+  }
+  if (!is_true_of_all(true, connected)) return nullptr;
+  for (auto& member : members) member.segment.close_descriptor();
+  return std::make_unique<Stage>(rank_, std::move(members), timeout);
+}
+
+}  // namespace tandem::comm
