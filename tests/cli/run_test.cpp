@@ -47,16 +47,28 @@ class Run : public testing::Test {
 
 TEST_F(Run, ThreadsAndProcessesGiveTheSameResult) {
   ASSERT_EQ(run_tandem(job({"ranks=2", out("threads")})).status, 0);
-  auto words = job({out("processes")});
-  words.insert(words.begin(), {"launch", "-n", "2", "--"});
-  const auto ended = run_tandem(words);
-  ASSERT_EQ(ended.status, 0) << ended.err;
-  const auto threads = result("threads"), processes = result("processes");
+  for (const std::string transport : {"auto", "sockets"}) {
+    auto words = job({out(transport), "comm.transport=" + transport});
+    words.insert(words.begin(), {"launch", "-n", "2", "--"});
+    const auto ended = run_tandem(words);
+    ASSERT_EQ(ended.status, 0) << ended.err;
+  }
+  const auto threads = result("threads"), segments = result("auto"), sockets = result("sockets");
   EXPECT_EQ(threads["ranks"], 2);
   EXPECT_EQ(threads["parallel"], "ddp");
-  EXPECT_NEAR(threads["loss"].get<double>(), processes["loss"].get<double>(), 1e-4);
-  EXPECT_EQ(threads["wire"]["ranks"][0]["reduce_scatter"], processes["wire"]["ranks"][0]["reduce_scatter"]);
-  for (const auto& run : {threads, processes}) EXPECT_EQ(run["memory"]["unattributed"]["peak_bytes"], 0);
+  EXPECT_EQ(threads["transport"], "memory");
+  EXPECT_EQ(segments["transport"], "segments");
+  EXPECT_EQ(sockets["transport"], "sockets");
+  EXPECT_EQ(threads["losses"], segments["losses"]);
+  EXPECT_EQ(threads["weights_hash"], segments["weights_hash"]);
+  EXPECT_NEAR(threads["loss"].get<double>(), sockets["loss"].get<double>(), 1e-4);
+  for (const auto& run : {threads, segments, sockets}) {
+    EXPECT_EQ(run["wire"]["ranks"][0]["reduce_scatter"], threads["wire"]["ranks"][0]["reduce_scatter"]);
+    EXPECT_EQ(run["memory"]["unattributed"]["peak_bytes"], 0);
+  }
+  for (const auto& rank : segments["memory"]["ranks"]) {
+    EXPECT_EQ(rank["train"]["peak_bytes"], rank["train"]["predicted_peak_bytes"]);
+  }
   for (const auto& rank : threads["memory"]["ranks"]) {
     int64_t sum = 0;
     for (const auto& [name, bytes] : rank["categories"].items()) sum += bytes.get<int64_t>();

@@ -51,6 +51,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"ranks", trained.ranks.size()},
                            {"replicas", trained.replicas},
                            {"parallel", trained.parallel},
+                           {"transport", name_of(trained.transport)},
                            {"overlap", trained.overlap ? nlohmann::json(trained.overlap->hidden()) : nlohmann::json()},
                            {"staleness", lag_json(trained.lag)},
                            {"memory", memory_json(trained.ranks)},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/cli/run/scores.h"
+#include "tandem/comm/transport.h"
 #include "tandem/job/memory_probe.h"
 #include "tandem/job/rank_facts.h"
 #include "tandem/parallel/gradient_sync.h"
@@ -17,6 +18,7 @@ struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
   std::string parallel;                                    // the strategy's name
+  comm::Transport transport = comm::Transport::memory;     // of CPU tensors between the ranks
   int replicas = 1;                                        // of a rank, that share its part of a batch
   std::optional<parallel::GradientSync::Overlap> overlap;  // of rank 0
   std::optional<parallel::GradientSync::Lag> lag;          // of all ranks' steps

@@ -147,6 +147,7 @@ class TrainingRun {
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
     trained_.parallel = job_.parallel.strategy->name;
+    trained_.transport = group_.transport();
     trained_.replicas = job_.parallel.parts() / group_.size();
     trained_.overlap = step.overlap();
     trained_.lag = lag_of_all(step);
