@@ -158,9 +158,11 @@ void Account::add(Category category, int64_t bytes) {
 void install_meter() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Each step allocates the same sizes again: keep them in the heap instead of mapping new, zeroed pages.
+    // Each step allocates the same sizes again: keep them in the heap instead of mapping new, zeroed pages. A thread's
+    // heap is a row of 64 MiB, each given back when it is empty unless it is no longer than the pad.
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, -1);
+    mallopt(M_TOP_PAD, 64 << 20);
     installed = new MeteredAllocator;
     c10::SetCPUAllocator(installed, kTopPriority);
     set_adopt(move_to_own_book);
