@@ -47,8 +47,8 @@ const std::vector<Command>& table() {
         {"--meet", "HOST:PORT", "where the ranks of several machines meet: an address of node 0"}},
        true},
       {"bench",
-       "measure a part of tandem: comm, classifier, activation, memory (of one step), parity (of plans with one "
-       "device)",
+       "measure a part of tandem: comm, classifier, activation, memory (of one step), recompute, parity (of plans with "
+       "one device), ddp (strategies beside Python's), step (of one job, while others take turns)",
        "NAME [key=value...]",
        run_bench,
        {kJson}},

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/result.h"
@@ -94,6 +96,20 @@ TEST(Info, TellsAboutTheMachine) {
   EXPECT_GT(info["memory"]["total_bytes"], info["memory"]["available_bytes"]);
   EXPECT_TRUE(info["cuda"].is_boolean());
   EXPECT_TRUE(info["cpu_capability"].is_string());
+}
+
+TEST(Program, HelpNamesEachBench) {
+  const auto wanted = run_tandem({"bench", "unknown"}).err, help = run_tandem({"bench", "--help"}).out;
+  const auto begin = wanted.find("wanted ") + 7;
+  std::istringstream names(wanted.substr(begin, wanted.find(':', begin) - begin));
+  int count = 0;
+  for (std::string name; names >> name;) {
+    if (name == "or") continue;
+    if (name.ends_with(',')) name.pop_back();
+    EXPECT_NE(help.find(name), std::string::npos) << name;
+    ++count;
+  }
+  EXPECT_GE(count, 8) << wanted;
 }
 
 TEST(Program, TrainAndLaunchHearStopSignals) {
