@@ -105,12 +105,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transpo
 
 ProcessGroup::Connect process_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,
                                       Transport transport, const std::string& host) {
+  TORCH_CHECK_VALUE(transport != Transport::memory,
+                    "transport is memory between processes, wanted segments or sockets");
   // Gloo writes to sockets whose peer may be gone. This must be an error, not a signal that ends the process.
   std::signal(SIGPIPE, SIG_IGN);
   return [store, timeout, transport, host](const std::string& name, int rank, int size) {
     auto prefix = c10::make_intrusive<c10d::PrefixStore>("tandem/" + name, store);
     std::optional<HostMeeting> meeting;
-    if (transport != Transport::sockets && size > 1) meeting.emplace(prefix, rank, size);
+    const bool waits_for_all = !c10d::getDefaultGlooLazyInit();  // as a meeting wants it of Gloo
+    if (transport != Transport::sockets && size > 1 && waits_for_all) meeting.emplace(prefix, rank, size);
     c10::intrusive_ptr<c10d::Backend> backend =
         c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, gloo_options(timeout, host));
     auto type = c10d::ProcessGroup::BackendType::GLOO;

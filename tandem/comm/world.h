@@ -14,7 +14,7 @@ struct WorldOptions {
   std::chrono::milliseconds init_timeout{300'000};  // for all ranks to arrive
   std::chrono::milliseconds timeout{120'000};       // for one operation
   int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
-  std::optional<Transport> transport = {};          // default: the fastest; another than memory on threads: for tests
+  std::optional<Transport> transport = {};          // default: the fastest; segments and sockets on threads: for tests
   bool check = false;                               // see ProcessGroup::set_check()
   std::function<bool()> stop_requested = {};        // polled while processes wait for each other
   std::filesystem::path flight_folder = {};         // see FlightRecorder::set_folder(); empty: not set
@@ -30,10 +30,10 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
 /// its rank in the text (rethrow_with_rank). Throws c10::ValueError if n < 1.
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
 
-/// Connects all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`) through Gloo and returns
-/// their group; without a launcher, a group of one. `launch` defaults to what this process's environment says. Must be
-/// called in every process. Throws SettingsError for wrong environment variables, c10::DistError if a process does not
-/// come within init_timeout, Interrupted if stop_requested() returns true.
+/// Connects all processes that a launcher started (torchrun, srun, mpirun, `tandem launch`), as process_connect() does,
+/// and returns their group; without a launcher, a group of one. `launch` defaults to what this process's environment
+/// says. Must be called in every process. Throws SettingsError for wrong environment variables, c10::DistError if a
+/// process does not come within init_timeout, Interrupted if stop_requested() returns true.
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch = rendezvous::detect_launch(),
                                          const WorldOptions& options = {});
 

@@ -9,8 +9,9 @@
 #include "tandem/comm/local/local_exchange.h"
 #include "tandem/comm/local/local_mailbox.h"
 #include "tandem/comm/local/task_queue.h"
+#include "tests/comm/shared_stages.h"
 
-// The part of the local backend that knows no torch, built with ThreadSanitizer whatever the rest is built with:
+// The parts of the backends of one host that know no torch, built with ThreadSanitizer whatever the rest is built with:
 // threads meet, read and write each other's memory, send messages, run tasks, and are let go in the middle. Any race
 // ends it.
 namespace {
@@ -108,6 +109,78 @@ void send_around(int n, int rounds) {
   expect(wrong == 0, "messages arrive");
 }
 
+/// Calls of one to four turns, in each of which every rank fills its slot and reads all others'.
+void take_turns(int n, int calls) {
+  const auto stages = test::shared_stages(n, std::chrono::seconds(60));
+  std::atomic<int> wrong{0};
+  on_threads(n, [&](int rank) {
+    auto& stage = *stages[rank];
+    const auto number = [&](int call, int turn, int of) { return static_cast<int64_t>(call) * 100 + turn * 10 + of; };
+    for (int call = 0; call < calls; ++call) {
+      const std::vector<int64_t> sizes(n, call);
+      const auto read = [&](int turn) {
+        for (int of = 0; of < n; ++of) {
+          const auto* slot = reinterpret_cast<const int64_t*>(stage.slot(of, turn));
+          wrong += slot[rank] != number(call, turn, of);
+        }
+      };
+      stage.announce({"all", 0, sizes.data(), sizes.data()});
+      for (int turn = 0; turn <= call % 4; ++turn) {
+        std::fill_n(reinterpret_cast<int64_t*>(stage.slot(rank, turn)), n, number(call, turn, rank));
+        stage.meet();
+        if (turn == 0) stage.check_agreement([] { return std::string("all"); });
+        if (turn == 0) wrong += stage.most_given() != (n > 1 ? call : 0);
+        read(turn);
+      }
+      stage.end(call % 4 + 1);
+    }
+  });
+  expect(wrong == 0, "everybody's slots arrive");
+}
+
+/// Calls differ, in the end: all are told, though the first to know goes on with another call.
+void disagree_on_stage(int n, int calls) {
+  const auto stages = test::shared_stages(n, std::chrono::seconds(60));
+  std::atomic<int> told{0};
+  on_threads(n, [&](int rank) {
+    for (int call = 0; call < 2 * calls; ++call) {
+      const char* operation = rank == 1 && call >= calls ? "broadcast" : "all_reduce";
+      try {
+        stages[rank]->announce({.operation = operation});
+        stages[rank]->meet();
+        stages[rank]->check_agreement([&] { return std::string(operation); });
+        stages[rank]->end(1);
+      } catch (const LocalFailure& failure) {
+        told += failure.text == "rank 0 calls all_reduce and rank 1 calls broadcast";
+        stages[rank]->leave(failure.text);
+      }
+    }
+  });
+  expect(told == n * calls, "all are told who calls what, in each later call too");
+}
+
+/// One rank is let go by another thread of its process, anywhere in a call.
+void leave_in_the_middle(int n, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const auto stages = test::shared_stages(n, std::chrono::seconds(60));
+    std::atomic<int> told{0};
+    on_threads(n + 1, [&](int rank) {
+      if (rank == n) return stages[0]->leave("over");
+      try {
+        for (;;) {
+          stages[rank]->announce({.operation = "all"});
+          stages[rank]->meet();
+          stages[rank]->check_agreement([] { return std::string("all"); });
+          stages[rank]->end(1);
+        }
+      } catch (const LocalFailure& failure) {
+        told += failure.text == "over";
+      }
+    });
+    expect(told == n, "all are told why a rank has left");
+  }
+}
+
 void run_tasks() {
   int sum = 0;
   {
@@ -128,6 +201,9 @@ int main() {
     abort_in_the_middle(n, 100);
     disagree(n);
     send_around(n, 1000);
+    take_turns(n, 2000);
+    disagree_on_stage(n, 50);
+    leave_in_the_middle(n, 50);
   }
   run_tasks();
   return faults;

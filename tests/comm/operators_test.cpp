@@ -449,7 +449,7 @@ TEST_P(Operators, ATypeThatCannotBeReducedIsRefusedAtOnce) {
     EXPECT_TRUE(all_reduce(at::ones({3}, at::kLong), group).eq(3).all().item<bool>());
     if (GetParam() == Transport::sockets) {
       EXPECT_EQ(test::text_of([&] { broadcast(at::ones({3}, at::kShort), 0, group); }),
-                "broadcast: tensor is Short, wanted between processes Float, Double, Half, BFloat16, Byte, Char, Int, "
+                "broadcast: tensor is Short, wanted over sockets Float, Double, Half, BFloat16, Byte, Char, Int, "
                 "Long or Bool");
     }
     barrier(group);

@@ -26,7 +26,7 @@ void check_movable(const Tensor& x, const char* operation, const ProcessGroup& g
   const auto type = x.scalar_type();
   TORCH_CHECK_VALUE(group.own() != nullptr || !x.is_cpu() || is_reducible(type) || type == at::kBool, operation,
                     ": tensor is ", type,
-                    ", wanted between processes Float, Double, Half, BFloat16, Byte, Char, Int, Long or Bool");
+                    ", wanted over sockets Float, Double, Half, BFloat16, Byte, Char, Int, Long or Bool");
 }
 
 }  // namespace tandem::comm::detail

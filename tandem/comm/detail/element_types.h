@@ -9,8 +9,8 @@ namespace tandem::comm::detail {
 /// of 8, 32 and 64 bits; a mean supports the first four only.
 void check_reducible(const Tensor& x, const char* operation, Reduce op);
 
-/// Throws c10::ValueError if Gloo cannot send the type of x. Gloo supports the types above and bool; thread-ranks
-/// support all types.
+/// Throws c10::ValueError if the group cannot send the type of x. Sockets support the types above and bool, other
+/// transports all types.
 void check_movable(const Tensor& x, const char* operation, const ProcessGroup& group);
 
 }  // namespace tandem::comm::detail

@@ -9,12 +9,12 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/element_types.h"
-#include "tandem/comm/detail/own_backend.h"
 #include "tandem/comm/detail/parts_exchange.h"
 #include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local/local_reduce.h"
+#include "tandem/comm/local/own_backend.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {

@@ -1,9 +1,9 @@
 #pragma once
 #include <memory>
 
-#include "tandem/comm/detail/own_backend.h"
 #include "tandem/comm/local/local_exchange.h"
 #include "tandem/comm/local/local_mailbox.h"
+#include "tandem/comm/local/own_backend.h"
 
 namespace tandem::comm {
 

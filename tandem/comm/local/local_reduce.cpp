@@ -48,6 +48,8 @@ void reduce_block(ReduceOp::RedOpType op, std::span<const void* const> inputs, s
 
 }  // namespace
 
+void check_reduction(at::ScalarType type, ReduceOp::RedOpType op) { reduce_slice(type, op, {}, {}, 0, 0); }
+
 void reduce_slice(at::ScalarType type, ReduceOp::RedOpType op, std::span<const void* const> inputs,
                   std::span<void* const> outputs, int64_t begin, int64_t end) {
   TORCH_CHECK_VALUE(op == ReduceOp::SUM || op == ReduceOp::AVG || op == ReduceOp::MAX || op == ReduceOp::MIN,

@@ -43,61 +43,66 @@ bool is_true_of_all(bool own, c10d::Backend& connected) {
 }  // namespace
 
 /// Of one rank, as it stands in the store.
-struct HostMeeting::Card {
+struct HostMeeting::Address {
   std::array<char, 120> host;
   int32_t process, descriptor;
+  uint64_t key;
 };
 
 HostMeeting::HostMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
     : store_(std::move(store)), rank_(rank), size_(size) {
-  Card card{};
+  Address address{};
   const auto host = host_of_this_process();
-  std::memcpy(card.host.data(), host.data(), std::min(host.size(), card.host.size() - 1));
-  card.process = getpid();
+  std::memcpy(address.host.data(), host.data(), std::min(host.size(), address.host.size() - 1));
+  address.process = getpid();
   try {
-    own_ = Segment::create(Stage::segment_bytes(size));
-    card.descriptor = own_->descriptor();
+    own_ = std::make_shared<Segment>(Segment::create(Stage::segment_bytes(size)));
+    address.descriptor = own_->descriptor();
+    address.key = own_->key();
   } catch (const std::system_error&) {
-    card.host = {};  // without memory, a rank is on no host
+    address.host = {};  // without memory, a rank is on no host
   }
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&card);
-  store_->set(key_of(rank_), std::vector<uint8_t>(bytes, bytes + sizeof card));
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&address);
+  store_->set(key_of(rank_), std::vector<uint8_t>(bytes, bytes + sizeof address));
 }
 
 HostMeeting::~HostMeeting() = default;
 
 /// Empty if a rank has told nothing: then it is not of this library.
-std::vector<HostMeeting::Card> HostMeeting::read_cards() const {
+std::vector<HostMeeting::Address> HostMeeting::read_addresses() const {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size_; ++rank) keys.push_back(key_of(rank));
   if (!store_->check(keys)) return {};
-  std::vector<Card> cards;
-  for (const auto& key : keys) {
-    const auto bytes = store_->get(key);
-    if (bytes.size() != sizeof(Card)) return {};
-    std::memcpy(&cards.emplace_back(), bytes.data(), sizeof(Card));
+  std::vector<Address> addresses;
+  for (const auto& bytes : store_->multiGet(keys)) {
+    if (bytes.size() != sizeof(Address)) return {};
+    std::memcpy(&addresses.emplace_back(), bytes.data(), sizeof(Address));
   }
-  return cards;
+  return addresses;
+}
+
+std::shared_ptr<Segment> HostMeeting::attach(const Address& address) const {
+  const auto bytes = Stage::segment_bytes(size_);
+  return std::make_shared<Segment>(Segment::attach(address.process, address.descriptor, bytes, address.key));
 }
 
 std::unique_ptr<Stage> HostMeeting::stage(c10d::Backend& connected, std::chrono::milliseconds timeout) {
-  const auto cards = read_cards();
-  if (cards.empty() || cards[0].host[0] == '\0') return nullptr;
-  if (std::ranges::any_of(cards, [&](const Card& card) { return card.host != cards[0].host; })) return nullptr;
+  const auto addresses = read_addresses();
+  if (addresses.empty() || addresses[0].host[0] == '\0') return nullptr;
+  const auto is_elsewhere = [&](const Address& address) { return address.host != addresses[0].host; };
+  if (std::ranges::any_of(addresses, is_elsewhere)) return nullptr;
   std::vector<Stage::Member> members;
   try {
     for (int rank = 0; rank < size_; ++rank) {
-      const auto& card = cards[rank];
-      members.push_back({rank == rank_ ? std::move(*own_)
-                                       : Segment::attach(card.process, card.descriptor, Stage::segment_bytes(size_)),
-                         ProcessWatch(card.process)});
+      const auto& its = addresses[rank];
+      members.push_back({rank == rank_ ? own_ : attach(its), ProcessWatch(its.process)});
     }
   } catch (const std::system_error&) {
     is_true_of_all(false, connected);
     return nullptr;
   }
   if (!is_true_of_all(true, connected)) return nullptr;
-  for (auto& member : members) member.segment.close_descriptor();
+  for (auto& member : members) member.segment->close_descriptor();
   return std::make_unique<Stage>(rank_, std::move(members), timeout);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <memory>
-#include <optional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -23,12 +22,13 @@ class HostMeeting {
   std::unique_ptr<Stage> stage(c10d::Backend& connected, std::chrono::milliseconds timeout);
 
  private:
-  struct Card;
-  std::vector<Card> read_cards() const;
+  struct Address;
+  std::vector<Address> read_addresses() const;
+  std::shared_ptr<Segment> attach(const Address& address) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_, size_;
-  std::optional<Segment> own_;
+  std::shared_ptr<Segment> own_;
 };
 
 }  // namespace tandem::comm

@@ -10,18 +10,21 @@ namespace tandem::comm {
 /// maps it, in whatever way that process ends. Pages take memory from their first use on.
 class Segment {
  public:
-  /// Zeros. Throws std::system_error.
+  /// Zeros. `bytes`: a multiple of 8. Throws std::system_error.
   static Segment create(int64_t bytes);
 
-  /// The memory behind another process's descriptor(). Throws std::system_error, for example if that process belongs to
-  /// another user, or if the descriptor is of another size.
-  static Segment attach(pid_t process, int descriptor, int64_t bytes);
+  /// The segment with this key(), of so many bytes, behind another process's descriptor(). Throws std::system_error if
+  /// another thing is there, or if that process belongs to another user.
+  static Segment attach(pid_t process, int descriptor, int64_t bytes, uint64_t key);
 
   Segment(Segment&& other) noexcept;
-  Segment& operator=(Segment&& other) noexcept;
+  Segment& operator=(Segment&&) = delete;
   ~Segment();
 
   std::byte* data() const { return data_; }
+
+  /// Drawn when it was created: no two segments have the same.
+  uint64_t key() const;
 
   /// By which other processes attach, until it is closed.
   int descriptor() const { return descriptor_; }

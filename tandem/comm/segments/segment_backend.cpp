@@ -55,19 +55,32 @@ SegmentBackend::~SegmentBackend() {
   drain();
 }
 
-/// Pipelines a call: in phase p, step i works on turn p - i. The first step fills this rank's slot; all ranks meet
+/// Runs a call. If it fails on this rank alone, the others do not wait for it.
+void SegmentBackend::run_in_turns(const Call& call, CallTerms terms, const std::function<int64_t()>& turns,
+                                  const std::vector<Step>& steps) {
+  terms.operation = name_of(call);
+  terms.signature = call.signature;
+  try {
+    stage_->announce(terms);
+    take_turns(call, turns, steps);
+  } catch (const LocalFailure&) {
+    throw;
+  } catch (...) {
+    stage_->leave("rank " + std::to_string(getRank()) + " has failed in " + terms.operation);
+    throw;
+  }
+}
+
+/// In phase p, step i works on turn p - i. The first step fills this rank's slot; all ranks meet
 /// between two phases. `turns` is asked after the first meeting.
 ///
 ///   phase      0       1          2          3
 ///   turn 0   fill 0  combine 0  take 0
 ///   turn 1           fill 1     combine 1  take 1
 ///                  ^          ^          ^ meet
-void SegmentBackend::run_in_turns(const Call& call, CallTerms terms, const std::function<int64_t()>& turns,
-                                  const std::vector<Step>& steps) {
-  terms.operation = name_of(call);
-  terms.signature = call.signature;
+void SegmentBackend::take_turns(const Call& call, const std::function<int64_t()>& turns,
+                                const std::vector<Step>& steps) {
   const auto depth = static_cast<int64_t>(steps.size());
-  stage_->announce(terms);
   steps[0](0);
   stage_->meet();
   stage_->check_agreement([&] { return words_of(call); });

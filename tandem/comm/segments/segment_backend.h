@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "tandem/comm/detail/own_backend.h"
+#include "tandem/comm/local/own_backend.h"
 #include "tandem/comm/segments/stage.h"
 
 namespace tandem::comm {
@@ -38,6 +38,7 @@ class SegmentBackend : public OwnBackend {
 
   void run_in_turns(const Call& call, CallTerms terms, const std::function<int64_t()>& turns,
                     const std::vector<Step>& steps);
+  void take_turns(const Call& call, const std::function<int64_t()>& turns, const std::vector<Step>& steps);
   void reduce_small(const Call& call, const at::Tensor& tensor, Reduction op, std::optional<int> root);
   std::vector<const void*> slots(int64_t turn, int64_t offset = 0) const;
   int64_t share_bytes() const;

@@ -76,12 +76,12 @@ Stage::Stage(int rank, std::vector<Member> members, std::chrono::milliseconds ti
 Stage::~Stage() { leave("rank " + std::to_string(rank_) + " has left"); }
 
 Stage::Head& Stage::head(int rank) const {
-  return *std::launder(reinterpret_cast<Head*>(members_[rank].segment.data()));
+  return *std::launder(reinterpret_cast<Head*>(members_[rank].segment->data()));
 }
 
 Stage::Card& Stage::card(int rank) const {
   const auto bytes = sizeof(Card) + 2 * members_.size() * sizeof(int64_t);
-  auto* data = members_[rank].segment.data() + sizeof(Head) + static_cast<size_t>(calls_ % kCards) * bytes;
+  auto* data = members_[rank].segment->data() + sizeof(Head) + static_cast<size_t>(calls_ % kCards) * bytes;
   return *std::launder(reinterpret_cast<Card*>(data));
 }
 
@@ -89,10 +89,11 @@ int64_t* Stage::sizes_of(int rank) const { return reinterpret_cast<int64_t*>(&ca
 
 std::byte* Stage::slot(int rank, int64_t turn) const {
   const auto before = segment_bytes(size()) - kSlots * kSlotBytes;
-  return members_[rank].segment.data() + before + (turns_ + turn) % kSlots * kSlotBytes;
+  return members_[rank].segment->data() + before + (turns_ + turn) % kSlots * kSlotBytes;
 }
 
 void Stage::announce(const CallTerms& terms) {
+  check_own();
   auto& own = card(rank_);
   put(own.operation, terms.operation);
   own.signature = terms.signature;
@@ -121,8 +122,8 @@ void Stage::check_agreement(const std::function<std::string()>& words) {
 
 int64_t Stage::most_given() const {
   int64_t most = 0;
-  for (int rank = 0; rank < size(); ++rank) {
-    most = std::max(most, *std::max_element(sizes_of(rank), sizes_of(rank) + size()));
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) most = std::max(most, from == to ? 0 : sizes_of(from)[to]);
   }
   return most;
 }
@@ -137,18 +138,19 @@ bool Stage::is_there(int rank) const {
 }
 
 void Stage::meet() {
+  check_own();
   auto& own = head(rank_);
   own.meetings.store(++meetings_);
   if (own.sleepers.load() > 0) futex_wake(own.meetings);
-  for (int step = 1; step < size(); ++step) await((rank_ + step) % size());
+  const auto end = std::chrono::steady_clock::now() + timeout_;
+  for (int step = 1; step < size(); ++step) await((rank_ + step) % size(), end);
 }
 
-void Stage::await(int rank) {
+void Stage::await(int rank, std::chrono::steady_clock::time_point end) {
   for (int i = 0; i < spins_; ++i) {
     if (is_there(rank)) return;
     relax();
   }
-  const auto end = std::chrono::steady_clock::now() + timeout_;
   for (;;) {
     sleep_until_change(rank);
     if (is_there(rank)) return;
@@ -163,6 +165,14 @@ void Stage::sleep_until_change(int rank) const {
   const auto seen = its.meetings.load();
   if (!is_there(rank) && its.has_left.load() == 0) futex_wait(its.meetings, seen, std::min(kGlance, timeout_));
   its.sleepers.fetch_sub(1);
+}
+
+/// Throws if this rank has left: the others would take what it writes for the call in which they still are.
+void Stage::check_own() const {
+  const auto& own = head(rank_);
+  if (own.has_left.load() == 0) return;
+  while (own.has_left.load() == 1) relax();  // another thread writes the reason
+  throw LocalFailure{LocalFailure::Kind::aborted, own.reason};
 }
 
 /// Throws if a rank that has not come will never come. A rank that has left after this meeting has come.

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace tandem::comm {
 ///               meet    meet    meet
 ///
 /// One thread of a rank at a time. Waiting ranks spin briefly, then sleep. Throws LocalFailure if the ranks' calls
-/// differ, if a rank has left or its process has ended, or if it stays away longer than the timeout.
+/// differ, if a rank has left or its process has ended, or if one stays away longer than the timeout. A rank that has
+/// left makes no further call, so that what it has written stays what it was.
 class Stage {
  public:
   static constexpr int kSlots = 3;
@@ -28,7 +30,7 @@ class Stage {
   static int64_t segment_bytes(int size);
 
   struct Member {
-    Segment segment;
+    std::shared_ptr<Segment> segment;
     ProcessWatch watch;
   };
 
@@ -50,7 +52,7 @@ class Stage {
   /// After the first meeting. `words`: describes this rank's call.
   void check_agreement(const std::function<std::string()>& words);
 
-  /// The largest block that a rank gives to another in this call. After the first meeting.
+  /// The bytes of the largest block that a rank gives to another in this call. After the first meeting.
   int64_t most_given() const;
 
   /// The slot of `rank` for a turn of this call; 0 is the first.
@@ -59,7 +61,8 @@ class Stage {
   /// Ends a call of `turns` turns.
   void end(int64_t turns);
 
-  /// Fails what this rank waits for and, when they wait for it, the other ranks. The first reason is kept. Any thread.
+  /// Fails what this rank waits for, its later calls and, when they wait for it, the other ranks. The first reason is
+  /// kept. Any thread.
   void leave(const std::string& reason);
 
  private:
@@ -71,8 +74,9 @@ class Stage {
   int64_t* sizes_of(int rank) const;
   CallTerms terms_of(int rank) const;
   bool is_there(int rank) const;
-  void await(int rank);
+  void await(int rank, std::chrono::steady_clock::time_point end);
   void sleep_until_change(int rank) const;
+  void check_own() const;
   void check_others() const;
   [[noreturn]] void fail_late();
 

@@ -29,18 +29,25 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max<int64_t>(1, std::llround(seconds * 1000)));
 }
 
+/// Of a launcher that has started several processes.
+std::optional<rendezvous::Launch> launch_of_processes() {
+  auto launch = rendezvous::detect_launch();
+  if (launch && launch->size == 1) launch.reset();
+  return launch;
+}
+
 /// What the ranks will use, as far as can be told before they have met. NCCL needs no more memory than threads do.
 comm::Transport transport_of(const Parallel& parallel) {
-  const auto launch = rendezvous::detect_launch();
-  if (!launch || launch->size == 1 || !parallel.device.is_cpu()) return comm::Transport::memory;
+  const auto launch = launch_of_processes();
+  if (!launch || !parallel.device.is_cpu()) return comm::Transport::memory;
   return parallel.sockets || launch->local_size < launch->size ? comm::Transport::sockets : comm::Transport::segments;
 }
 
 /// As many ranks as the launcher has started; without a launcher, as `ranks` says.
 int world_size(const settings::Settings& settings) {
   const auto ranks = settings.get_int("ranks");
-  const auto launch = rendezvous::detect_launch();
-  if (!launch || launch->size == 1) return static_cast<int>(ranks);
+  const auto launch = launch_of_processes();
+  if (!launch) return static_cast<int>(ranks);
   if (settings.given("ranks") && ranks != launch->size) {
     throw SettingsError("ranks is " + std::to_string(ranks) + ", wanted " + std::to_string(launch->size) + " as " +
                             launch->launcher + " has started",
@@ -51,8 +58,8 @@ int world_size(const settings::Settings& settings) {
 
 /// All replicas are in the process, whatever a launcher says.
 int replicas_of(const settings::Settings& settings, const parallel::Strategy& strategy) {
-  const auto launch = rendezvous::detect_launch();
-  if (!launch || launch->size == 1) return static_cast<int>(settings.get_int("ranks"));
+  const auto launch = launch_of_processes();
+  if (!launch) return static_cast<int>(settings.get_int("ranks"));
   throw SettingsError("parallel is " + std::string(strategy.name) + ", whose ranks are threads of one process, with " +
                           std::to_string(launch->size) + " processes that " + launch->launcher +
                           " has started, wanted 1",
@@ -62,8 +69,7 @@ int replicas_of(const settings::Settings& settings, const parallel::Strategy& st
 /// A backward pass on a GPU runs on one thread per GPU and process: ranks of one process would wait for each other
 /// there for ever.
 void check_cuda(int ranks) {
-  const auto launch = rendezvous::detect_launch();
-  if (ranks > 1 && !(launch && launch->size > 1)) {
+  if (ranks > 1 && !launch_of_processes()) {
     throw SettingsError("ranks is " + std::to_string(ranks) + " with device=cuda, wanted 1 in a process",
                         "use tandem launch -n " + std::to_string(ranks) + " -- tandem train device=cuda ...");
   }
@@ -272,9 +278,7 @@ const Section& parallel_section() {
            {{"comm.check", "ps.update", "ps.mode", "ps.staleness", "local_sgd.every", "comm.transport"},
             [](const Job& job) { return job.parallel.ranks == 1; },
             "with one rank"},
-           {{"comm.transport"},
-            [](const Job& job) { return job.parallel.transport == comm::Transport::memory; },
-            "except between processes"},
+           {{"comm.transport"}, [](const Job&) { return !launch_of_processes(); }, "except between processes"},
            {{"fsdp.shard", "fsdp.reshard", "fsdp.prefetch"}, is_of_another<kFsdp>, "except with parallel=fsdp"},
            {{"ps.aggregate", "ps.servers", "ps.update", "ps.mode"}, is_of_another<kPs>, "except with parallel=ps"},
            {{"ps.staleness"}, [](const Job& job) { return !job.parallel.is_async; }, "except with ps.mode=async"},

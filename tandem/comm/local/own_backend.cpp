@@ -1,4 +1,4 @@
-#include "tandem/comm/detail/own_backend.h"
+#include "tandem/comm/local/own_backend.h"
 
 #include <ATen/ATen.h>
 
@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tandem/base/context.h"
+#include "tandem/comm/local/local_reduce.h"
 #include "tandem/flight/call_info.h"
 
 namespace tandem::comm {
@@ -161,12 +162,14 @@ OwnBackend::WorkPointer OwnBackend::start_move(OpType type, const Call& call, Bl
 
 OwnBackend::WorkPointer OwnBackend::start_reduce(OpType type, const Call& call, const at::Tensor& tensor, Reduction op,
                                                  std::optional<int> root) {
+  check_reduction(tensor.scalar_type(), op);
   return run(type, call.operation, {tensor},
              [this, call, tensor, op, root] { reduce_in_place(call, tensor, op, root); });
 }
 
 OwnBackend::WorkPointer OwnBackend::start_reduce_parts(Tensors parts, const at::Tensor& output, Reduction op) {
   const Call call = {"reduce_scatter", type_of(output) + 256 * static_cast<uint64_t>(op)};
+  check_reduction(output.scalar_type(), op);
   return run(OpType::REDUCE_SCATTER, call.operation, {output},
              [this, call, parts = std::move(parts), output, op] { reduce_parts(call, parts, output, op); });
 }

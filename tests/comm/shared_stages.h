@@ -1,0 +1,24 @@
+#pragma once
+#include <unistd.h>
+
+#include "tandem/comm/segments/stage.h"
+
+namespace tandem::comm::test {
+
+/// The stages of `size` ranks, all in this process. They see their segments at the same addresses, which lets
+/// ThreadSanitizer see who writes while another reads.
+inline std::vector<std::unique_ptr<Stage>> shared_stages(int size, std::chrono::milliseconds timeout) {
+  std::vector<std::shared_ptr<Segment>> segments;
+  for (int rank = 0; rank < size; ++rank) {
+    segments.push_back(std::make_shared<Segment>(Segment::create(Stage::segment_bytes(size))));
+  }
+  std::vector<std::unique_ptr<Stage>> stages;
+  for (int rank = 0; rank < size; ++rank) {
+    std::vector<Stage::Member> members;
+    for (const auto& segment : segments) members.push_back({segment, ProcessWatch(getpid())});
+    stages.push_back(std::make_unique<Stage>(rank, std::move(members), timeout));
+  }
+  return stages;
+}
+
+}  // namespace tandem::comm::test
