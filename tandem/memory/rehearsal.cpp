@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
@@ -118,10 +119,34 @@ struct Behind : Node {
   std::vector<uint64_t> numbers;
 };
 
-/// Takes the gradients and buffers of a block away, and gives them back in the end.
+/// Gives parameters a gradient of zeros, and takes it back in the end.
+class AddedTo {
+ public:
+  explicit AddedTo(std::span<const Tensor> parameters) : parameters_(parameters) {
+    for (const auto& parameter : parameters) {
+      gradients_.push_back(parameter.grad());
+      parameter.mutable_grad() = at::zeros_like(parameter.detach());
+    }
+  }
+  ~AddedTo() {
+    for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
+  }
+  AddedTo(const AddedTo&) = delete;
+  AddedTo& operator=(const AddedTo&) = delete;
+
+ private:
+  std::span<const Tensor> parameters_;
+  std::vector<Tensor> gradients_;
+};
+
+/// Takes the buffers of a block and the gradients that are not added to away, and gives them back in the end.
 class Untouched {
  public:
-  explicit Untouched(const Block& block) : parameters_(parameters_of(block)), buffers_(buffers_of(block)) {
+  explicit Untouched(const Block& block, std::span<const Tensor> added_to = {})
+      : parameters_(parameters_of(block)), buffers_(buffers_of(block)) {
+    std::erase_if(parameters_, [&](const Tensor& parameter) {
+      return std::ranges::any_of(added_to, [&](const Tensor& one) { return one.is_same(parameter); });
+    });
     for (auto& parameter : parameters_) {
       gradients_.push_back(parameter.grad());
       parameter.mutable_grad().reset();
@@ -175,8 +200,8 @@ std::vector<Event> recorded(const ProbeScope& probe, const Work& work) {
 /// One block of a chain, on inputs that lie in memory as `of_inputs` tells.
 class BlockRehearsal {
  public:
-  BlockRehearsal(const Block& block, BlockRecord& record)
-      : block_(block), number_(block_number(block.name)), untouched_(block), record_(record) {}
+  BlockRehearsal(const Block& block, std::span<const Tensor> added_to, BlockRecord& record)
+      : block_(block), number_(block_number(block.name)), untouched_(block, added_to), record_(record) {}
 
   /// `of_gradients`: of its outputs; null for the last block, whose only output backward starts from. Returns the
   /// gradients of its inputs.
@@ -248,7 +273,7 @@ class BlockRehearsal {
                                                               /*create_graph=*/false, /*accumulate_grad=*/true, {});
       }
     } else if (outputs.at(0).requires_grad()) {
-      outputs[0].backward();
+      outputs[0].backward(at::ones_like(outputs[0]));
     }
     record_.backward_seconds = seconds_since(start);
   }
@@ -346,12 +371,13 @@ std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const R
   const at::AutoGradMode with_gradients(true);
   const ProbeScope aside;  // for copies of buffers
   const GivenAway given(options.given_away);
+  const AddedTo added(options.added_to);
   std::vector<BlockRecord> records(chain.blocks.size());
   const auto flows = flows_of(chain, input, records);
   auto gradients = flows.back();
-  bool is_loss = gradients.size() == 1 && gradients[0].sizes.empty();  // only the last output can be one
+  bool is_loss = gradients.size() == 1 && (options.starts_at_output || gradients[0].sizes.empty());  // the last output
   for (size_t i = records.size(); i-- > 0;) {
-    BlockRehearsal block(chain.blocks[i], records[i]);
+    BlockRehearsal block(chain.blocks[i], options.added_to, records[i]);
     gradients = block.run(flows[i], is_loss ? nullptr : &gradients);
     is_loss = false;
   }

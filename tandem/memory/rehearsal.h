@@ -30,12 +30,15 @@ struct RehearsalOptions {
   /// Parameters whose gradients are given away as soon as they are complete, such as into buckets that are held
   /// already.
   std::vector<Tensor> given_away;
+  std::vector<Tensor> added_to;  // parameters whose gradients are held already, and are added to
+  /// Backward starts from the chain's only output, whose gradient its caller holds meanwhile, as that of a scalar.
+  bool starts_at_output = false;
 };
 
 /// Runs each block of the chain forward and backward, from the last to the first, and records what it allocates: what a
 /// whole step would, in the memory of one block at a time. Gradients, buffers and the books of the ranks stay as they
-/// are. The values of tensors are not those of a step. Memory: that of one block, and a flow's. Seconds: those of a
-/// step and of another forward. Throws c10::Error without the meter.
+/// are. The values of tensors are not those of a step. Memory: that of one block, a flow's, and the gradients that are
+/// added to. Seconds: those of a step and of another forward. Throws c10::Error without the meter.
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options = {});
 
 /// A change of what a rank holds that is no block's, after backward: a positive number of bytes, then the same

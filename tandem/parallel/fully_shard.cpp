@@ -359,6 +359,13 @@ void FullyShard::run_alone(bool is_on) {
   impl_->close_all();
 }
 
+/// Of flats that keep their gradients; the others send theirs when backward leaves their block.
+int64_t FullyShard::exchange_bytes() {
+  int64_t most = 0;
+  for (const auto* flat : impl_->whole) most = std::max(most, flat->exchange_bytes());
+  return most;
+}
+
 /// Of flats that keep their gradients; the others are imagined.
 int64_t FullyShard::beside_bytes() {
   int64_t most = 0;
@@ -381,7 +388,6 @@ std::vector<Tensor> FullyShard::owned_gradients() const {
   for (const auto* flat : impl_->whole) {
     for (size_t i = 0; i < flat->parameters().size(); ++i) {
       owned.push_back(flat->parameters()[i].tensor);
-      if (impl_->options.in_order) continue;
       for (const auto& part : flat->held(i)) owned.push_back(part.tensor);
     }
   }

@@ -90,6 +90,7 @@ class FullyShard : public GradientSync {
   void settle() override;
   void unify() override;
   void run_alone(bool is_on) override;
+  int64_t exchange_bytes() override;
   int64_t beside_bytes() override;
   Overlap overlap() const override;
   std::vector<Tensor> owned_gradients() const override;

@@ -42,11 +42,14 @@ MeshSizes with_servers(int ranks, const StrategyOptions& options) {
   return {.data = ranks, .servers = options.ps.servers};
 }
 
+/// The largest of `parts` equal ones.
+int64_t part_of(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
+
 CategoryBytes ps_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
   CategoryBytes bytes{};
   if (!options.ps.servers_update || ranks == 1) return bytes;
   const int servers = options.ps.servers == 0 ? ranks : options.ps.servers;
-  const int64_t of_part = (parameter_bytes + servers - 1) / servers;
+  const int64_t of_part = part_of(parameter_bytes, servers);
   const int64_t late = options.ps.staleness;
   bytes[static_cast<size_t>(Category::gradients)] = (late + 1) * parameter_bytes + of_part;
   if (late > 0) bytes[static_cast<size_t>(Category::parameters)] = parameter_bytes + of_part;
@@ -81,7 +84,7 @@ CategoryBytes averaging_bytes(int64_t parameter_bytes, int, const StrategyOption
 CategoryBytes ddp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
   CategoryBytes bytes{};
   auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
-  if (options.shards > 0) gradients = parameter_bytes + (parameter_bytes + ranks - 1) / ranks;  // and a part of the sum
+  if (options.shards > 0) gradients = parameter_bytes + part_of(parameter_bytes, ranks);  // and a part of the sum
   if (options.shards > 0 || ranks == 1) return bytes;
   const auto& hook = options.ddp.hook_kind();
   gradients = parameter_bytes;  // the buckets
@@ -120,16 +123,19 @@ std::unique_ptr<GradientSync> make_sharded(const ReplicatedModel& model, Mesh& m
   return std::make_unique<FullyShard>(whole_of(model), model.buffers, model.chain, what, mesh, own);
 }
 
-CategoryBytes zero1_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions&) {
+CategoryBytes zero1_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
   CategoryBytes bytes{};
-  if (ranks > 1) bytes[static_cast<size_t>(Category::gradients)] = parameter_bytes;  // the flats
+  if (ranks == 1) return bytes;
+  auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
+  gradients = parameter_bytes;  // the flats
+  if (options.shards > 0) gradients += part_of(parameter_bytes, ranks);
   return bytes;
 }
 
 CategoryBytes fsdp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
   CategoryBytes bytes{};
   const int64_t shard = along_both(ranks, options).shard;
-  bytes[static_cast<size_t>(Category::parameters)] = (parameter_bytes + shard - 1) / shard - parameter_bytes;
+  bytes[static_cast<size_t>(Category::parameters)] = part_of(parameter_bytes, shard) - parameter_bytes;
   return bytes;
 }
 

@@ -81,8 +81,7 @@ memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part,
   const auto parts = parts_with_gradients();
   const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
   if (adds) {
-    const auto whole = without(without(tensors_of(trained_), parts), sync_->owned_gradients());
-    held.add(Category::gradients, bytes_of(whole) + bytes_of_gradients(parts));
+    held.add(Category::gradients, bytes_of(whole_gradients()) + bytes_of_gradients(parts));
   }
   reset_gradients(parts);
   return memory::compose(records, held, update);
@@ -91,6 +90,11 @@ memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part,
 /// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
 std::vector<Tensor> SupervisedStep::parts_with_gradients() const {
   return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync_->owned_gradients());
+}
+
+/// The parameters that the strategy leaves as they are, whose gradients backward allocates.
+std::vector<Tensor> SupervisedStep::whole_gradients() const {
+  return without(without(tensors_of(trained_), parts_with_gradients()), sync_->owned_gradients());
 }
 
 Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
@@ -105,18 +109,15 @@ Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_p
 /// Leaves gradients of parts_with_gradients().
 std::vector<memory::BlockRecord> SupervisedStep::rehearse_chain(const memory::Chain& chain,
                                                                 const detail::BatchPart& part, bool adds) {
-  auto given_away = sync_->owned_gradients();
-  if (adds) {
-    const auto others = without(tensors_of(trained_), given_away);
-    given_away.insert(given_away.end(), others.begin(), others.end());
-  }
+  memory::RehearsalOptions options = {.given_away = sync_->owned_gradients(), .starts_at_output = true};
+  if (adds) options.added_to = whole_gradients();
   const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
   sync_->run_alone(true);
   if (adds && !parts_with_gradients().empty()) {  // the micro-batch before leaves them
     const memory::ProbeScope aside;
-    memory::rehearse(chain, {part.batch.images}, {given_away});
+    memory::rehearse(chain, {part.batch.images}, options);
   }
-  auto records = memory::rehearse(chain, {part.batch.images}, {given_away});
+  auto records = memory::rehearse(chain, {part.batch.images}, options);
   sync_->run_alone(false);
   return records;
 }

@@ -44,7 +44,8 @@ std::vector<double> numbers_of(const Tensor& loss) {
 Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
   for (auto& share : shares) share *= scale;
   if (loss.dim() == 0 && shares[0] == 1) return {};
-  return at::tensor(shares, at::kDouble).to(loss.options()).view(loss.sizes());
+  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
+      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
 }
 
 Context context_of(const data::Batch& batch) {

@@ -98,6 +98,7 @@ class SupervisedStep : public Step {
   void update(double learning_rate, comm::ProcessGroup& group);
   memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
   std::vector<Tensor> parts_with_gradients() const;
+  std::vector<Tensor> whole_gradients() const;
   std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
   NormSum norm_sum() const;
   void clip(comm::ProcessGroup& group);

@@ -337,6 +337,36 @@ TEST(RankMemory, KnowsFrozenParameters) {
   }
 }
 
+TEST(RankMemory, OfComparedCallsIsThatOfOthers) {
+  for (const std::string strategy : {"ddp", "fsdp", "ps"}) {
+    const auto peaks = peaks_of({"parallel=" + strategy, "model=mlp", "train.batch=23", "head.classes=301", "ranks=3"},
+                                Patterns(), {.check = true});
+    for (const auto& [predicted, measured] : peaks) EXPECT_EQ(predicted, measured) << strategy;
+  }
+}
+
+/// A step's loss is a number a shard, and sums are made after each micro-batch.
+void expect_shards_are_known(const std::string& strategy, const Words& job) {
+  for (const std::string more :
+       {"train.clip=1", "train.precision=float16", "embedding=900", "model.freeze=embedding"}) {
+    const auto words = with({"parallel=" + strategy, "embedding=24", "train.batch=24", "head.classes=301", more}, job);
+    SCOPED_TRACE(testing::PrintToString(words));
+    for (const auto& [predicted, measured] : peaks_of(words)) EXPECT_EQ(predicted, measured);
+  }
+}
+
+TEST(RankMemory, KnowsShards) {
+  for (const auto& strategy : parallel::strategies()) {
+    if (!strategy.sums_in_order) continue;
+    for (const auto& job : std::vector<Words>{{"model=mlp", "ranks=1", "train.shards=6"},
+                                              {"model=mlp", "ranks=2", "train.shards=2"},
+                                              {"model=mlp", "ranks=2", "train.shards=6"},
+                                              {"model=resnet_glyph", "ranks=3", "train.shards=12"}}) {
+      expect_shards_are_known(std::string(strategy.name), job);
+    }
+  }
+}
+
 TEST(RankMemory, KnowsGhostNorms) {
   for (const std::string more : {"train.accumulate=1", "train.precision=float64", "train.precision=bf16"}) {
     for (const std::string ranks : {"1", "3"}) {

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
 
 #include "tandem/base/rng.h"
 
@@ -50,6 +52,11 @@ Card card_of(const flight::CallInfo& call, int64_t sequence) {
   return card;
 }
 
+/// A view of memory that is no tensor's: with the check a run needs the bytes that it needs without.
+at::Tensor bytes_of(std::span<Card> cards) {
+  return at::from_blob(cards.data(), {static_cast<int64_t>(cards.size_bytes())}, at::kByte);
+}
+
 std::string words(const Card& card, int rank) {
   const std::span shape(card.shape.data(), std::min(static_cast<size_t>(card.dims), kMostDims));
   std::string text = "rank " + std::to_string(rank) + " calls " + card.operation.data() + " of " +
@@ -84,13 +91,10 @@ std::string difference(const Card& a, const Card& b) {
 }  // namespace
 
 void check_call(c10d::Backend& backend, const flight::CallInfo& call, int64_t sequence) {
-  const auto own = card_of(call, sequence);
-  auto mine = at::empty({sizeof(Card)}, at::kByte);
-  std::memcpy(mine.mutable_data_ptr(), &own, sizeof own);
-  auto all = at::empty({backend.getSize() * static_cast<int64_t>(sizeof(Card))}, at::kByte);
-  backend._allgather_base(all, mine)->wait();
+  auto own = card_of(call, sequence);
   std::vector<Card> cards(backend.getSize());
-  std::memcpy(cards.data(), all.const_data_ptr(), all.nbytes());
+  auto mine = bytes_of({&own, 1}), all = bytes_of(cards);
+  backend._allgather_base(all, mine)->wait();
   for (int rank = 1; rank < backend.getSize(); ++rank) {
     const auto fault = difference(cards[0], cards[rank]);
     TORCH_CHECK_WITH(DistBackendError, fault.empty(), words(cards[0], 0), ", ", words(cards[rank], rank), ": ", fault);

@@ -31,13 +31,15 @@ std::string host_of_this_process() {
 
 std::string key_of(int rank) { return "segment/" + std::to_string(rank); }
 
-/// True on all ranks if it is on all of them.
+/// True on all ranks if it is on all of them. Gloo's thread may hold the word for a while: it is no memory of the rank.
 bool is_true_of_all(bool own, c10d::Backend& connected) {
-  std::vector<at::Tensor> word = {at::full({1}, static_cast<int64_t>(own), at::kLong)};
+  const auto word = std::make_shared<int64_t>(own);
+  std::vector<at::Tensor> words = {at::from_blob(
+      word.get(), {1}, [word](void*) {}, at::kLong)};
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MIN;
-  connected.allreduce(word, options)->wait();
-  return word[0].item<int64_t>() == 1;
+  connected.allreduce(words, options)->wait();
+  return *word == 1;
 }
 
 }  // namespace

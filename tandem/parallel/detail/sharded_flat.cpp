@@ -75,6 +75,7 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& optio
   make_held(mesh);
   const Owner owner(Category::gradients, block_);
   if (keeps_gradients_) gradients_ = at::zeros({layout_.size()}, layout_.options());
+  if (keeps_gradients_ && in_order_) ordered_sum_ = empty_shard();
   for (size_t i = 0; is_trained_ && i < parameters_.size(); ++i) {
     watches_.emplace_back(parameters_[i].tensor, [this, i] { take_gradient(i); });
   }
@@ -258,18 +259,27 @@ void ShardedFlat::end_sum(FlatsBeside& sums) {
   gradients_.reset();
 }
 
+/// Of this rank's shard, one after the other.
+Tensor ShardedFlat::gradients_of_ranks() const {
+  const CategoryScope scratch(Category::communication);
+  const std::vector<int64_t> sizes(static_cast<size_t>(shards_.size()), layout_.shard_size());
+  return comm::all_to_all(gradients_, shards_, 0, sizes, sizes);
+}
+
+int64_t ShardedFlat::exchange_bytes() const {
+  if (!is_trained_ || !in_order_) return 0;
+  const memory::ProbeScope probe;
+  gradients_of_ranks();
+  return probe.account().peak_bytes();
+}
+
 void ShardedFlat::add_in_order() {
   const int64_t own = layout_.shard_size();
-  Tensor parts;
-  {
-    const CategoryScope scratch(Category::communication);
-    const std::vector<int64_t> sizes(static_cast<size_t>(shards_.size()), own);
-    parts = comm::all_to_all(gradients_, shards_, 0, sizes, sizes);
-  }
+  const auto parts = gradients_of_ranks();
   drop_gradients();
   auto sum = sum_so_far();
   if (!sum.defined()) {
-    sum = empty_shard().zero_();
+    sum = (keeps_gradients_ ? ordered_sum_ : empty_shard()).zero_();
     give(sum);
   }
   for (int rank = 0; rank < shards_.size(); ++rank) sum.add_(parts.narrow(0, rank * own, own));

@@ -78,6 +78,9 @@ class ShardedFlat {
   /// Bytes that start_to_sum() needs for a moment on another thread. Collective.
   int64_t sum_bytes(FlatsBeside& sums) const;
 
+  /// Bytes that start_to_sum() in order needs for a moment. The flat must have gradients. Collective.
+  int64_t exchange_bytes() const;
+
  private:
   void make_held(Mesh& mesh);
   Tensor to_gather();
@@ -90,6 +93,7 @@ class ShardedFlat {
   void take_gradient(size_t i);
   void fill_gradients();
   void reset_gradients();
+  Tensor gradients_of_ranks() const;
   void add_in_order();
 
   std::vector<Parameter> parameters_;
@@ -103,6 +107,7 @@ class ShardedFlat {
   Tensor part_;     // what neighbours gather from each other; undefined: the flat is not closed in part
   Tensor rounded_;  // the shard, while others gather it in another type
   Tensor sum_;  // this rank's shard of the sum that travels, if neither the flat nor an earlier sum has place for it
+  Tensor ordered_sum_;  // in order: this rank's shard of the sum, if the flat of the gradients lives as long
   std::vector<std::vector<Parameter>> held_;
   std::vector<GradientWatch> watches_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
