@@ -260,10 +260,10 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   if (mesh.batch().size() == 1) return;
   TORCH_CHECK_VALUE(!options.in_order || mesh.size(Axis::data) == 1,
                     "fully shard: in_order with copies of the shards, wanted one of each");
-  check_neighbours(options, mesh.size(Axis::shard));
+  const bool is_released = what == Sharded::parameters;
+  if (is_released) check_neighbours(options, mesh.size(Axis::shard));
   const size_t blocks = chain != nullptr ? chain->blocks.size() : 0;
   impl_->flats.resize(blocks + 1);
-  const bool is_released = what == Sharded::parameters;
   impl_->groups = std::make_unique<detail::GatherGroups>(mesh, is_released ? options.reshard : 0,
                                                          is_released && options.prefetch && blocks > 0);
   std::vector<Tensor> whole;
