@@ -62,11 +62,13 @@ TEST(Job, HoldsTheOptionsOfPostLocalSgd) {
   const auto by_default = job_of({}).parallel.strategy_options.post_local_sgd;
   EXPECT_EQ(by_default.start, parallel::PostLocalSgdOptions().start);
   EXPECT_EQ(by_default.every, parallel::PostLocalSgdOptions().every);
-  EXPECT_EQ(test::text_of<SettingsError>([] {
-              check_training(job_of({"ddp.hook=post-local-sgd", "ranks=2", "train.shards=4"}));
-            }),
-            "ddp.hook is post-local-sgd with train.shards, whose sums are over all ranks in every step: leave one of "
-            "them out");
+  for (const std::string hook : {"post-local-sgd", "fp16"}) {
+    EXPECT_EQ(
+        test::text_of<SettingsError>([&] {
+          check_training(job_of({"ddp.hook=" + hook, "ranks=2", "train.shards=4"}));
+        }),
+        "ddp.hook is " + hook + " with train.shards, which sums over shards in their order: leave one of them out");
+  }
 }
 
 TEST(Job, Float16HasALossScale) {
@@ -130,6 +132,8 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
   EXPECT_EQ(idle_settings(job_of({"parallel=zero2", "fsdp.reshard=false"})),
             Words{"fsdp.reshard has no effect except with parallel=fsdp"});
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.unused=find", "ranks=2", "train.shards=4"})),
+            Words{"ddp.unused has no effect with train.shards"});
   EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
             Words{"ddp.rank has no effect except with ddp.hook=powersgd"});
   EXPECT_EQ(idle_settings(job_of({"ddp.local_every=3", "ranks=2"})),
@@ -187,11 +191,10 @@ TEST(Job, RanksOfOneProcessAreReplicasOfOneRank) {
             }),
             "model.norm shares statistics with parallel=dp, whose replicas do not, wanted a norm without: use "
             "model.norm=batch, or parallel=ddp");
-  EXPECT_EQ(
-      test::text_of<SettingsError>([] {
-        job_of({"parallel=dp", "device=cuda", "ranks=3"});
-      }),
-      "ranks is 3 with device=cuda, wanted 1 in a process: use tandem launch -n 3 -- tandem train device=cuda ...");
+  EXPECT_EQ(test::text_of<SettingsError>([] {
+              job_of({"parallel=dp", "device=cuda", "ranks=3"});
+            }),
+            "parallel is dp with device=cuda, wanted cpu, where its 3 replicas run: use parallel=ddp");
 }
 
 TEST(Job, TheDeviceIsNoPartOfACheckpoint) {

@@ -10,7 +10,7 @@ namespace tandem::job {
 namespace {
 
 WholeRun run_on(int ranks, const Words& words, int64_t steps, const std::filesystem::path& store = {}) {
-  return whole_run(with(words, {"embedding=16", "train.lr=0.05", "ranks=" + std::to_string(ranks)}), steps, store);
+  return whole_run(with({"embedding=16", "train.lr=0.05", "ranks=" + std::to_string(ranks)}, words), steps, store);
 }
 
 void expect_same(const WholeRun& one, const WholeRun& other) {
@@ -40,6 +40,14 @@ TEST(Shards, TheNumberOfRanksChangesNoBit) {
       if (job_of(all).training.shards % ranks == 0) expect_same(one, run_on(ranks, all, 5));
     }
   }
+}
+
+/// at::batch_norm() saves running statistics, which go back to those of the step's begin before backward.
+TEST(Shards, NormsThatCannotBeFusedTrain) {
+  const Words words = {"model=resnet_glyph", "train.shards=6", "train.batch=21", "embedding=23"};
+  const auto one = run_on(1, words, 4);
+  EXPECT_EQ(one.losses.size(), 4U);
+  for (const int ranks : {2, 3}) expect_same(one, run_on(ranks, words, 4));
 }
 
 /// The norm is that of all numbers, however the ranks divide them.
@@ -99,14 +107,23 @@ TEST(Shards, WhatCannotBeSummedInOrderIsRefused) {
             "out");
   EXPECT_EQ(refused({"train.shards=4", "model.norm=sync"}),
             "train.shards is 4 with model.norm=sync, whose statistics are of all ranks: use a norm of one rank");
-  for (const std::string word : {"head.parallel=naive", "head.sample=0.5", "head.fused_update=true"}) {
+  for (const std::string word : {"head.sample=0.5", "head.fused_update=true"}) {
     EXPECT_EQ(refused({"train.shards=4", word}),
-              "train.shards is 4 with head.parallel=naive, head.sample or head.fused_update: leave one of them out");
+              "train.shards is 4 with head.sample or head.fused_update: leave one of them out");
   }
   EXPECT_EQ(refused({"train.shards=4", "ranks=4", "parallel=fsdp", "fsdp.shard=2"}),
             "train.shards is 4 with fsdp.shard, whose copies sum on their own: leave one of them out");
-  EXPECT_EQ(refused({"train.shards=4", "parallel=ps"}),
-            "train.shards is 4 with parallel=ps, which sums over the ranks: leave one of them out");
+  for (const std::string strategy : {"dp", "ps", "local-sgd", "diloco"}) {
+    EXPECT_EQ(refused({"train.shards=4", "parallel=" + strategy, "ranks=3"}),
+              "train.shards is 4 with parallel=" + strategy +
+                  ", which cannot sum over shards in their order: use parallel=ddp, parallel=zero1, parallel=zero2 or "
+                  "parallel=fsdp");
+  }
+  for (const std::string form : {"naive", "replicated"}) {
+    EXPECT_EQ(refused({"train.shards=4", "head.parallel=" + form}),
+              "train.shards is 4 with head.parallel=" + form +
+                  ", which cannot sum over shards in their order: use head.parallel=sharded");
+  }
   EXPECT_EQ(refused({"train.shards=4", "memory.limit=1G"}),
             "train.shards is 4 with memory.limit, which moves classes between ranks: leave one of them out");
 }

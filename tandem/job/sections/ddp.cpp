@@ -45,9 +45,10 @@ void read(settings::Settings& settings, Job& job) {
 bool goes_apart(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind().goes_apart; }
 
 void check(const Job& job) {
-  if (job.training.shards == 0 || is_idle(job, "ddp.hook") || !goes_apart(job)) return;
+  const bool is_plain = &job.parallel.strategy_options.ddp.hook_kind() == &parallel::gradient_hooks().front();
+  if (job.training.shards == 0 || is_idle(job, "ddp.hook") || is_plain) return;
   throw SettingsError("ddp.hook is " + job.settings.get_string("ddp.hook") +
-                          " with train.shards, whose sums are over all ranks in every step",
+                          " with train.shards, which sums over shards in their order",
                       "leave one of them out");
 }
 
@@ -95,6 +96,9 @@ const Section& ddp_section() {
                  "ddp.local_every"},
                 [](const Job& job) { return job.parallel.ranks == 1; },
                 "with one rank"},
+               {{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers"},
+                [](const Job& job) { return job.training.shards > 0; },
+                "with train.shards"},
                {{"ddp.rank"},
                 [](const Job& job) { return !job.parallel.strategy_options.ddp.hook_kind().has_rank; },
                 "except with ddp.hook=powersgd"},

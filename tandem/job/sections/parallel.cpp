@@ -68,7 +68,12 @@ int replicas_of(const settings::Settings& settings, const parallel::Strategy& st
 
 /// A backward pass on a GPU runs on one thread per GPU and process: ranks of one process would wait for each other
 /// there for ever.
-void check_cuda(int ranks) {
+void check_cuda(int ranks, const parallel::Strategy& strategy) {
+  if (ranks > 1 && strategy.is_one_process) {
+    throw SettingsError("parallel is " + std::string(strategy.name) + " with device=cuda, wanted cpu, where its " +
+                            std::to_string(ranks) + " replicas run",
+                        "use parallel=ddp");
+  }
   if (ranks > 1 && !launch_of_processes()) {
     throw SettingsError("ranks is " + std::to_string(ranks) + " with device=cuda, wanted 1 in a process",
                         "use tandem launch -n " + std::to_string(ranks) + " -- tandem train device=cuda ...");
@@ -175,7 +180,7 @@ void read(settings::Settings& settings, Job& job) {
                   .sockets = chosen(kTransports, settings.get_string("comm.transport"))};
   job.parallel.transport = transport_of(job.parallel);
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
-  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts());
+  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts(), strategy);
   naming_settings({strategy.settings}, [&] { return job.parallel.mesh(job.parallel.ranks); });
   settings.set("ranks", std::to_string(job.parallel.parts()));
 }

@@ -1,6 +1,7 @@
 #include "tandem/job/sections/training.h"
 
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
@@ -75,6 +76,15 @@ void check_accumulate(const Job& job) {
   }
 }
 
+/// The strategies that can sum over shards, as a remedy names them.
+std::string names_in_order() {
+  std::vector<std::string> names;
+  for (const auto& strategy : parallel::strategies()) {
+    if (strategy.sums_in_order) names.push_back("parallel=" + std::string(strategy.name));
+  }
+  return one_of(names);
+}
+
 /// Shards change the order of sums, and which parts of a step are computed alone.
 void check_shards(const Job& job) {
   const auto shards = job.training.shards;
@@ -83,15 +93,15 @@ void check_shards(const Job& job) {
     if (is_so) throw SettingsError(fault + " with " + why, remedy);
   };
   if (shards == 0) return;
+  refuse(!job.parallel.strategy->sums_in_order,
+         "parallel=" + std::string(job.parallel.strategy->name) + ", which cannot sum over shards in their order",
+         "use " + names_in_order());
   refuse(shards % job.parallel.ranks != 0, std::to_string(job.parallel.ranks) + " ranks, wanted a multiple of them",
          "give each rank as many shards");
   if (job.training.batch < shards) {
     throw SettingsError(fault + ", wanted at most the " + std::to_string(job.training.batch) +
                         " images of train.batch");
   }
-  refuse(!job.parallel.strategy->sums_in_order,
-         "parallel=" + std::string(job.parallel.strategy->name) + ", which sums over the ranks",
-         "leave one of them out");
   const auto sizes = job.parallel.mesh(job.parallel.ranks);
   refuse(sizes.shard > 1 && sizes.data > 1, "fsdp.shard, whose copies sum on their own", "leave one of them out");
   refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
@@ -99,8 +109,11 @@ void check_shards(const Job& job) {
   refuse(models::shares_statistics(job.model.norm),
          "model.norm=" + job.settings.get_string("model.norm") + ", whose statistics are of all ranks",
          "use a norm of one rank");
-  refuse(job.head.options.naive || job.head.options.sampling || job.head.steps_in_backward,
-         "head.parallel=naive, head.sample or head.fused_update", "leave one of them out");
+  refuse(!job.head.form->sums_in_order,
+         "head.parallel=" + std::string(job.head.form->name) + ", which cannot sum over shards in their order",
+         "use head.parallel=sharded");
+  refuse(job.head.options.sampling || job.head.steps_in_backward, "head.sample or head.fused_update",
+         "leave one of them out");
   refuse(job.memory.is_limited(), "memory.limit, which moves classes between ranks", "leave one of them out");
 }
 

@@ -12,8 +12,10 @@ void copy_from(const std::vector<Buffer>& buffers, const std::vector<Tensor>& to
   for (size_t i = 0; i < buffers.size(); ++i) to[i].copy_(buffers[i].tensor);
 }
 
+/// Past autograd: backward is still to come, and at::batch_norm() has saved its running statistics for it, of which the
+/// backward of a batch reads nothing.
 void copy_to(const std::vector<Buffer>& buffers, const std::vector<Tensor>& from) {
-  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].tensor.copy_(from[i]);
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].tensor.variable_data().copy_(from[i]);
 }
 
 /// Calls run(buffer, its place in a row of numbers) for each buffer of floating-point numbers.
