@@ -22,9 +22,8 @@ std::set<std::string> places_of(const torch::nn::Module& model) {
   const auto places = places_of(model);
   const std::vector<std::string_view> candidates(places.begin(), places.end());
   const auto near = nearest(prefix, candidates);
-  throw SettingsError(
-      "freeze has " + quote(prefix) + ", wanted the beginning of a parameter's name",
-      near.empty() ? "the names are those of torchvision, such as " + *places.begin() : did_you_mean(near));
+  throw SettingsError("freeze has " + quote(prefix) + ", wanted the beginning of a parameter's name",
+                      near.empty() ? "the model has names such as " + *places.begin() : did_you_mean(near));
 }
 
 }  // namespace

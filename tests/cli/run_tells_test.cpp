@@ -37,6 +37,7 @@ size_t count_of(const std::string& text, const std::string& part) {
 class RunTells : public testing::Test {
  protected:
   std::string out(const std::string& name) const { return "out=" + (folder_ / name).string(); }
+  std::string from(const std::string& key) const { return key + "=" + (folder_ / "run").string(); }
 
   Words job(const Words& more) const {
     Words words = {"train",
@@ -103,6 +104,20 @@ TEST_F(RunTells, ASettingWithoutEffectIsNoPartOfTheJob) {
   const auto other = run_tandem(job({"head=cosface", "head.margin=0.3", "resume=auto", out("run")}));
   EXPECT_EQ(other.status, 78);
   EXPECT_NE(other.err.find("is of another job: head is softmax, wanted cosface\n"), std::string::npos) << other.err;
+}
+
+/// The outer optimizer of diloco has a state that no other strategy has.
+TEST_F(RunTells, ACheckpointOfAnotherStrategyStillHasWeights) {
+  ASSERT_EQ(run_tandem(job({"train.steps=4", out("run")})).status, 0);
+  const auto other = run_tandem(job({"ranks=2", "parallel=diloco", "train.steps=8", out("other"), from("resume")}));
+  EXPECT_EQ(other.status, 65);
+  EXPECT_NE(other.err.find("see the warnings above; model.weights="
+                           "CHECKPOINT starts another job from its weights, and resume=none begins anew\n"),
+            std::string::npos)
+      << other.err;
+  const auto begun =
+      run_tandem(job({"ranks=2", "parallel=diloco", "train.steps=4", out("other"), from("model.weights")}));
+  EXPECT_EQ(begun.status, 0) << begun.err;
 }
 
 TEST_F(RunTells, TheReportOfAResumedRunHasTheWholeCurve) {

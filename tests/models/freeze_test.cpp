@@ -40,11 +40,10 @@ TEST(Freeze, UnknownBeginningsAreNamed) {
   EXPECT_EQ(fault_of({"conv1", "layr2"}),
             "freeze has 'layr2', wanted the beginning of a parameter's name: did you mean layer2?");
   EXPECT_EQ(fault_of({"classifier"}),
-            "freeze has 'classifier', wanted the beginning of a parameter's name: the names are those of torchvision, "
+            "freeze has 'classifier', wanted the beginning of a parameter's name: the model has names "
             "such as bn1");
-  EXPECT_EQ(
-      fault_of({""}),
-      "freeze has '', wanted the beginning of a parameter's name: the names are those of torchvision, such as bn1");
+  EXPECT_EQ(fault_of({""}),
+            "freeze has '', wanted the beginning of a parameter's name: the model has names such as bn1");
 }
 
 TEST(ZeroGamma, ABlockStartsAsItsShortcut) {

@@ -29,7 +29,8 @@ void resume_from(const std::string& path, const train::CheckpointPlace& place, t
   const train::CheckpointStore store(place.folder);
   if (!trainer.resume(store, place.newest)) {
     throw DataError("resume is '" + path + "', which holds no whole checkpoint of this job",
-                    "see the warnings above; resume=none begins anew");
+                    "see the warnings above; model.weights=CHECKPOINT starts another job from its weights, and "
+                    "resume=none begins anew");
   }
   if (leads) tell_resumed(trainer.step());
 }
