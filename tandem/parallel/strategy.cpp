@@ -81,6 +81,14 @@ CategoryBytes averaging_bytes(int64_t parameter_bytes, int, const StrategyOption
   return bytes;
 }
 
+/// An outer step of length 1 without momentum leads to the mean.
+template <ModelAveragingOptions StrategyOptions::*own>
+void average_each_step(StrategyOptions& options) {
+  auto& averaging = options.*own;
+  averaging.every = 1;
+  if (averaging.outer) averaging.outer = OuterNesterov{.learning_rate = 1, .momentum = 0};
+}
+
 CategoryBytes ddp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
   CategoryBytes bytes{};
   auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
@@ -191,7 +199,8 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .make = make_averaging<kLocalSgd>,
      .bytes = averaging_bytes<kLocalSgd>,
      .settings = "local_sgd",
-     .is_synchronous = false},
+     .is_synchronous = false,
+     .meet_each_step = average_each_step<kLocalSgd>},
     {.name = "diloco",
      .title = "DiLoCo",
      .doc = "as local-sgd, but all go on from a step of an outer optimizer towards the mean",
@@ -199,7 +208,8 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .make = make_averaging<kDiloco>,
      .bytes = averaging_bytes<kDiloco>,
      .settings = "diloco",
-     .is_synchronous = false},
+     .is_synchronous = false,
+     .meet_each_step = average_each_step<kDiloco>},
 }};
 
 }  // namespace

@@ -63,6 +63,10 @@ struct Strategy {
   /// apart for some steps (GradientSync::is_synchronous() tells of which), and are one model after unify().
   bool is_synchronous = true;
 
+  /// Sets the options with which the ranks meet in every step, which is then one of the whole batch too. null: they
+  /// always do.
+  void (*meet_each_step)(StrategyOptions& options) = nullptr;
+
   bool sums_in_order = false;  // it can: StrategyOptions::shards
   /// True: the ranks that share a batch are replicas in one process, `dp.replicas` of the options, and the world is one
   /// rank.

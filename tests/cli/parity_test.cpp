@@ -16,16 +16,14 @@ namespace {
 
 constexpr double kClose = 1e-12;  // of the largest number
 
-std::set<std::string> synchronous_strategies() {
+std::set<std::string> all_strategies() {
   std::set<std::string> names;
-  for (const auto& strategy : parallel::strategies()) {
-    if (strategy.is_synchronous) names.emplace(strategy.name);
-  }
+  for (const auto& strategy : parallel::strategies()) names.emplace(strategy.name);
   return names;
 }
 
 /// Three ranks and a batch that neither they nor the micro-batches divide.
-TEST(Parity, EverySynchronousStrategyTrainsAsOneDevice) {
+TEST(Parity, EveryStrategyTrainsAsOneDevice) {
   const auto result = bench_parity({.most_ranks = 3, .batch = 23, .steps = 10, .accumulate = {1, 3}});
   std::set<std::string> seen;
   for (const auto& one : result.cases) {
@@ -35,8 +33,8 @@ TEST(Parity, EverySynchronousStrategyTrainsAsOneDevice) {
     EXPECT_LE(one.difference.weight, kClose * result.largest.weight);
     seen.insert(one.parallel);
   }
-  EXPECT_EQ(result.cases.size(), synchronous_strategies().size() * 3 * 2 * 2);
-  EXPECT_EQ(seen, synchronous_strategies());
+  EXPECT_EQ(result.cases.size(), all_strategies().size() * 3 * 2 * 2);
+  EXPECT_EQ(seen, all_strategies());
   EXPECT_GT(result.moved, 1e-3) << "the weights have hardly been trained";
 }
 
@@ -49,11 +47,11 @@ TEST(Parity, WritesItsPageAndItsResult) {
     std::ifstream file(path);
     return std::string{std::istreambuf_iterator<char>(file), {}};
   };
-  for (const auto& name : synchronous_strategies()) {
+  for (const auto& name : all_strategies()) {
     EXPECT_NE(text(page).find("| " + name + " | 2 | 3 | log | "), std::string::npos) << text(page);
   }
   const auto result = nlohmann::json::parse(text(json));
-  EXPECT_EQ(result["cases"].size(), 8 * synchronous_strategies().size());
+  EXPECT_EQ(result["cases"].size(), 8 * all_strategies().size());
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
   EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,

@@ -29,6 +29,7 @@ job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
       "train.accumulate=" + std::to_string(plan.accumulate), "recompute=" + plan.recompute});
   auto job = job::read_job(std::move(settings));
   check_training(job);
+  if (const auto meet = job.parallel.strategy->meet_each_step) meet(job.parallel.strategy_options);
   return job;
 }
 
@@ -121,7 +122,8 @@ double greatest(const std::vector<train::Parameter>& tensors, const std::string&
   return most;
 }
 
-/// Trains one plan on this rank. SGD's momentum after the first step is the gradient of that step.
+/// Trains one plan on this rank. SGD's momentum after the first step, which ranks that meet may still have to unify, is
+/// the gradient of that step.
 ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& expected, comm::ProcessGroup& group) {
   auto job = job_of(bench, plan);
   auto& found = plan.difference;
@@ -137,7 +139,9 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {
     const double loss = step->run(batch, i, kRate)->loss.value();
     found.loss = std::max(found.loss, std::abs(loss - expected.losses.at(i)));
-    if (i == 0) found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients, group);
+    if (i > 0) continue;
+    step->unify();
+    found.gradient = greatest(step->state(), "optimizer.momentum_buffer.", expected.gradients, group);
   }
   step->unify();
   found.weight = greatest(step->weights(), "", expected.weights, group);
@@ -157,7 +161,6 @@ ParityResult bench_parity(const ParityBench& bench) {
                     largest_of(expected.weights)};
   result.moved = moved(expected);
   for (const auto& strategy : parallel::strategies()) {
-    if (!strategy.is_synchronous) continue;
     for (int ranks = 1; ranks <= bench.most_ranks; ++ranks) {
       for (const int64_t parts : bench.accumulate) {
         for (const auto& recompute : bench.recompute) {

@@ -66,12 +66,12 @@ std::string scale_text(const ParityResult& result) {
 std::string page_of(const ParityBench& bench, const ParityResult& result) {
   std::string page =
       "# Parity: every plan against one device\n\n"
-      "`tandem bench parity page=docs/parity.md` writes this page. Each strategy whose steps are those of the whole "
-      "batch trains\nthe same small job (an MLP in float64 without batch statistics, 11 classes split over the ranks, "
-      "batches of " +
+      "`tandem bench parity page=docs/parity.md` writes this page. Each strategy trains the same small job (an MLP in "
+      "float64 without\nbatch statistics, 11 classes split over the ranks, batches of " +
       std::to_string(bench.batch) +
-      " images), and\nso does a plain loop on one device: autograd of the whole batch, cross entropy of whole "
-      "logits, SGD with momentum.\n\n"
+      " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
+      "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
+      "outer momentum: their steps are then those of the whole batch.\n\n"
       "The numbers are the greatest absolute differences from one device, over all ranks: of the losses of " +
       std::to_string(bench.steps) +
       " steps, of the\ngradients of the first step, and of the weights after the last. "
