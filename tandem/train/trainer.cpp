@@ -113,8 +113,7 @@ std::optional<Reading> Trainer::begin_step(const data::Batch& batch) {
 
 /// Tells of step steps_done_, which has ended.
 void Trainer::end_step(const Reading& reading, Outcome& outcome, Observer& observer) {
-  while ((reading.skipped || reading.fault) && step_.end_next()) {
-  }  // later ones are not told of
+  if (reading.skipped) drop_steps();  // on all ranks; one rank's fault must leave the order of calls
   if (reading.skipped) {
     count_skipped(*reading.skipped, observer);
   } else if (!reading.is_left_out) {

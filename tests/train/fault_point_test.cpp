@@ -25,6 +25,7 @@ struct FaultPoint {
   size_t parameter = 0;     // index in Task::parameters()
   bool is_fused = false;    // the head is updated in backward
   int64_t accumulate = 1;
+  bool is_whole = false;  // the head, on each rank
 };
 
 /// One NaN, in the middle of a gradient.
@@ -93,12 +94,14 @@ FaultPoint in_world(FaultPoint fault, const parallel::Strategy& strategy) {
 Ended run(const FaultPoint& fault, const parallel::Strategy& strategy,
           const parallel::StrategyOptions& options_of_ranks, CheckpointStore& store) {
   const Patterns patterns;
-  const Recipe recipe = {.steps_in_backward = fault.is_fused};
+  const Recipe recipe = {.is_whole = fault.is_whole, .steps_in_backward = fault.is_fused};
+  const int idle = options_of_ranks.ps.servers;
   Ended ended{std::vector<ExitCode>(fault.ranks, ExitCode::done), std::vector<std::string>(fault.ranks), ""};
   std::mutex mutex;
   comm::run_ranks(fault.ranks,
                   [&](comm::ProcessGroup& group) {
-                    data::Loader loader(patterns, {.batch = 10, .rank = group.rank(), .size = group.size()});
+                    data::Loader loader(patterns,
+                                        {.batch = 10, .rank = group.rank(), .size = group.size() - idle, .idle = idle});
                     FaultyTask task(recipe, fault, group);
                     parallel::Mesh mesh(strategy.mesh(group.size(), options_of_ranks), group);
                     SupervisedStep step(task,
@@ -180,6 +183,30 @@ TEST(FaultPoint, ANanInOneGradientOfOneRankEndsAllRanksWithAFiniteCheckpoint) {
       good += is_good ? 1 : 0;
     }
     EXPECT_EQ(good, kRuns) << strategy.name;
+  }
+}
+
+/// Only the server of the number sees the NaN in time, or one of two: all must leave their steps in one order.
+TEST(FaultPoint, ANanThatSomeStaleServersAloneSeeEndsAllRanks) {
+  for (const int servers : {0, 1, 2}) {
+    for (const int64_t staleness : {1, 2, 3}) {
+      for (const int64_t step : {4, 9, 12}) {
+        const FaultPoint fault = {.ranks = 2 + servers, .rank = 1, .step = step, .parameter = 2, .is_whole = true};
+        SCOPED_TRACE(std::to_string(servers) + " servers, s " + std::to_string(staleness) + " step " +
+                     std::to_string(step));
+        const test::TemporaryFolder folder;
+        CheckpointStore store(folder.path(), 100);
+        parallel::StrategyOptions options;
+        options.ps = {.servers = servers, .servers_update = true, .staleness = staleness};
+        const auto ended = run(fault, parallel::strategy_of("ps"), options, store);
+        for (int rank = 0; rank < fault.ranks; ++rank) {
+          EXPECT_EQ(ended.codes[rank], ExitCode::non_finite) << rank;
+          EXPECT_EQ(ended.texts[rank], ended.texts[0]);
+        }
+        EXPECT_NE(ended.texts[0].find("is not finite"), std::string::npos) << ended.texts[0];
+        expect_finite(store, fault);
+      }
+    }
   }
 }
 
