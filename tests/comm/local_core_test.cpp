@@ -78,6 +78,26 @@ void abort_in_the_middle(int n, int rounds) {
   }
 }
 
+/// A rank that has met may take longer than the timeout: the others wait, as it still works on their memory.
+void part_late(int n) {
+  constexpr auto kTimeout = std::chrono::milliseconds(1000);
+  LocalExchange exchange(n, kTimeout);
+  std::atomic<int> failed{0};
+  on_threads(n, [&](int rank) {
+    LocalCall call;
+    call.terms.operation = "all";
+    try {
+      exchange.meet(rank, call);
+      const auto met = std::chrono::steady_clock::now();
+      while (rank == 0 && std::chrono::steady_clock::now() < met + 5 * kTimeout / 4) relax();
+      exchange.part(rank);
+    } catch (const LocalFailure&) {
+      ++failed;
+    }
+  });
+  expect(failed == 0, "no rank leaves before all have parted");
+}
+
 void disagree(int n) {
   LocalExchange exchange(n, std::chrono::seconds(60));
   std::atomic<int> told{0};
@@ -205,6 +225,7 @@ int main() {
     disagree_on_stage(n, 50);
     leave_in_the_middle(n, 50);
   }
+  part_late(3);
   run_tasks();
   return faults;
 }

@@ -29,7 +29,8 @@ void LocalExchange::meet(int rank, const LocalCall& call) {
   throw LocalFailure{LocalFailure::Kind::mismatch, text};
 }
 
-// A rank that has met still works on the others' memory, and will come: an abort must not release any rank earlier.
+// A rank that has met still works on the others' memory, and will come: neither an abort nor the timeout may release
+// any rank earlier.
 void LocalExchange::part(int rank) {
   if (!alone_) wait_for_all(rank, false);
 }
@@ -44,7 +45,8 @@ void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
     relax();
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout_, [&] { return is_over() || (heeds_abort && aborted_); });
+  if (!heeds_abort) return changed_.wait(lock, is_over);
+  changed_.wait_for(lock, timeout_, [&] { return is_over() || aborted_; });
   if (is_over()) return;
   if (!aborted_) {
     // Under the same lock: a rank that comes now must not count this rank, which leaves.
