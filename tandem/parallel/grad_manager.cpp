@@ -2,10 +2,21 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include <algorithm>
 
 namespace tandem::parallel {
+namespace {
+
+/// Autograd may hand out one tensor several times, one that its caller holds, or an expanded one.
+Tensor as_own(Tensor gradient, const Tensor& tensor) {
+  const bool is_own =
+      gradient.use_count() == 1 && gradient.storage().use_count() == 1 && gradient.is_non_overlapping_and_dense();
+  return is_own ? gradient : torch::autograd::utils::clone_obey_contract(gradient, tensor);
+}
+
+}  // namespace
 
 size_t GradManager::place_of(const Tensor& tensor) const {
   const auto found = std::ranges::find_if(attached_, [&](const auto& one) { return one.tensor.is_same(tensor); });
@@ -18,7 +29,7 @@ Tensor GradManager::attach(Tensor tensor, Callback callback) {
   const auto place = place_of(tensor);
   if (place == attached_.size()) {
     if (!tensor.requires_grad()) tensor.requires_grad_();
-    attached_.push_back({tensor});
+    attached_.push_back({next_++, tensor});
   }
   if (callback) attached_[place].callbacks.push_back(std::move(callback));
   return tensor;
@@ -43,9 +54,8 @@ void GradManager::backward(const std::vector<Tensor>& ys, const std::vector<Tens
 }
 
 void GradManager::Attached::add(Tensor gradient_of_backward) {
-  auto own = std::move(gradient_of_backward);
-  if (!own.defined() && callbacks.empty()) return;
-  if (!own.defined()) own = at::zeros_like(tensor);
+  if (!gradient_of_backward.defined() && callbacks.empty()) return;
+  auto own = gradient_of_backward.defined() ? as_own(std::move(gradient_of_backward), tensor) : at::zeros_like(tensor);
   for (const auto& callback : callbacks) {
     if (auto other = callback(tensor, own); other.defined()) own = std::move(other);
   }
@@ -59,6 +69,10 @@ Tensor GradManager::grad(const Tensor& attached) const {
                     "gradient manager: the tensor is not attached, wanted attach() before backward");
   const auto& found = attached_[place];
   return found.tensor.is_leaf() ? found.tensor.grad() : found.gradient;
+}
+
+void GradManager::forget_from(uint64_t number) {
+  std::erase_if(attached_, [&](const Attached& one) { return one.number >= number; });
 }
 
 void GradManager::release() {

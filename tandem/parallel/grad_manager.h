@@ -59,18 +59,19 @@ class GradManager {
   /// Forgets at its end what was attached while it lived.
   class Scope {
    public:
-    explicit Scope(GradManager& manager) : manager_(manager), before_(manager.attached_.size()) {}
-    ~Scope() { manager_.attached_.resize(before_); }
+    explicit Scope(GradManager& manager) : manager_(manager), first_(manager.next_) {}
+    ~Scope() { manager_.forget_from(first_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
     GradManager& manager_;
-    size_t before_;
+    uint64_t first_;
   };
 
  private:
   struct Attached {
+    uint64_t number;  // counts all that were ever attached
     Tensor tensor;
     std::vector<Callback> callbacks = {};
     Tensor gradient = {};  // of a tensor that is no leaf
@@ -80,8 +81,10 @@ class GradManager {
 
   /// The place of the tensor; attached_.size(): it is not attached.
   size_t place_of(const Tensor& tensor) const;
+  void forget_from(uint64_t number);
 
   std::vector<Attached> attached_;
+  uint64_t next_ = 0;
 };
 
 }  // namespace tandem::parallel

@@ -54,6 +54,38 @@ TEST(GradManager, TakesSeveralOutputsWithTheirGradients) {
   EXPECT_TRUE(x.grad().equal(7 * dy + 2));
 }
 
+TEST(GradManager, EachTensorHasAGradientOfItsOwn) {
+  const auto a = at::ones({2}).requires_grad_(), b = at::ones({2}).requires_grad_();
+  GradManager manager;
+  for (const auto& tensor : {a, b}) manager.attach(tensor);
+  manager.backward((a + b).sum());
+  EXPECT_FALSE(a.grad().is_alias_of(b.grad()));
+  EXPECT_TRUE(a.grad().is_non_overlapping_and_dense());
+  for (const auto& tensor : {a, b}) tensor.mutable_grad().reset();
+  const auto dy = at::ones({2});
+  manager.backward(a + b, dy);
+  a.grad().mul_(10);
+  EXPECT_TRUE(b.grad().equal(at::ones({2})));
+  EXPECT_TRUE(dy.equal(at::ones({2})));
+}
+
+TEST(GradManager, AScopeForgetsWhatItHasSeenAlone) {
+  const auto weight = at::ones({2}).requires_grad_();
+  GradManager manager;
+  manager.attach(weight);
+  const auto before = manager.attach(weight * 2);
+  Tensor inner;
+  {
+    const GradManager::Scope scope(manager);
+    inner = manager.attach(before * 2);
+    manager.release();
+    inner = manager.attach(weight * 3);
+  }
+  manager.backward(weight.sum());
+  EXPECT_TRUE(weight.grad().equal(at::ones({2})));
+  for (const auto& forgotten : {before, inner}) EXPECT_THROW(manager.grad(forgotten), c10::ValueError);
+}
+
 TEST(GradManager, CallbacksOfUnusedTensorsAreGivenZeros) {
   const auto used = at::ones({1}).requires_grad_(), unused = at::ones({2}).requires_grad_(),
              silent = at::ones({1}).requires_grad_();
