@@ -1,9 +1,14 @@
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/placement.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace tandem::parallel {
 
@@ -33,6 +38,13 @@ class Parameter {
  private:
   Parameter(std::string of_name, Tensor of_tensor, Placement of_placement);
 };
+
+/// The registered parameters of a module, under its names; every rank holds all of each. One that two modules share is
+/// listed once, under its first name.
+std::vector<Parameter> parameters_of(const torch::nn::Module& module);
+
+/// Throws c10::ValueError if a tensor is listed twice. `who`: begins the text.
+void check_each_once(std::string_view who, const std::vector<Parameter>& parameters);
 
 /// Those that require a gradient: without the frozen ones.
 std::vector<Parameter> trained_of(const std::vector<Parameter>& parameters);

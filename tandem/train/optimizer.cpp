@@ -11,6 +11,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/kernels/square_sum.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/detail/sparse_gradient.h"
 #include "tandem/train/detail/whole_vectors.h"
 
 namespace tandem::train {
@@ -49,6 +50,7 @@ ParameterGroup vectors_without_decay() {
 Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options)
     : parameters_(std::move(parameters)), options_(options) {
   check_options(options);
+  parallel::check_each_once("optimizer", parameters_);
   const CategoryScope scope(Category::optimizer);
   const bool adam = options.kind == OptimizerKind::adamw;
   for (const auto& parameter : parameters_) {
@@ -133,6 +135,7 @@ size_t Optimizer::place_of(std::string_view name) const {
 void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::optimizer);
+  detail::join_rows(parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& gradient = parameters_[i].tensor.grad();
     if (!gradient.defined() || !gradient.is_sparse()) continue;
@@ -163,9 +166,12 @@ void Optimizer::step_dense(double learning_rate) {
 }
 
 void Optimizer::add(size_t parameter, std::vector<Lists>& groups) const {
-  auto lists = std::ranges::find(groups, numbers_[parameter], &Lists::numbers);
-  if (lists == groups.end()) lists = groups.insert(lists, {.numbers = numbers_[parameter]});
   const auto& tensor = parameters_[parameter].tensor;
+  auto lists = std::ranges::find_if(groups, [&](const Lists& other) {
+    const auto& one = other.weights.front();
+    return other.numbers == numbers_[parameter] && one.dtype() == tensor.dtype() && one.device() == tensor.device();
+  });
+  if (lists == groups.end()) lists = groups.insert(lists, {.numbers = numbers_[parameter]});
   lists->weights.push_back(tensor);
   lists->gradients.push_back(tensor.grad());
   if (!first_.empty()) lists->first.push_back(first_[parameter]);
@@ -336,6 +342,7 @@ int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
                       NormSum sum) {
   const at::NoGradGuard no_grad;
+  detail::join_rows(parameters);
   const double norm =
       sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group) : norm_of<QuickSum>(parameters, group);
   std::vector<Tensor> gradients;

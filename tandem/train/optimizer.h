@@ -37,12 +37,14 @@ struct OptimizerOptions {
 ///
 /// The constructor allocates the state: for SGD one tensor per parameter (none without momentum), for AdamW two and a
 /// step count. A parameter without a gradient is not updated. If .grad is sparse, rows without a gradient are not
-/// updated, unless move_all_rows() was called for that parameter; AdamW's step count rises all the same.
+/// updated, unless move_all_rows() was called for that parameter; AdamW's step count rises all the same. A row that a
+/// sparse .grad names several times gets the sum.
 ///
 /// To leave frozen parameters out, with their state, pass trained_of() (parallel/parameter.h).
 class Optimizer {
  public:
-  /// Throws SettingsError: a number out of its range, also of a group; Nesterov without momentum.
+  /// Throws SettingsError: a number out of its range, also of a group; Nesterov without momentum. Throws
+  /// c10::ValueError if a tensor is listed twice.
   Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& options);
   ~Optimizer();
 
@@ -81,7 +83,7 @@ class Optimizer {
 
     bool operator==(const Numbers&) const = default;
   };
-  /// The tensors of parameters with the same numbers.
+  /// The tensors of parameters with the same numbers, of one type and on one device.
   struct Lists {
     Numbers numbers;
     std::vector<Tensor> weights = {}, gradients = {}, first = {}, second = {}, steps = {};

@@ -12,6 +12,7 @@ class Module;
 namespace tandem::train {
 
 using parallel::Parameter;
+using parallel::parameters_of;
 using parallel::Placement;
 using parallel::Split;
 using parallel::tensors_of;
@@ -20,8 +21,7 @@ using parallel::trained_of;
 /// A tensor that forward changes (running statistics). The values of rank 0 are used.
 using Buffer = storage::NamedTensor;
 
-/// The registered parameters and buffers of a module, under its names; every rank holds all of each.
-std::vector<Parameter> parameters_of(const torch::nn::Module& module);
+/// The registered buffers of a module, under its names, each once; every rank holds all of each.
 std::vector<Buffer> buffers_of(const torch::nn::Module& module);
 
 std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers);

@@ -2,6 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include "tandem/comm/world.h"
+#include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/strategy.h"
 
 #include "tests/support/text_of.h"
 
@@ -41,6 +46,47 @@ TEST(Parameter, AFaultNamesTheParameter) {
               Parameter::split("w", at::zeros({3, 2}), {0, 0, 4, 4});
             }),
             "parameter w: shape is [3, 2], wanted 4 along dim 0 as its placement has");
+}
+
+/// One layer with two names.
+struct Tied : torch::nn::Module {
+  Tied() {
+    first = register_module("first", torch::nn::Linear(3, 3));
+    last = register_module("last", first);
+  }
+  torch::nn::Linear first = nullptr, last = nullptr;
+};
+
+TEST(Parameter, OfTwoModulesIsListedOnce) {
+  const Tied tied;
+  EXPECT_EQ(tied.named_parameters().size(), 4U);
+  EXPECT_EQ(names_of(parameters_of(tied)), (std::vector<std::string>{"first.weight", "first.bias"}));
+}
+
+TEST(Parameter, ATensorThatIsListedTwiceIsRefused) {
+  const auto tensor = at::ones({3}).requires_grad_();
+  const std::vector<Parameter> twice = {Parameter::replicated("a", tensor), Parameter::replicated("b", tensor)};
+  const std::string fault =
+      ": a and b are one tensor, wanted each tensor once: list it under its first name, as parameters_of() does";
+  const auto group = comm::make_single_group();
+  for (const auto& strategy : strategies()) {
+    Mesh mesh(strategy.mesh(1, {}), *group);
+    const auto text = text_of<c10::ValueError>([&] { strategy.make({twice}, mesh, {}); });
+    EXPECT_NE(text.find(fault), std::string::npos) << strategy.name << ": " << text;
+  }
+}
+
+TEST(Parameter, OfTwoModulesGetsTheSumOfItsGradients) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    Tied tied;
+    const at::Tensor weight = tied.first->weight;
+    DistributedDataParallel replicas(tied, group);
+    const auto loss =
+        (tied.first->weight.sum() + 2 * tied.last->weight.sum() + tied.first->bias.sum() + tied.last->bias.sum());
+    replicas.before_backward(loss);
+    loss.backward();
+    EXPECT_TRUE(weight.grad().equal(at::full({3, 3}, 6.0)));
+  });
 }
 
 }  // namespace

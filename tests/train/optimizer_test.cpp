@@ -176,6 +176,26 @@ TEST(Optimizer, SparseGradientsLeaveOtherRowsUntouched) {
   }
 }
 
+/// As of two micro-batches that have rows in common: the rows' gradients add up, also in the norm.
+TEST(Optimizer, ARowThatComesTwiceGetsTheSum) {
+  const auto group = comm::make_single_group();
+  for (const auto& one : cases()) {
+    std::vector<Parameter> some = {Parameter::replicated("a", drawn({20, 3}, 1))},
+                           dense = {Parameter::replicated("a", drawn({20, 3}, 1))};
+    Optimizer sparse(some, one.options), whole(dense, one.options);
+    const auto ids = at::cat({at::arange(20), at::tensor({7, 3, 7})});
+    for (int64_t step = 0; step < 3; ++step) {
+      const auto gradient = sparse_rows(ids, drawn({23, 3}, 100 + step), some[0].tensor);
+      some[0].tensor.mutable_grad() = gradient;
+      dense[0].tensor.mutable_grad() = gradient.to_dense();
+      EXPECT_DOUBLE_EQ(clip_grad_norm(some, 1, *group), clip_grad_norm(dense, 1, *group));
+      sparse.step(0.1);
+      whole.step(0.1);
+      EXPECT_TRUE(at::allclose(some[0].tensor, dense[0].tensor, 1e-6, 1e-7)) << one.name;
+    }
+  }
+}
+
 /// Many steps, more than are put off at most; the rate changes in each.
 TEST(Optimizer, RowsThatArePutOffGoWhereADenseStepWouldHaveMovedThem) {
   const std::vector<OptimizerOptions> all = {{.momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
