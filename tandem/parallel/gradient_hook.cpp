@@ -24,7 +24,8 @@ constexpr std::array<GradientHookKind, 5> kHooks = {
       .doc = "matrices travel as products of two narrow ones, and what that leaves out is added to the next gradient",
       .make = make_power_sum,
       .bytes = power_sum_bytes,
-      .has_rank = true},
+      .has_rank = true,
+      .keeps_errors = true},
      {.name = "post-local-sgd",
       .doc = "as sum until step ddp.local_start; from then on each rank trains on its own images, and models become "
              "their mean every ddp.local_every steps",

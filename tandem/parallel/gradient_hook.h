@@ -60,6 +60,10 @@ struct GradientHookKind {
 
   bool has_rank = false;  // reads GradientHookOptions::rank
 
+  /// Adds what it has kept of a step's gradients to those of the next: all steps must have one scale of the loss, and a
+  /// step that is left out has changed what is kept.
+  bool keeps_errors = false;
+
   /// After some steps nothing is summed any more, and models become their mean in place of gradients: the strategy is
   /// PostLocalSgd (post_local_sgd.h). In DistributedDataParallel alone every step is summed.
   bool goes_apart = false;

@@ -71,6 +71,21 @@ TEST(Job, HoldsTheOptionsOfPostLocalSgd) {
   }
 }
 
+/// What the hook keeps of a step has the scale of its loss, and remains when the step is left out.
+TEST(Job, AHookThatKeepsErrorsNeedsStepsOfOneScale) {
+  const auto refused = [](const Words& more) {
+    return test::text_of<SettingsError>([&] { check_training(job_of(with({"ddp.hook=powersgd", "ranks=2"}, more))); });
+  };
+  EXPECT_EQ(refused({"train.precision=float16"}),
+            "ddp.hook is powersgd with train.precision=float16, whose scale of the loss changes what the hook keeps of "
+            "earlier steps: set train.loss_scale to a number, or use train.precision=bf16");
+  EXPECT_EQ(refused({"train.skip_nonfinite=1"}),
+            "ddp.hook is powersgd with train.skip_nonfinite, whose skipped steps would remain in what the hook keeps: "
+            "leave one of them out");
+  check_training(job_of({"ddp.hook=powersgd", "ranks=2", "train.precision=float16", "train.loss_scale=1024"}));
+  check_training(job_of({"ddp.hook=powersgd", "train.skip_nonfinite=1"}));  // one rank: without effect
+}
+
 TEST(Job, Float16HasALossScale) {
   EXPECT_FALSE(job_of({}).training.loss_scale);
   EXPECT_FALSE(job_of({"train.precision=bf16", "train.loss_scale=8"}).training.loss_scale);

@@ -45,11 +45,18 @@ void read(settings::Settings& settings, Job& job) {
 bool goes_apart(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind().goes_apart; }
 
 void check(const Job& job) {
-  const bool is_plain = &job.parallel.strategy_options.ddp.hook_kind() == &parallel::gradient_hooks().front();
-  if (job.training.shards == 0 || is_idle(job, "ddp.hook") || is_plain) return;
-  throw SettingsError("ddp.hook is " + job.settings.get_string("ddp.hook") +
-                          " with train.shards, which sums over shards in their order",
-                      "leave one of them out");
+  const auto& hook = job.parallel.strategy_options.ddp.hook_kind();
+  if (is_idle(job, "ddp.hook") || &hook == &parallel::gradient_hooks().front()) return;
+  const auto refuse = [&](bool is_so, const std::string& why, const std::string& remedy) {
+    if (is_so) throw SettingsError("ddp.hook is " + std::string(hook.name) + " with " + why, remedy);
+  };
+  refuse(job.training.shards > 0, "train.shards, which sums over shards in their order", "leave one of them out");
+  if (!hook.keeps_errors) return;
+  refuse(job.training.loss_scale && job.training.loss_scale->is_dynamic,
+         "train.precision=float16, whose scale of the loss changes what the hook keeps of earlier steps",
+         "set train.loss_scale to a number, or use train.precision=bf16");
+  refuse(job.training.skip_nonfinite > 0,
+         "train.skip_nonfinite, whose skipped steps would remain in what the hook keeps", "leave one of them out");
 }
 
 }  // namespace
