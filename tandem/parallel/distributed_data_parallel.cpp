@@ -12,6 +12,8 @@
 namespace tandem::parallel {
 namespace {
 
+constexpr std::string_view kAllowUnused = "set find_unused_parameters, ";
+
 void at_end_of_backward(std::function<void()> callback) {
   torch::autograd::Engine::get_default_engine().queue_callback(std::move(callback));
 }
@@ -77,7 +79,7 @@ void DistributedDataParallel::Impl::await_sums() {
     if (in_doubt) buckets->start_the_rest();
     in_doubt = buckets->sums().wait_for_spoilt();
   }
-  if (in_doubt) arrivals.check(group, "set find_unused_parameters, ");
+  if (in_doubt) arrivals.check(group, kAllowUnused);
 }
 
 /// Called at the end of a backward, before the Reducer puts the sums into .grad.
@@ -111,7 +113,9 @@ void DistributedDataParallel::Impl::settle_unused() {
   if (was_settled || !unused.are_settled()) return;
   const auto place =
       group.size() == 1 ? "" : " on rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size());
-  arrivals.refuse(unused.own(), place);
+  auto left_out = unused.own();  // of the last micro-batch; an earlier one may have used some
+  std::erase_if(left_out, [&](size_t i) { return arrivals.used()[i] == 1; });
+  arrivals.refuse(left_out, place);
 }
 
 void DistributedDataParallel::Impl::clear_unused() {
@@ -134,19 +138,17 @@ DistributedDataParallel::DistributedDataParallel(std::vector<Tensor> parameters,
                                                  const DistributedDataParallelOptions& options) {
   TORCH_CHECK_VALUE(names.size() == parameters.size(), "data parallel: names has ", names.size(),
                     " entries, wanted one a parameter, ", parameters.size());
-  std::vector<Tensor> trained;
-  std::vector<std::string> trained_names;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].requires_grad()) continue;
-    trained.push_back(parameters[i]);
-    trained_names.push_back(names[i]);
-  }
+  std::vector<Parameter> all;
+  for (size_t i = 0; i < parameters.size(); ++i) all.push_back(Parameter::replicated(names[i], parameters[i]));
+  check_each_once("data parallel", all);
+  const auto of_trained = trained_of(all);
+  const auto trained = tensors_of(of_trained);
   const bool is_alone = group.size() == 1 || parameters.empty();
   impl_ = std::shared_ptr<Impl>(new Impl{std::move(parameters),
                                          std::move(buffers),
                                          group,
                                          options,
-                                         {trained, trained_names},
+                                         {trained, names_of(of_trained)},
                                          {trained, options.find_unused_parameters, options.static_graph},
                                          {}});
   if (is_alone) return;
@@ -156,8 +158,8 @@ DistributedDataParallel::DistributedDataParallel(std::vector<Tensor> parameters,
 
 DistributedDataParallel::DistributedDataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
                                                  const DistributedDataParallelOptions& options)
-    : DistributedDataParallel(module.parameters(), module.buffers(), module.named_parameters().keys(), group, options) {
-}
+    : DistributedDataParallel(tensors_of(parameters_of(module)), module.buffers(), names_of(parameters_of(module)),
+                              group, options) {}
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
@@ -195,11 +197,22 @@ void DistributedDataParallel::before_backward(const Tensor& loss, const MicroBat
 void DistributedDataParallel::shadow_step(flight::Where where) {
   if (impl_->options.broadcast_buffers) sync_buffers();
   if (!impl_->buckets) return;
+  zero_grad();
   impl_->arrivals.begin_step();
   impl_->arrivals.excuse_all();
   impl_->buckets->rebuild();
   impl_->buckets->sums().reset(where);
   impl_->step_without_backward();
+}
+
+void DistributedDataParallel::end_own_step() {
+  const auto& arrivals = impl_->arrivals;
+  if (!impl_->unused.are_allowed() && !arrivals.are_complete()) {
+    arrivals.check(*comm::make_single_group(), kAllowUnused);
+  }
+  for (size_t i = 0; i < arrivals.used().size(); ++i) {
+    if (arrivals.used()[i] == 0) arrivals.parameters()[i].mutable_grad().reset();
+  }
 }
 
 std::vector<Tensor> DistributedDataParallel::owned_gradients() const {

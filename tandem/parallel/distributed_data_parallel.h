@@ -69,15 +69,16 @@ struct DistributedDataParallelOptions {
 /// though the first step left it out throws c10::ValueError on its rank. Parameters that require no gradient when this
 /// object is made are broadcast from rank 0 and then left alone.
 ///
-/// Collective: construction, each last backward, before_forward() with broadcast_buffers, shadow_step(),
-/// sync_buffers(), copy_from(). Memory: the bytes of the gradients, and what the hook holds; with one rank none. The
+/// Collective: construction, before_forward(), before_backward(), each last backward, shadow_step(), sync_buffers(),
+/// copy_from(). Memory: the bytes of the gradients, and what the hook holds; with one rank none. The
 /// group must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
 class DistributedDataParallel : public GradientSync {
  public:
-  /// Broadcasts the parameters and buffers of rank 0 to all ranks. `names`: one per parameter, for error texts.
+  /// Broadcasts the parameters and buffers of rank 0 to all ranks. `names`: one per parameter, for error texts. Throws
+  /// c10::ValueError if a tensor is listed twice.
   DistributedDataParallel(std::vector<Tensor> parameters, std::vector<Tensor> buffers, std::vector<std::string> names,
                           comm::ProcessGroup& group, const DistributedDataParallelOptions& options = {});
-  /// The same for all parameters and buffers of a module.
+  /// The same for all parameters and buffers of a module; one that is registered twice counts once.
   DistributedDataParallel(const torch::nn::Module& module, comm::ProcessGroup& group,
                           const DistributedDataParallelOptions& options = {});
   ~DistributedDataParallel() override;
@@ -91,8 +92,14 @@ class DistributedDataParallel : public GradientSync {
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
 
-  /// Takes part in a step of the other ranks without a batch: adds zeros. The sums are in .grad afterwards. See join.h.
+  /// Takes part in a step of the other ranks without a batch: adds zeros, whatever .grad holds. The sums are in .grad
+  /// afterwards. See join.h.
   void shadow_step(flight::Where where = flight::Where::current());
+
+  /// Ends a step none of whose micro-batches was told to be the last: the gradients stay this rank's own. A parameter
+  /// that the step has left out has an undefined .grad; it throws c10::ValueError where no step may leave out any. Not
+  /// collective.
+  void end_own_step();
 
   std::vector<Tensor> owned_gradients() const override;
   Overlap overlap() const override;

@@ -9,6 +9,7 @@
 #include "tandem/base/context.h"
 #include "tandem/parallel/detail/block_backward.h"
 #include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/held_parts.h"
 #include "tandem/parallel/detail/ready_in_order.h"
 #include "tandem/parallel/detail/sharded_flat.h"
 
@@ -43,7 +44,8 @@ std::map<size_t, std::vector<Parameter>> units_of(const std::vector<Parameter>& 
 /// Vectors, such as those of norms, may be used as they are.
 bool is_product_factor(const Tensor& tensor) { return tensor.dim() >= 2; }
 
-/// Parameters of one type, and either trained or not; `apart`: and either factors of products or not.
+/// Parameters of one type, either trained or not, and either empty or not; `apart`: and either factors of products or
+/// not.
 std::vector<std::vector<Parameter>> alike(const std::vector<Parameter>& parameters, bool apart) {
   std::vector<std::vector<Parameter>> groups;
   for (const auto& parameter : parameters) {
@@ -51,7 +53,7 @@ std::vector<std::vector<Parameter>> alike(const std::vector<Parameter>& paramete
     const auto fits = [&](const std::vector<Parameter>& group) {
       const auto& other = group[0].tensor;
       return other.dtype() == tensor.dtype() && other.device() == tensor.device() &&
-             other.requires_grad() == tensor.requires_grad() &&
+             other.requires_grad() == tensor.requires_grad() && (other.numel() == 0) == (tensor.numel() == 0) &&
              (!apart || is_product_factor(other) == is_product_factor(tensor));
     };
     const auto found = std::ranges::find_if(groups, fits);
@@ -257,6 +259,7 @@ struct FullyShard::Impl : detail::BlockBackward {
 FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, memory::Chain* chain,
                        Sharded what, Mesh& mesh, const FullyShardOptions& options)
     : impl_(std::make_shared<Impl>(mesh, std::move(buffers), options)) {
+  detail::check_divisible("fully shard", parameters);
   if (mesh.batch().size() == 1) return;
   TORCH_CHECK_VALUE(!options.in_order || mesh.size(Axis::data) == 1,
                     "fully shard: in_order with copies of the shards, wanted one of each");
@@ -273,7 +276,7 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
                                             .in_order = options.in_order};
     for (auto& group : alike(members, of_flat.is_released && options.gathered)) {
       const bool is_trained = group[0].tensor.requires_grad();
-      if (!is_trained && !of_flat.is_released) {
+      if (!is_trained && (!of_flat.is_released || group[0].tensor.numel() == 0)) {
         for (const auto& parameter : group) whole.push_back(parameter.tensor);
         continue;
       }
@@ -306,25 +309,17 @@ FullyShard::~FullyShard() {
 }
 
 std::vector<Parameter> FullyShard::held(std::vector<Parameter> parameters) const {
-  std::unordered_map<Key, const std::vector<Parameter>*> parts;
+  detail::PartsOf parts;
   impl_->for_each_flat([&](const auto& flat) {
-    for (size_t i = 0; i < flat.parameters().size(); ++i) parts[key_of(flat.parameters()[i].tensor)] = &flat.held(i);
+    for (size_t i = 0; i < flat.parameters().size(); ++i) parts[flat.parameters()[i].tensor] = &flat.held(i);
   });
-  std::vector<Parameter> result;
-  for (auto& parameter : parameters) {
-    const auto found = parts.find(key_of(parameter.tensor));
-    if (found == parts.end()) {
-      result.push_back(std::move(parameter));
-    } else {
-      result.insert(result.end(), found->second->begin(), found->second->end());
-    }
-  }
-  return result;
+  return detail::replace_by_parts(std::move(parameters), parts);
 }
 
 void FullyShard::before_forward(const MicroBatch& micro) {
   impl_->end_at_once();
   impl_->close_all();
+  if (impl_->ready) impl_->ready->drop();  // the step before may have been left
   if (impl_->ready && micro.is_last() && !impl_->options.in_order) impl_->ready->begin();
   if (!micro.is_first() && !impl_->options.in_order) return;
   if (!impl_->is_fresh) impl_->refresh();
@@ -374,6 +369,11 @@ int64_t FullyShard::beside_bytes() {
 }
 
 GradientSync::Overlap FullyShard::overlap() const { return impl_->beside ? impl_->beside->overlap() : Overlap{}; }
+
+void FullyShard::loaded() {
+  impl_->end_refresh();
+  impl_->is_fresh = false;
+}
 
 void FullyShard::settle() { impl_->end_refresh(); }
 

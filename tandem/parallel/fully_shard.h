@@ -87,6 +87,7 @@ class FullyShard : public GradientSync {
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
+  void loaded() override;
   void settle() override;
   void unify() override;
   void run_alone(bool is_on) override;

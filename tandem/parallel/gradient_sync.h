@@ -29,7 +29,8 @@ struct MicroBatch {
 /// before its first backward begins, or after any backward, may be followed by a new step: set .grad to undefined
 /// (zero_grad()) first.
 ///
-/// All calls but state() are collective.
+/// Collective unless a call says otherwise; held(), staleness(), lag(), is_synchronous(), overlap(), owned_gradients()
+/// and state() are not.
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
@@ -65,6 +66,9 @@ class GradientSync {
   /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are
   /// of this rank's own samples.
   virtual bool is_synchronous() const { return true; }
+
+  /// Must be called when held() or state() have been given other values since a step, such as those of a checkpoint.
+  virtual void loaded() {}
 
   /// Waits for what has been on its way since after_step(), such as parameters. unify() does so too.
   virtual void settle() {}

@@ -93,6 +93,8 @@ int Mesh::number_along(Axes axes) const {
   return number;
 }
 
+int Mesh::number_beside(Axis axis) const { return number_along(~bit_of(axis)); }
+
 /// The same among those of them that `only` names.
 int Mesh::number_along(Axes axes, const Only& only) const {
   const auto found = std::ranges::find(only.coordinates, coordinate(only.axis));

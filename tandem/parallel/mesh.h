@@ -41,6 +41,9 @@ class Mesh {
   const MeshSizes& sizes() const { return given_; }
   int coordinate(Axis axis) const;  // of this rank, 0 .. size - 1; equals its rank in group(axis)
 
+  /// This rank's number, in rank order, among the ranks that have its coordinate along `axis`.
+  int number_beside(Axis axis) const;
+
   comm::ProcessGroup& world() const { return world_; }
   comm::ProcessGroup& group(Axis axis);
 

@@ -35,6 +35,7 @@ void ModelAveraging::Samples::add(const Samples& more) {
 ModelAveraging::ModelAveraging(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers,
                                comm::ProcessGroup& group, const ModelAveragingOptions& options)
     : buffers_(std::move(buffers)), group_(group), options_(options) {
+  check_each_once("model averaging", parameters);
   check_options(options);
   if (!options.starts_equal) {
     detail::broadcast_all(tensors_of(parameters), 0, group);
@@ -83,10 +84,7 @@ void ModelAveraging::after_step() {
 
 void ModelAveraging::meet() {
   if (steps_ == 0) return;
-  const auto start = detail::OverlapClock::now();
-  average(tensors_of(parameters_), in_round_);
-  clock_.has_travelled(start);
-  clock_.has_waited(start);
+  clock_.count_unhidden([&] { average(tensors_of(parameters_), in_round_); });
   if (options_.outer) step_outward();
   in_round_ = {};
   steps_ = 0;

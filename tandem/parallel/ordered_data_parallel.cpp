@@ -52,6 +52,7 @@ struct OrderedDataParallel::Flat {
 OrderedDataParallel::OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
                                          comm::ProcessGroup& group)
     : group_(group), arrivals_(tensors_of(trained_of(parameters)), names_of(trained_of(parameters))) {
+  check_each_once("data parallel", parameters);
   detail::broadcast_all(tensors_of(parameters), 0, group);
   detail::broadcast_all(buffers, 0, group);
   std::map<at::ScalarType, std::vector<Tensor>> by_type;
@@ -83,10 +84,7 @@ void OrderedDataParallel::after_backward(const MicroBatch& micro) {
   // A rank that lacks a gradient tells the others by a NaN, which all see in the sum.
   const bool lacks_one = micro.is_last() && !arrivals_.are_complete();
   if (lacks_one) flats_[0].whole.narrow(0, 0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
-  const auto start = detail::OverlapClock::now();
-  exchange(micro.is_last());
-  clock_.has_travelled(start);
-  clock_.has_waited(start);
+  clock_.count_unhidden([&] { exchange(micro.is_last()); });
   if (micro.is_last() && is_spoilt()) arrivals_.check(group_);
 }
 

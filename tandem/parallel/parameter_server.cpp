@@ -17,9 +17,12 @@ namespace {
 
 /// A number by which a worker that lacks a gradient tells the others: the aggregate of NaN is NaN. It is the first
 /// number of the first message, of which the first server has the first part.
-Tensor mark_of(Tensor gradient) {
-  while (gradient.dim() > 0) gradient = gradient.select(0, 0);
-  return gradient;
+Tensor mark_of(const std::vector<Tensor>& gradients) {
+  const auto found = std::ranges::find_if(gradients, [](const Tensor& gradient) { return gradient.numel() > 0; });
+  TORCH_CHECK_VALUE(found != gradients.end(), "parameter server: all parameters are empty, wanted one with numbers");
+  auto mark = *found;
+  while (mark.dim() > 0) mark = mark.select(0, 0);
+  return mark;
 }
 
 }  // namespace
@@ -32,6 +35,7 @@ ParameterServer::ParameterServer(const std::vector<Parameter>& parameters, std::
       options_(options),
       arrivals_(parameters_, names_of(trained_of(parameters))) {
   check_workers(*options.aggregate, servers_);
+  check_each_once("parameter server", parameters);
   detail::broadcast_all(tensors_of(parameters), 0, group);
   detail::broadcast_all(buffers_, 0, group);
 }
@@ -73,7 +77,7 @@ void ParameterServer::exchange(const MicroBatch& micro) {
   }
   if (servers_.group().size() > 1) {
     const auto gradients = prepared_gradients(micro);
-    if (in_doubt) mark_of(gradients[0]).fill_(std::numeric_limits<double>::quiet_NaN());
+    if (in_doubt) mark_of(gradients).fill_(std::numeric_limits<double>::quiet_NaN());
     in_doubt = send(gradients);
   }
   if (in_doubt) arrivals_.check(servers_.group());
@@ -95,15 +99,14 @@ std::vector<Tensor> ParameterServer::prepared_gradients(const MicroBatch& micro)
 /// Returns whether the mark is NaN, the same on all ranks.
 bool ParameterServer::send(const std::vector<Tensor>& gradients) {
   const PhaseScope phase(Phase::backward);
-  const auto start = detail::OverlapClock::now();
-  detail::for_each_message(gradients,
-                           [&](const Tensor& message) { aggregate_(message, *options_.aggregate, servers_, where_); });
-  const auto mark = mark_of(gradients[0]);
-  if (servers_.are_apart() && servers_.count() > 1) {  // the first of them has it, as the workers do
-    comm::broadcast_(mark, servers_.workers(), servers_.group(), where_);
-  }
-  clock_.has_travelled(start);
-  clock_.has_waited(start);
+  const auto mark = mark_of(gradients);
+  clock_.count_unhidden([&] {
+    detail::for_each_message(
+        gradients, [&](const Tensor& message) { aggregate_(message, *options_.aggregate, servers_, where_); });
+    if (servers_.are_apart() && servers_.count() > 1) {  // the first of them has it, as the workers do
+      comm::broadcast_(mark, servers_.workers(), servers_.group(), where_);
+    }
+  });
   return mark.isnan().item<bool>();
 }
 

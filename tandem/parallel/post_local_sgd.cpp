@@ -1,6 +1,8 @@
 #include "tandem/parallel/post_local_sgd.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
@@ -43,7 +45,9 @@ MicroBatch PostLocalSgd::as_summed(const MicroBatch& micro) const {
 }
 
 void PostLocalSgd::before_forward(const MicroBatch& micro) {
-  if (micro.is_first()) is_apart_ = current_context().step >= options_.start;
+  const int64_t step = current_context().step;
+  if (micro.is_first()) is_apart_ = step >= options_.start;
+  if (is_apart_ && !meetings_) meetings_ = meetings_before(step);
   ddp_.before_forward(as_summed(micro));
 }
 
@@ -52,14 +56,24 @@ void PostLocalSgd::before_backward(const Tensor& loss, const MicroBatch& micro, 
 }
 
 void PostLocalSgd::after_backward(const MicroBatch& micro) {
-  if (is_apart_) averaging_.after_backward(micro);
+  if (!is_apart_) return;
+  const bool has_samples = micro.samples == 0 || micro.own_samples > 0;
+  if (micro.is_last() && has_samples) ddp_.end_own_step();
+  averaging_.after_backward(micro);
 }
 
 void PostLocalSgd::after_step() {
   if (!is_apart_) return;
   were_apart_ = true;
   averaging_.after_step();
-  if ((current_context().step - options_.start) % options_.every == 0) averaging_.meet();
+  const int64_t due = meetings_before(current_context().step + 1);
+  if (due > std::exchange(meetings_, due)) averaging_.meet();
+}
+
+/// A meeting after a step that is left out comes after the next.
+int64_t PostLocalSgd::meetings_before(int64_t step) const {
+  const int64_t apart = std::max<int64_t>(0, step - options_.start);
+  return (apart + options_.every - 1) / options_.every;
 }
 
 void PostLocalSgd::unify() {

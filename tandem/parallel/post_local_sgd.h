@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "tandem/parallel/distributed_data_parallel.h"
@@ -19,9 +20,9 @@ struct PostLocalSgdOptions {
 ///   step         0               1              2                3      4      5               6
 ///
 /// Up to step `start` gradients, buffers and bytes are those of DistributedDataParallel; from then on those of
-/// ModelAveraging, whose means come after the steps start, start + every, start + 2 every, ... The step is that of the
-/// context (base/context.h), so that a run that resumes goes on where it was. Gradients of steps apart lie in the same
-/// buckets, and are not sent.
+/// ModelAveraging, whose means come after the steps start, start + every, start + 2 every, ...; after the next
+/// one where such a step was left out. The step is that of the context (base/context.h), so that a run that resumes
+/// goes on where it was. Gradients of steps apart lie in the same buckets, and are not sent.
 ///
 /// Collective: construction, the backward passes before `start`, after_step() of the steps with a mean, unify(). Memory
 /// of DistributedDataParallel, and of ModelAveraging while the ranks meet. The group must outlive the object.
@@ -46,12 +47,14 @@ class PostLocalSgd : public GradientSync {
 
  private:
   MicroBatch as_summed(const MicroBatch& micro) const;
+  int64_t meetings_before(int64_t step) const;
 
   PostLocalSgdOptions options_;
   DistributedDataParallel ddp_;
   ModelAveraging averaging_;
-  bool is_apart_ = false;    // in this step
-  bool were_apart_ = false;  // in a step since the last unify()
+  bool is_apart_ = false;            // in this step
+  bool were_apart_ = false;          // in a step since the last unify()
+  std::optional<int64_t> meetings_;  // that were due up to the last step
 };
 
 }  // namespace tandem::parallel

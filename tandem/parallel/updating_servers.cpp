@@ -9,6 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/held_parts.h"
 #include "tandem/parallel/detail/served_flat.h"
 
 namespace tandem::parallel {
@@ -23,6 +24,7 @@ UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::
   if (options.staleness < 0) {
     throw SettingsError("staleness is " + std::to_string(options.staleness) + ", wanted 0 or more steps");
   }
+  detail::check_divisible("parameter server", parameters);
   if (group.size() == 1) return;
   std::vector<Tensor> frozen;
   std::map<at::ScalarType, std::vector<Parameter>> trained;
@@ -43,22 +45,11 @@ UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::
 UpdatingServers::~UpdatingServers() = default;
 
 std::vector<Parameter> UpdatingServers::held(std::vector<Parameter> parameters) const {
-  std::map<const c10::TensorImpl*, const std::vector<Parameter>*> parts;
+  detail::PartsOf parts;
   for (const auto& flat : flats_) {
-    for (size_t i = 0; i < flat->parameters().size(); ++i) {
-      parts[flat->parameters()[i].tensor.unsafeGetTensorImpl()] = &flat->held(i);
-    }
+    for (size_t i = 0; i < flat->parameters().size(); ++i) parts[flat->parameters()[i].tensor] = &flat->held(i);
   }
-  std::vector<Parameter> result;
-  for (auto& parameter : parameters) {
-    const auto found = parts.find(parameter.tensor.unsafeGetTensorImpl());
-    if (found == parts.end()) {
-      result.push_back(std::move(parameter));
-    } else {
-      result.insert(result.end(), found->second->begin(), found->second->end());
-    }
-  }
-  return result;
+  return detail::replace_by_parts(std::move(parameters), parts);
 }
 
 void UpdatingServers::before_forward(const MicroBatch& micro) {

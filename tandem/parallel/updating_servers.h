@@ -35,7 +35,7 @@ class ServedFlat;
 ///   worker 0   forward 3 at weights 2 ──► push 3 ┐                    server: update 3 of pushes 3 ─► weights 4
 ///   worker 1   forward 3 at weights 1 ──► push 3 ┘                    s = 2: each begins step 4 at weights 2, 3 or 4
 ///
-/// Collective: construction, the first before_forward() of all and after a load, complete(), after_step(), unify().
+/// Collective: construction, the first before_forward() of all and after loaded(), complete(), after_step(), unify().
 /// Wire of a step: as ParameterServer. Memory: gradients of a worker S bytes, always, (s + 1) S with staleness; of a
 /// server its part of S, always; with staleness another S of weights, and a server's part again; exchange_bytes()
 /// besides. The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine learning with the
@@ -43,8 +43,9 @@ class ServedFlat;
 /// synchronous parallel parameter server (NIPS).
 class UpdatingServers : public GradientSync {
  public:
-  /// Takes the parameters and buffers of rank 0. Throws SettingsError as ParameterServer, and for a staleness below 0;
-  /// c10::ValueError for a parameter whose numbers do not lie next to each other.
+  /// Takes the parameters and buffers of rank 0. `group`: all ranks of the job. Throws SettingsError as
+  /// ParameterServer, and for a staleness below 0; c10::ValueError for a parameter whose numbers do not lie next to
+  /// each other.
   UpdatingServers(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                   const ParameterServerOptions& options = {});
   ~UpdatingServers() override;
@@ -56,6 +57,7 @@ class UpdatingServers : public GradientSync {
   void after_backward(const MicroBatch& micro) override;
   void complete() override;
   void after_step() override;
+  void loaded() override { is_fresh_ = false; }
   int64_t staleness() const override { return flats_.empty() ? 0 : options_.staleness; }
   Lag lag() const override { return lag_; }
 

@@ -260,6 +260,7 @@ std::optional<parallel::GradientSync::Lag> SupervisedStep::lag() const {
 storage::Fields SupervisedStep::numbers() const { return scale_ ? scale_->numbers() : storage::Fields(); }
 
 void SupervisedStep::set_numbers(const storage::Fields& numbers) {
+  sync_->loaded();
   if (scale_) scale_->set_numbers(numbers);
 }
 

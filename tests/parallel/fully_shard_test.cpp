@@ -145,6 +145,56 @@ TEST(FullyShard, EachNumberCountsOnce) {
   }
 }
 
+/// Ranks along other axes hold copies of the parts.
+TEST(FullyShard, EachNumberCountsOnceAlongAllAxes) {
+  for (const MeshSizes& sizes :
+       {MeshSizes{.shard = 2, .tensor = 2}, {.shard = 3, .pipeline = 2}, {.data = 2, .shard = 2, .tensor = 2}}) {
+    for (const auto what : kShardings) {
+      comm::run_ranks(sizes.data * sizes.shard * sizes.tensor * sizes.pipeline, [&](comm::ProcessGroup& group) {
+        const ShardedModel model;
+        Mesh mesh(sizes, group);
+        memory::Chain chain = model.chain;
+        const FullyShard sync(model.parameters(), {}, &chain, what, mesh);
+        double numbers = 0;
+        for (const auto& part : sync.held(model.parameters())) {
+          if (part.placement.counts_on(group.rank())) numbers += static_cast<double>(part.tensor.numel());
+        }
+        EXPECT_EQ(comm::all_reduce(at::full({1}, numbers), group).item<double>(), 70 + 56 + 16 + 2);
+      });
+    }
+  }
+}
+
+/// As when the best of several checkpoints is read at the end.
+TEST(FullyShard, TrainsOnFromWhatIsLoaded) {
+  for (const auto what : kShardings) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      Sharding sharding(what, group);
+      const auto step = [&](int64_t seed) {
+        sharding.forward_and_backward(ShardedModel::images(seed, group.rank(), 3));
+        sharding.update();
+      };
+      step(0);
+      std::vector<Tensor> kept;
+      for (const auto& part : sharding.held) kept.push_back(part.tensor.detach().clone());
+      step(1);
+      for (size_t i = 0; i < kept.size(); ++i) sharding.held[i].tensor.detach().copy_(kept[i]);
+      sharding.sync.loaded();
+      step(2);
+
+      Sharding other(what, group);
+      other.forward_and_backward(ShardedModel::images(0, group.rank(), 3));
+      other.update();
+      other.forward_and_backward(ShardedModel::images(2, group.rank(), 3));
+      other.update();
+      sharding.sync.unify();
+      for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(sharding.held[i].tensor.equal(other.held[i].tensor));
+      const auto images = ShardedModel::images(3);
+      EXPECT_TRUE(sharding.model.loss(images).equal(other.model.loss(images)));
+    });
+  }
+}
+
 TEST(FullyShard, ReleasesABlockWhenItHasRun) {
   comm::run_ranks(3, [](comm::ProcessGroup& group) {
     const Sharding sharding(Sharded::parameters, group);
@@ -362,6 +412,9 @@ TEST(FullyShard, RefusesWhatItCannotDo) {
     EXPECT_EQ(test::text_of<c10::ValueError>(
                   [&] { FullyShard(twice.parameters(), {}, &twice.chain, Sharded::gradients, mesh); }),
               "fully shard: a parameter of sizes [7, 7] is in the blocks middle and again, wanted it in one");
+    const auto empty = Parameter::replicated("empty", at::zeros({0, 2}).requires_grad_());
+    EXPECT_EQ(test::text_of<c10::ValueError>([&] { FullyShard({empty}, {}, nullptr, Sharded::gradients, mesh); }),
+              "fully shard: empty is empty, wanted numbers to divide: freeze it with requires_grad_(false)");
     Sharding sharding(Sharded::parameters, group);
     const auto text = test::text_of<c10::Error>([&] {
       sharding.model.loss(ShardedModel::images(0)).backward({}, /*retain_graph=*/true, /*create_graph=*/true);

@@ -87,6 +87,26 @@ TEST(Join, RanksWithoutBatchesAddZeros) {
   }
 }
 
+/// Gradients are reset before a step, so those of a rank's last step are left over when its batches have run out.
+TEST(Join, GradientsThatAreLeftOverAreNotAddedAgain) {
+  for (const bool is_view : {true, false}) {
+    comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+      const auto weight = at::ones({2}, at::kDouble).requires_grad_();
+      DistributedDataParallel replicas({weight}, {}, {"weight"}, group, {.gradient_as_bucket_view = is_view});
+      Join join(replicas);
+      for (int step = 0; step < (group.rank() == 0 ? 4 : 1); ++step) {
+        replicas.zero_grad();
+        join.begin(1);
+        const auto loss = weight.sum();
+        replicas.before_backward(loss);
+        loss.backward();
+        EXPECT_EQ(weight.grad()[0].item<double>(), step == 0 ? 2 : 1);
+      }
+      join.end();
+    });
+  }
+}
+
 TEST(Join, TellsHowManyRanksAndSamplesAStepHas) {
   comm::run_ranks(3, [](comm::ProcessGroup& group) {
     const auto weight = at::ones({2}).requires_grad_();

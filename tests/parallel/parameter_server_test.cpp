@@ -173,6 +173,18 @@ TEST(ParameterServer, AMissingGradientIsNamedOnAllRanks) {
   }
 }
 
+TEST(ParameterServer, TheFirstParameterMayBeEmpty) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    const auto empty = at::zeros({0, 3}).requires_grad_(), other = at::ones({3}).requires_grad_();
+    ParameterServer servers({Parameter::replicated("empty", empty), Parameter::replicated("other", other)}, {}, group);
+    const auto loss = empty.sum() + other.sum();
+    servers.before_backward(loss);
+    loss.backward();
+    servers.after_backward({});
+    EXPECT_TRUE(other.grad().equal(at::full({3}, 2.0)));
+  });
+}
+
 /// Bytes that the exchange of a backward takes above what lives before it.
 int64_t backward_bytes(ParameterServer& servers, const Tensor& loss, comm::ProcessGroup& group) {
   servers.before_backward(loss);

@@ -145,6 +145,58 @@ TEST(PostLocalSgd, SendsWhatItSays) {
   }
 }
 
+void run_step(PostLocalSgd& sync, int64_t step, const Tensor& loss, bool is_left_out = false) {
+  auto context = current_context();
+  context.step = step;
+  const ContextScope scope(context);
+  sync.before_forward({});
+  sync.before_backward(loss);
+  loss.backward();
+  sync.after_backward({});
+  if (!is_left_out) sync.after_step();
+}
+
+/// A step that is left out has no end: its mean comes after the next.
+TEST(PostLocalSgd, AMeanIsNotLostWithAStep) {
+  comm::run_ranks(2, [](comm::ProcessGroup& group) {
+    for (const int64_t lost : {2, 5, 6}) {
+      const auto weight = at::ones({3}).requires_grad_();
+      PostLocalSgd sync({Parameter::replicated("weight", weight)}, {}, group, {}, {.start = 2, .every = 3});
+      std::vector<int64_t> means;
+      for (int64_t step = 0; step < 10; ++step) {
+        group.meter().reset();
+        run_step(sync, step, weight.sum(), step == lost);
+        if (step >= 2 && !group.meter().counts().empty()) means.push_back(step);
+        weight.mutable_grad().reset();
+      }
+      const auto moved = [&](int64_t step) { return step == lost ? step + 1 : step; };
+      EXPECT_EQ(means, (std::vector<int64_t>{moved(2), moved(5), 8})) << lost;
+    }
+  });
+}
+
+TEST(PostLocalSgd, WhatAStepApartLeavesOutHasNoGradient) {
+  for (const bool is_view : {true, false}) {
+    comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+      const auto used = at::ones({3}).requires_grad_(), unused = at::ones({2}).requires_grad_();
+      const std::vector<Parameter> parameters = {Parameter::replicated("used", used),
+                                                 Parameter::replicated("unused", unused)};
+      const DistributedDataParallelOptions find = {.gradient_as_bucket_view = is_view, .find_unused_parameters = true};
+      PostLocalSgd sync(parameters, {}, group, find, {.start = 1, .every = 2});
+      for (int64_t step = 0; step < 4; ++step) {
+        run_step(sync, step, used.sum());
+        EXPECT_TRUE(used.grad().equal(at::full({3}, 2.0)));
+        EXPECT_FALSE(unused.grad().defined()) << step;
+        for (const auto& tensor : {used, unused}) tensor.mutable_grad().reset();
+      }
+      PostLocalSgd strict(parameters, {}, group, {.gradient_as_bucket_view = is_view}, {.start = 0, .every = 2});
+      EXPECT_EQ(test::text_of<c10::ValueError>([&] { run_step(strict, 0, used.sum()); }),
+                "parameter unused of the model has no gradient after backward, wanted one: use it in the loss of every "
+                "step, set find_unused_parameters, or freeze it with requires_grad_(false) before training");
+    });
+  }
+}
+
 TEST(PostLocalSgd, RefusesOptionsOutOfRange) {
   const auto group = comm::make_single_group();
   const auto text = [&](const PostLocalSgdOptions& options) {

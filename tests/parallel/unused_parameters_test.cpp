@@ -135,6 +135,21 @@ TEST(UnusedParameters, OfAStaticGraphAreThoseOfTheFirstStep) {
   }
 }
 
+TEST(UnusedParameters, OfAStaticGraphAreThoseOfAllItsMicroBatches) {
+  for (const int ranks : {1, 2, 3}) {
+    comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+      const Four model;
+      DistributedDataParallel replicas(model.weights, {}, Four::names(), group, options_of(false, true, true));
+      for (int step = 0; step < 4; ++step) {
+        run(model, replicas, {0, 1}, group.rank() + 1, {0, 2});
+        run(model, replicas, {2}, group.rank() + 1, {1, 2});
+        expect_sums(model, ranks, [](int) { return Indices{0, 1, 2}; });
+        model.zero_grad();
+      }
+    });
+  }
+}
+
 TEST(UnusedParameters, OfAStaticGraphMayNotBeUsedLater) {
   for (const int ranks : {1, 3}) {
     const auto where = ranks == 1 ? "" : " on rank 0 of 3";

@@ -112,6 +112,27 @@ TEST(UpdatingServers, HaveTheBitsOfWorkersThatUpdate) {
   }
 }
 
+/// What the servers are given goes to the workers before their next step.
+TEST(UpdatingServers, TrainOnFromWhatIsLoaded) {
+  for (const auto& of : kArrangements) {
+    if (of.ranks() == 1) continue;
+    comm::run_ranks(of.ranks(), [&](comm::ProcessGroup& group) {
+      const auto parameters = parameters_of();
+      UpdatingServers servers(parameters, {}, group, {.servers = of.apart, .servers_update = true});
+      descend(servers, parameters, group.rank(), of.workers);
+      for (const auto& part : servers.held(parameters)) {
+        if (part.tensor.requires_grad()) part.tensor.detach().fill_(3);
+      }
+      servers.loaded();
+      servers.unify();
+      for (const auto& parameter : parameters) {
+        if (group.rank() >= of.workers || !parameter.tensor.requires_grad()) continue;
+        EXPECT_TRUE(parameter.tensor.eq(3).all().item<bool>()) << parameter.name;
+      }
+    });
+  }
+}
+
 /// The servers hold each number once, the workers none; each number counts once.
 TEST(UpdatingServers, OnlyServersHoldWhatIsUpdated) {
   for (const auto& of : kArrangements) {

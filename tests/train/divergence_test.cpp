@@ -29,6 +29,7 @@ struct Trial {
   bool tests = false;  // on held-out data, at the end
   int64_t accumulate = 1;
   OptimizerOptions optimizer = {.momentum = 0.9, .weight_decay = 0};
+  const parallel::Strategy* strategy = &parallel::strategies().front();
 };
 
 TrainerOptions options_of(int64_t steps, int64_t checkpoint_every = 0) {
@@ -69,9 +70,13 @@ Ended run(const Trial& trial, const std::filesystem::path& folder) {
                     task.steps_in_backward = trial.steps_in_backward;
                     if (trial.change) task.change = [&](int64_t step) { return trial.change(step, group.rank()); };
                     CheckpointStore store(folder, 100);
-                    parallel::Mesh mesh({.data = group.size()}, group);
-                    SupervisedStep step(
-                        task, {.optimizer = trial.optimizer, .accumulate = trial.accumulate, .num_classes = 2}, mesh);
+                    parallel::Mesh mesh(trial.strategy->mesh(group.size(), {}), group);
+                    SupervisedStep step(task,
+                                        {.optimizer = trial.optimizer,
+                                         .accumulate = trial.accumulate,
+                                         .num_classes = 2,
+                                         .strategy = trial.strategy},
+                                        mesh);
                     Trainer trainer(step, loader, trial.tests ? &test : nullptr, trial.options, &store, group);
                     Skips skips;
                     Outcome outcome;
@@ -236,15 +241,21 @@ TEST(Divergence, AStepIsSkippedInTheMiddleOfItsMicroBatches) {
   const auto faulty = [](int64_t step, int) {
     return Step{.loss = step % 2 == 0 ? kNaN : 1, .from = step == 2 ? 1 : 0};
   };
-  for (const int ranks : {1, 2, 3}) {
-    const test::TemporaryFolder folder, other;
-    auto options = options_of(5);
-    options.skip_nonfinite = 1;
-    const auto ended = run({.ranks = ranks, .options = options, .change = faulty, .accumulate = 2}, folder.path());
-    const auto fewer = run({.ranks = ranks, .options = options_of(3), .accumulate = 2}, other.path());
-    expect_everywhere(ended, "");
-    EXPECT_EQ(ended.outcome.skipped_steps, 2);
-    for (size_t i = 0; i < ended.state.size(); ++i) EXPECT_TRUE(ended.state[i].equal(fewer.state[i])) << i;
+  for (const auto& strategy : parallel::strategies()) {
+    if (strategy.is_one_process) continue;
+    for (const int ranks : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(strategy.name) + " ranks " + std::to_string(ranks));
+      const test::TemporaryFolder folder, other;
+      Trial trial = {.ranks = ranks, .options = options_of(3), .accumulate = 2, .strategy = &strategy};
+      const auto fewer = run(trial, other.path());
+      trial.change = faulty;
+      trial.options = options_of(5);
+      trial.options.skip_nonfinite = 1;
+      const auto ended = run(trial, folder.path());
+      expect_everywhere(ended, "");
+      EXPECT_EQ(ended.outcome.skipped_steps, 2);
+      for (size_t i = 0; i < ended.state.size(); ++i) EXPECT_TRUE(ended.state[i].equal(fewer.state[i])) << i;
+    }
   }
 }
 

@@ -82,7 +82,7 @@ std::optional<double> milliseconds(std::optional<double> seconds) {
 
 int run_ddp(const Arguments& arguments) {
   const auto cases = bench_ddp(read_ddp_bench({arguments.words.begin() + 1, arguments.words.end()}));
-  Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "one rank's ms", "times as fast",
+  Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "one rank's ms", "as one rank",
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : cases) {

@@ -24,4 +24,24 @@ std::vector<Parameter> held_parts(const FlatLayout& layout, size_t i, const Para
   return held;
 }
 
+void check_divisible(std::string_view who, const std::vector<Parameter>& parameters) {
+  check_each_once(who, parameters);
+  for (const auto& [name, tensor, placement] : parameters) {
+    TORCH_CHECK_VALUE(tensor.numel() > 0 || !tensor.requires_grad(), who, ": ", name, " is empty, wanted numbers to ",
+                      "divide: freeze it with requires_grad_(false)");
+  }
+}
+
+std::vector<Parameter> replace_by_parts(std::vector<Parameter> parameters, const PartsOf& parts) {
+  std::vector<Parameter> result;
+  for (auto& parameter : parameters) {
+    if (const auto* own = parts.find(parameter.tensor)) {
+      result.insert(result.end(), own->begin(), own->end());
+    } else {
+      result.push_back(std::move(parameter));
+    }
+  }
+  return result;
+}
+
 }  // namespace tandem::parallel::detail

@@ -9,8 +9,6 @@
 namespace tandem::parallel::detail {
 namespace {
 
-constexpr int64_t kMessageBytes = 1 << 20;
-
 using Send = std::function<void(const Tensor& message)>;
 
 /// Tensors of one type, as one message.

@@ -18,6 +18,15 @@ class OverlapClock {
   /// The step has waited for messages since `start`.
   void has_waited(Time start) { waited_ += nanoseconds_since(start); }
 
+  /// Does what travels and is waited for at once, which hides nothing.
+  template <class Work>
+  void count_unhidden(const Work& work) {
+    const auto start = now();
+    work();
+    has_travelled(start);
+    has_waited(start);
+  }
+
   GradientSync::Overlap read() const { return {seconds(travelled_), seconds(waited_)}; }
 
  private:

@@ -44,4 +44,6 @@ void ReadyInOrder::end() {
   while (progress_->next < progress_->missing.size()) progress_->ready(progress_->next++);
 }
 
+void ReadyInOrder::drop() { progress_->is_on = false; }
+
 }  // namespace tandem::parallel::detail

@@ -27,6 +27,9 @@ class ReadyInOrder {
   /// not followed any more.
   void end();
 
+  /// Gradients that come are not followed any more, and ready() is not called for what is missing.
+  void drop();
+
  private:
   struct Progress;
 

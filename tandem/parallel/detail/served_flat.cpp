@@ -8,14 +8,9 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/held_parts.h"
+#include "tandem/parallel/detail/messages.h"
 
 namespace tandem::parallel::detail {
-namespace {
-
-constexpr int64_t kMessageBytes = 1 << 20;
-
-}  // namespace
-
 ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world,
                        int64_t staleness)
     : parameters_(std::move(parameters)), servers_(servers), layout_(tensors_of(parameters_), servers.count()) {

@@ -83,8 +83,8 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& optio
 
 void ShardedFlat::make_held(Mesh& mesh) {
   const ShardHolder holder{.shard = shards_.rank(),
-                           .replica = mesh.coordinate(Axis::data),
-                           .copies = replicas_.size(),
+                           .replica = mesh.number_beside(Axis::shard),
+                           .copies = mesh.world().size() / shards_.size(),
                            .world = mesh.world().size()};
   for (size_t i = 0; i < parameters_.size(); ++i) {
     held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holder));

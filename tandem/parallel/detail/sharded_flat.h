@@ -20,7 +20,7 @@ namespace tandem::parallel::detail {
 ///   in part    parameter ─▶ flat: storage of 0 bytes        shard: 1/N; besides 1/n, for n neighbours
 ///   open       parameter ─▶ flat: memory of an all_gather
 ///
-/// All functions but the constructor of a held list are collective over the batch's ranks where they say so.
+/// Functions that say so are collective over the batch's ranks.
 class ShardedFlat {
  public:
   struct Options {
@@ -37,7 +37,6 @@ class ShardedFlat {
   ShardedFlat& operator=(const ShardedFlat&) = delete;
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  bool is_trained() const { return is_trained_; }
   bool keeps_gradients() const { return keeps_gradients_; }
 
   /// This rank's parts of parameter `i`: leaves, views of the shard.
@@ -50,11 +49,12 @@ class ShardedFlat {
   /// Closes the flat, but keeps this rank's part among its neighbours, if there are any: open() then gathers from them.
   void close_in_part();
 
-  /// Starts what open() then waits for, beside other gathers. drop() waits for it in vain.
+  /// Starts what open() then waits for, beside other gathers. Collective. drop() waits for it in vain.
   void start_to_open();
   void drop();
 
-  /// Fills a flat that is always open from the ranks' shards, at once or until end_refresh() has returned. Collective.
+  /// Fills a flat that is always open from the ranks' shards, at once or until end_refresh() has returned. refresh()
+  /// and start_to_refresh() are collective.
   void refresh();
   void start_to_refresh(FlatsBeside& beside);
   void end_refresh();

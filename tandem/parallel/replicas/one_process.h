@@ -25,7 +25,12 @@ class OneProcessReplicas : public GradientSync {
     sync_->before_backward(loss, micro, where);
   }
   void after_backward(const MicroBatch& micro) override { sync_->after_backward(micro); }
+  void complete() override { sync_->complete(); }
   void after_step() override { sync_->after_step(); }
+  int64_t staleness() const override { return sync_->staleness(); }
+  Lag lag() const override { return sync_->lag(); }
+  void loaded() override { sync_->loaded(); }
+  void settle() override { sync_->settle(); }
   bool is_synchronous() const override { return sync_->is_synchronous(); }
   void unify() override { sync_->unify(); }
   void unify_optimizer(const std::vector<Parameter>& state) override { sync_->unify_optimizer(state); }
