@@ -294,11 +294,11 @@ FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Ten
   impl_->plain = chain->blocks;
   impl_->is_in_graph.resize(blocks);
   for (size_t i = 0; i < blocks; ++i) {
-    if (impl_->flats[i].empty()) continue;
     if (what == Sharded::optimizer) {
-      run_before(chain->blocks[i], [impl = impl_, i] { impl->end_refresh(i); });
+      if (!impl_->flats[i].empty()) run_before(chain->blocks[i], [impl = impl_, i] { impl->end_refresh(i); });
       continue;
     }
+    // A block without parameters of its own ends the sums of the one behind it, too.
     chain->blocks[i].forward = [impl = impl_, i](const memory::Flow& input) { return impl->run(i, input); };
     chain->blocks[i].parts.clear();
   }

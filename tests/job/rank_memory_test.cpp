@@ -337,6 +337,20 @@ TEST(RankMemory, KnowsFrozenParameters) {
   }
 }
 
+/// Gradients of the block behind it travel no further.
+TEST(RankMemory, KnowsAFrozenBlockInTheMiddle) {
+  for (const std::string strategy : {"zero1", "zero2", "fsdp"}) {
+    for (const auto& job : std::vector<Words>{
+             {"model=mlp", "model.freeze=fc2"},
+             {"model=resnet_glyph", "model.freeze=layer3"},
+             {"model=resnet_glyph", "model.freeze=layer2", "recompute=sqrt", "train.precision=float64"}}) {
+      const auto words = with({"parallel=" + strategy, "ranks=2", "embedding=32", "train.batch=16"}, job);
+      SCOPED_TRACE(testing::PrintToString(words));
+      for (const auto& [predicted, measured] : peaks_of(words)) EXPECT_EQ(predicted, measured);
+    }
+  }
+}
+
 TEST(RankMemory, OfComparedCallsIsThatOfOthers) {
   for (const std::string strategy : {"ddp", "fsdp", "ps"}) {
     const auto peaks = peaks_of({"parallel=" + strategy, "model=mlp", "train.batch=23", "head.classes=301", "ranks=3"},
