@@ -13,6 +13,7 @@
 #include "tandem/base/format.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/images_at_once.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/rehearsal.h"
@@ -34,8 +35,9 @@ memory::Composition rehearse_backbone(const models::Backbone& backbone, const Jo
   for (const auto& parameter : backbone.parameters()) {
     if (has_places && parameter.requires_grad()) options.given_away.push_back(parameter);
   }
-  return allow_one_image(job,
-                         [&] { return memory::compose(memory::rehearse(backbone.chain(), {batch}, options), {}); });
+  std::vector<memory::BlockRecord> records;
+  name_single_images(job, [&] { records = memory::rehearse(backbone.chain(), {batch}, options); });
+  return memory::compose(records, {});
 }
 
 /// At the batch itself; where that needs too much here, at two images, multiplied.
@@ -73,44 +75,6 @@ int64_t num_states(const train::OptimizerOptions& optimizer) {
 }
 
 }  // namespace
-
-namespace {
-
-/// Whether norms of a few images at a time leave one image of a micro-batch on its own.
-bool leaves_one_alone(const Job& job) {
-  if (job.model.norm != models::Norm::ghost) return false;
-  for (const int64_t images : job.parallel.mesh(job.parallel.ranks).shares(job.training.batch)) {
-    for (const int64_t micro : comm::split_sizes(images, static_cast<int>(job.training.accumulate))) {
-      if (micro > 1 && micro % job.model.ghost == 1 % job.model.ghost) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
-memory::Composition allow_one_image(const Job& job, const std::function<memory::Composition()>& rehearsal) {
-  const auto& training = job.training;
-  try {
-    return rehearsal();
-  } catch (const c10::ValueError& error) {
-    if (leaves_one_alone(job)) {
-      throw SettingsError("model.ghost is " + std::to_string(job.model.ghost) + " with train.batch " +
-                              std::to_string(training.batch) + " and ranks " + std::to_string(job.parallel.parts()) +
-                              ", which leaves one image on its own, wanted more for model " + job.model.name,
-                          "change model.ghost or train.batch");
-    }
-    const auto& parallel = job.parallel;
-    const int parts = parallel.strategy->is_one_process ? parallel.parts() : parallel.workers();
-    if (training.batch / parts / training.micro_batches(job.parallel.ranks) > 1) throw;
-    const bool is_cut = training.accumulate > 1;
-    const auto cut = is_cut ? " and train.accumulate " + std::to_string(training.accumulate) : "";
-    throw SettingsError("train.batch is " + std::to_string(training.batch) + " with ranks " +
-                            std::to_string(job.parallel.parts()) + cut +
-                            ", which leaves one image at a time, wanted more for model " + job.model.name,
-                        is_cut ? "lower train.accumulate, or raise train.batch" : "raise train.batch");
-  }
-}
 
 int threads_of(const Parallel& parallel) {
   if (parallel.threads > 0) return parallel.threads;
@@ -174,6 +138,13 @@ classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own
           .moves_late = head.moves_all_rows};
 }
 
+/// Servers apart or the others: of a mesh with shards those that hold them.
+bool MemoryPlan::updates_backbone(int rank) const {
+  const auto mesh = job_.parallel.mesh(ranks_);
+  const bool is_server = rank > last_worker();
+  return mesh.servers == 0 || is_server == (mesh.shard > 1);
+}
+
 CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifier::HeadLoad& load) const {
   const auto head = classifier::head_memory(of_head.options, load);
   const auto& backbone = this->backbone(rank);
@@ -182,14 +153,16 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   const auto& parallel = job_.parallel;
   const auto mesh = parallel.mesh(ranks_);
   const int64_t shards = mesh.servers > 0 ? std::min(mesh.servers, mesh.shard) : mesh.shard;
-  of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
-  if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
+  if (updates_backbone(rank)) {
+    of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
+    if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
+  }
   const int64_t copies = job_.training.may_leave_out() ? 2 : 1;  // one to restore
   of(bytes, Category::buffers) =
       copies * backbone.buffers +
       data::loader_memory(training_loader_options(job_, rank, ranks_), shape_.image, job_.data.prefetch + 1);
   const int64_t replicated = backbone.trained + (of_head.form->is_whole ? of(head, Category::parameters) : 0);
-  const auto held = parallel.strategy->bytes(replicated, ranks_, parallel.strategy_options);
+  const auto held = parallel.strategy->bytes(replicated, {rank, ranks_}, parallel.strategy_options);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];
   if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.trained;
 

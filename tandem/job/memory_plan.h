@@ -72,6 +72,7 @@ class MemoryPlan {
 
  private:
   CategoryBytes bytes_of(const Head& head, int rank, const classifier::HeadLoad& load) const;
+  bool updates_backbone(int rank) const;
   int last_worker() const;  // of the ranks that get a part of a batch
   const BackboneMemory& backbone(int rank) const;
   int64_t micro_images(int rank) const;  // of a micro-batch of the rank
@@ -85,10 +86,6 @@ class MemoryPlan {
   BackboneMemory larger_, smaller_;  // of ranks with one image more, and of the others
   BackboneMemory idle_;              // of ranks without images
 };
-
-/// What `rehearsal` returns. A model that refuses a batch of one image, as batch normalisation of one number a channel
-/// does, becomes a SettingsError of the settings that cut the batch.
-memory::Composition allow_one_image(const Job& job, const std::function<memory::Composition()>& rehearsal);
 
 /// Compute threads of a rank.
 int threads_of(const Parallel& parallel);

@@ -12,6 +12,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
+#include "tandem/job/images_at_once.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
@@ -82,9 +83,10 @@ std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, c
   const auto task = make_task(job, shape, plan, *group);
   auto mesh = make_mesh(job, *group);
   const auto step = make_step(job, shape, *task, mesh);
-  const auto blocks = step->rehearse_blocks(
-      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), plan.counts, job.training.batch),
-      in_parts);
+  const auto batch =
+      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), plan.counts, job.training.batch);
+  train::Step::Blocks blocks;
+  name_single_images(job, [&] { blocks = step->rehearse_blocks(batch, in_parts); });
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
 }
 
@@ -212,7 +214,8 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const int ranks = group->size();
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
-  RankMemory memory{allow_one_image(job, [&] { return step->rehearse(batch, held); })};
+  RankMemory memory;
+  name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
   check_budget(job, rank, memory.step);
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);

@@ -45,18 +45,19 @@ MeshSizes with_servers(int ranks, const StrategyOptions& options) {
 /// The largest of `parts` equal ones.
 int64_t part_of(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
 
-CategoryBytes ps_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+CategoryBytes ps_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
   CategoryBytes bytes{};
-  if (!options.ps.servers_update || ranks == 1) return bytes;
-  const int servers = options.ps.servers == 0 ? ranks : options.ps.servers;
-  const int64_t of_part = part_of(parameter_bytes, servers);
-  const int64_t late = options.ps.staleness;
-  bytes[static_cast<size_t>(Category::gradients)] = (late + 1) * parameter_bytes + of_part;
-  if (late > 0) bytes[static_cast<size_t>(Category::parameters)] = parameter_bytes + of_part;
+  if (!options.ps.servers_update || own.size == 1) return bytes;
+  const int apart = options.ps.servers, first = own.size - apart;  // of the servers apart
+  const bool works = own.rank < first, serves = apart == 0 || !works;
+  const int64_t served = serves ? part_of(parameter_bytes, apart == 0 ? own.size : apart) : 0;
+  const int64_t late = options.ps.staleness, replica = works ? parameter_bytes : 0;
+  bytes[static_cast<size_t>(Category::gradients)] = (late + 1) * replica + served;
+  if (late > 0) bytes[static_cast<size_t>(Category::parameters)] = replica + served;
   return bytes;
 }
 
-CategoryBytes no_bytes(int64_t, int, const StrategyOptions&) { return {}; }
+CategoryBytes no_bytes(int64_t, RankOfBatch, const StrategyOptions&) { return {}; }
 
 MeshSizes one_rank(int ranks, const StrategyOptions&) {
   if (ranks == 1) return {};
@@ -75,7 +76,7 @@ std::unique_ptr<GradientSync> make_averaging(const ReplicatedModel& model, Mesh&
 }
 
 template <ModelAveragingOptions StrategyOptions::*own>
-CategoryBytes averaging_bytes(int64_t parameter_bytes, int, const StrategyOptions& options) {
+CategoryBytes averaging_bytes(int64_t parameter_bytes, RankOfBatch, const StrategyOptions& options) {
   CategoryBytes bytes{};
   if ((options.*own).outer) bytes[static_cast<size_t>(Category::optimizer)] = 2 * parameter_bytes;
   return bytes;
@@ -89,11 +90,11 @@ void average_each_step(StrategyOptions& options) {
   if (averaging.outer) averaging.outer = OuterNesterov{.learning_rate = 1, .momentum = 0};
 }
 
-CategoryBytes ddp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+CategoryBytes ddp_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
   CategoryBytes bytes{};
   auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
-  if (options.shards > 0) gradients = parameter_bytes + part_of(parameter_bytes, ranks);  // and a part of the sum
-  if (options.shards > 0 || ranks == 1) return bytes;
+  if (options.shards > 0) gradients = parameter_bytes + part_of(parameter_bytes, own.size);  // and a part of the sum
+  if (options.shards > 0 || own.size == 1) return bytes;
   const auto& hook = options.ddp.hook_kind();
   gradients = parameter_bytes;  // the buckets
   if (hook.bytes != nullptr) {
@@ -131,18 +132,18 @@ std::unique_ptr<GradientSync> make_sharded(const ReplicatedModel& model, Mesh& m
   return std::make_unique<FullyShard>(whole_of(model), model.buffers, model.chain, what, mesh, own);
 }
 
-CategoryBytes zero1_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+CategoryBytes zero1_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
   CategoryBytes bytes{};
-  if (ranks == 1) return bytes;
+  if (own.size == 1) return bytes;
   auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
   gradients = parameter_bytes;  // the flats
-  if (options.shards > 0) gradients += part_of(parameter_bytes, ranks);
+  if (options.shards > 0) gradients += part_of(parameter_bytes, own.size);
   return bytes;
 }
 
-CategoryBytes fsdp_bytes(int64_t parameter_bytes, int ranks, const StrategyOptions& options) {
+CategoryBytes fsdp_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
   CategoryBytes bytes{};
-  const int64_t shard = along_both(ranks, options).shard;
+  const int64_t shard = along_both(own.size, options).shard;
   bytes[static_cast<size_t>(Category::parameters)] = part_of(parameter_bytes, shard) - parameter_bytes;
   return bytes;
 }

@@ -37,6 +37,11 @@ struct ReplicatedModel {
   memory::Chain* chain = nullptr;
 };
 
+/// One of the ranks that share a batch.
+struct RankOfBatch {
+  int rank = 0, size = 1;
+};
+
 /// A way to train in parallel: a file with a GradientSync and its options, a member of StrategyOptions, and a row of
 /// strategies().
 struct Strategy {
@@ -53,8 +58,8 @@ struct Strategy {
   std::unique_ptr<GradientSync> (*make)(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options);
 
   /// The bytes that a rank holds for it between and during steps, besides what one device needs. `parameter_bytes`: of
-  /// the replicated parameters that are trained; `ranks`: that share a batch.
-  CategoryBytes (*bytes)(int64_t parameter_bytes, int ranks, const StrategyOptions& options);
+  /// the replicated parameters that are trained.
+  CategoryBytes (*bytes)(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options);
 
   /// The first word of the names of the settings that only this strategy reads, such as "ddp"; "": there are none.
   std::string_view settings = "";

@@ -9,6 +9,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tests/job/job_of.h"
@@ -130,6 +131,60 @@ TEST(MemoryLimit, OneImageAtATimeIsRefusedByTheSettingsThatCutTheBatch) {
   EXPECT_EQ(fault({"model=resnet_glyph", "embedding=16", "train.batch=3", "ranks=2"}, 1),
             "train.batch is 3 with ranks 2, which leaves one image at a time, wanted more for model resnet_glyph: "
             "raise train.batch");
+}
+
+TEST(MemoryLimit, OneImageAtATimeIsRefusedHoweverTheBatchIsCut) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  const auto fault = [&](const Words& words) {
+    const auto job = job_of(with({"model=resnet_glyph", "embedding=16"}, words));
+    const auto counts = even_counts(job, 300, job.parallel.ranks);
+    return test::text_of<SettingsError>([&] {
+      rehearse_rank(job, shape, 0, {counts, choose_recomputation(job, shape, counts).plan}, {8});
+    });
+  };
+  EXPECT_EQ(
+      fault({"train.batch=1", "recompute=sqrt"}),
+      "train.batch is 1 with ranks 1, which leaves one image at a time, wanted more for model resnet_glyph: raise "
+      "train.batch");
+  EXPECT_EQ(fault({"train.batch=11", "train.shards=6"}),
+            "train.batch is 11 with train.shards 6, which leaves one image at a time, wanted more for model "
+            "resnet_glyph: lower train.shards, or raise train.batch");
+  EXPECT_EQ(fault({"train.batch=24", "train.shards=8", "model.norm=ghost", "model.ghost=2"}),
+            "model.ghost is 2 with train.batch 24 and train.shards 8, which leaves one image on its own, wanted more "
+            "for model resnet_glyph: change model.ghost or train.batch");
+  EXPECT_EQ(fault({"train.batch=26", "parallel=dp", "ranks=2", "model.norm=ghost", "model.ghost=3"}),
+            "model.ghost is 3 with train.batch 26 and ranks 2, which leaves one image on its own, wanted more for "
+            "model resnet_glyph: change model.ghost or train.batch");
+  EXPECT_EQ(
+      fault({"train.batch=3", "parallel=dp", "ranks=2"}),
+      "train.batch is 3 with ranks 2, which leaves one image at a time, wanted more for model resnet_glyph: raise "
+      "train.batch");
+}
+
+/// Neither the first look nor the exact one refuses what fits, whichever ranks hold what.
+TEST(MemoryLimit, WhatAStrategyNeedsIsEnough) {
+  memory::install_meter();
+  const DataShape shape{300, {1, 8, 8}};
+  for (const auto& words : std::vector<Words>{{"parallel=ddp"},
+                                              {"parallel=zero1"},
+                                              {"parallel=zero2"},
+                                              {"parallel=fsdp"},
+                                              {"parallel=ps"},
+                                              {"parallel=ps", "ps.servers=1"},
+                                              {"parallel=ps", "ps.update=server"},
+                                              {"parallel=ps", "ps.update=server", "ps.servers=1"},
+                                              {"parallel=ps", "ps.update=server", "ps.servers=2"},
+                                              {"parallel=local-sgd"},
+                                              {"parallel=diloco"}}) {
+    SCOPED_TRACE(testing::PrintToString(words));
+    auto job = job_of(with({"model=mlp", "embedding=128", "train.batch=16", "threads=1", "ranks=3"}, words));
+    const auto even = even_counts(job, 300, 3);
+    job.memory.limits.clear();
+    for (const auto& peak : exact_peaks(job, shape, even)) job.memory.limits.push_back(peak.bytes);
+    EXPECT_EQ(fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); }),
+              even);
+  }
 }
 
 TEST(MemoryLimit, ALimitOfEachRankMovesTheClasses) {

@@ -123,25 +123,38 @@ TEST(Strategy, ReplicasOfOneProcessWantAWorldOfOneRank) {
             "parallel=ddp");
 }
 
+void expect_bytes(const Strategy& strategy, int ranks, const StrategyOptions& options) {
+  SCOPED_TRACE(std::string(strategy.name) + " ranks " + std::to_string(ranks));
+  comm::run_ranks(world_of(strategy, ranks), [&](comm::ProcessGroup& group) {
+    const RankScope scope(group.rank());
+    const CategoryScope category(Category::parameters);
+    const auto scaling = std::make_shared<Scaling>(at::ones({3000}));
+    auto chain = chain_of(scaling);
+    comm::barrier(group);
+    const auto before = memory::account(group.rank()).live;
+    Mesh mesh(strategy.mesh(group.size(), options), group);
+    const auto sync = strategy.make({{Parameter::replicated("weight", scaling->weight)}, {}, &chain}, mesh, options);
+    auto held = memory::account(group.rank()).live;
+    for (size_t i = 0; i < held.size(); ++i) held[i] -= before[i];
+    EXPECT_EQ(held, strategy.bytes(12000, {group.rank(), group.size()}, options)) << "rank " << group.rank();
+    comm::barrier(group);
+  });
+}
+
 TEST(Strategy, HoldsTheBytesThatItSays) {
   memory::install_meter();
   for (const auto& strategy : strategies()) {
-    for (const int ranks : {1, 3}) {
-      comm::run_ranks(world_of(strategy, ranks), [&](comm::ProcessGroup& group) {
-        const RankScope scope(group.rank());
-        const CategoryScope category(Category::parameters);
-        const auto scaling = std::make_shared<Scaling>(at::ones({3000}));
-        auto chain = chain_of(scaling);
-        comm::barrier(group);
-        const auto before = memory::account(group.rank()).live;
-        Mesh mesh(strategy.mesh(group.size(), options_of(ranks)), group);
-        const auto sync =
-            strategy.make({{Parameter::replicated("weight", scaling->weight)}, {}, &chain}, mesh, options_of(ranks));
-        auto held = memory::account(group.rank()).live;
-        for (size_t i = 0; i < held.size(); ++i) held[i] -= before[i];
-        EXPECT_EQ(held, strategy.bytes(12000, group.size(), options_of(ranks))) << strategy.name << " ranks " << ranks;
-        comm::barrier(group);
-      });
+    for (const int ranks : {1, 3}) expect_bytes(strategy, ranks, options_of(ranks));
+  }
+}
+
+TEST(Strategy, ServersHoldTheBytesThatTheySay) {
+  memory::install_meter();
+  for (const int servers : {0, 1, 2}) {
+    for (const int64_t staleness : {0, 2}) {
+      auto options = options_of(4);
+      options.ps = {.servers = servers, .servers_update = true, .staleness = staleness};
+      expect_bytes(strategy_of("ps"), 4, options);
     }
   }
 }
