@@ -126,6 +126,12 @@ class InplaceAbn : public BatchNorm {
 };
 
 class GroupNorm : public Normalization {
+  /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory.
+  bool needs_copy(const Tensor& input) const {
+    const bool is_trained = weight_.requires_grad() || bias_.requires_grad();
+    return at::GradMode::is_enabled() && is_trained && !input.requires_grad();
+  }
+
  public:
   GroupNorm(int64_t channels, const memory::Activation& activation) : Normalization("GroupNorm", activation) {
     weight_ = register_parameter("weight", at::empty({channels}));
@@ -133,7 +139,8 @@ class GroupNorm : public Normalization {
   }
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
-    return finish(at::group_norm(input, groups_of(input), weight_, bias_, kEpsilon), following(then), residual);
+    const auto plain = needs_copy(input) ? input.clone(at::MemoryFormat::Contiguous) : input;
+    return finish(at::group_norm(plain, groups_of(plain), weight_, bias_, kEpsilon), following(then), residual);
   }
 
   void initialize(uint64_t, const std::string&) override {

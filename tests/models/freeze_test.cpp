@@ -36,6 +36,33 @@ TEST(Freeze, GivesNoGradientsAndStillMovesStatistics) {
   EXPECT_EQ(model->named_buffers()["bn1.num_batches_tracked"].item<int64_t>(), 1);
 }
 
+std::vector<std::string> in_order(const Backbone& model) {
+  std::vector<std::string> names;
+  for (const auto& entry : model.named_parameters()) names.push_back(entry.key());
+  return names;
+}
+
+/// Backward may begin to be needed at any operation of a block.
+TEST(Freeze, TheOthersHaveTheirGradientsWhereverItEnds) {
+  for (const auto norm : {Norm::batch, Norm::group, Norm::none, Norm::ghost, Norm::abn_leaky}) {
+    const auto images = at::rand({4, 1, 16, 16});
+    const auto whole = small(norm);
+    whole->forward(images).square().sum().backward();
+    const auto expected = whole->named_parameters();
+    const auto names = in_order(*whole);
+    for (size_t frozen = 1; frozen < names.size(); ++frozen) {
+      const auto model = small(norm);
+      freeze(*model, std::vector<std::string>(names.begin(), names.begin() + static_cast<int64_t>(frozen)));
+      model->forward(images).square().sum().backward();
+      for (const auto& entry : model->named_parameters()) {
+        if (!entry.value().requires_grad()) continue;
+        EXPECT_TRUE(at::allclose(entry.value().grad(), expected[entry.key()].grad(), 1e-3, 1e-4))
+            << norm_names()[static_cast<size_t>(norm)] << " frozen to " << names[frozen - 1] << ": " << entry.key();
+      }
+    }
+  }
+}
+
 TEST(Freeze, UnknownBeginningsAreNamed) {
   EXPECT_EQ(fault_of({"conv1", "layr2"}),
             "freeze has 'layr2', wanted the beginning of a parameter's name: did you mean layer2?");
