@@ -98,6 +98,20 @@ void part_late(int n) {
   expect(failed == 0, "no rank leaves before all have parted");
 }
 
+/// A process that is suspended for an hour has waited for one long glance.
+void stand_still() {
+  using namespace std::chrono_literals;
+  const AwakeTimer::Clock::time_point start{};
+  AwakeTimer timer(1000ms, start);
+  expect(timer.glance() == AwakeTimer::kGlance, "waits are cut into glances");
+  expect(!timer.has_ended(start + 50ms), "time counts");
+  expect(!timer.has_ended(start + 1h), "an hour at once is a long glance");
+  auto now = start + 1h;
+  for (int i = 0; i < 14; ++i) expect(!timer.has_ended(now += 50ms), "950 ms have not ended");
+  expect(timer.has_ended(now += 50ms), "1000 ms have");
+  expect(timer.glance() == 0ms, "nothing is left");
+}
+
 void disagree(int n) {
   LocalExchange exchange(n, std::chrono::seconds(60));
   std::atomic<int> told{0};
@@ -226,6 +240,7 @@ int main() {
     leave_in_the_middle(n, 50);
   }
   part_late(3);
+  stand_still();
   run_tasks();
   return faults;
 }

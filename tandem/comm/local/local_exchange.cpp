@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "tandem/comm/local/awake_timer.h"
+
 namespace tandem::comm {
 
 void relax() {
@@ -46,7 +48,9 @@ void LocalExchange::wait_for_all(int rank, bool heeds_abort) {
   }
   std::unique_lock lock(mutex_);
   if (!heeds_abort) return changed_.wait(lock, is_over);
-  changed_.wait_for(lock, timeout_, [&] { return is_over() || aborted_; });
+  AwakeTimer timer(timeout_);
+  while (!changed_.wait_for(lock, timer.glance(), [&] { return is_over() || aborted_; }) && !timer.has_ended()) {
+  }
   if (is_over()) return;
   if (!aborted_) {
     // Under the same lock: a rank that comes now must not count this rank, which leaves.

@@ -1,5 +1,6 @@
 #include "tandem/comm/local/local_mailbox.h"
 
+#include "tandem/comm/local/awake_timer.h"
 #include "tandem/comm/local/local_exchange.h"
 
 namespace tandem::comm {
@@ -48,9 +49,11 @@ void LocalMailbox::wait_until(Condition condition, const std::string& what) {
     while (spins++ < spins_ && changes_.load(std::memory_order_acquire) == seen) relax();
     lock.lock();
   }
-  const bool in_time = changed_.wait_for(lock, timeout_, is_over);
-  if (is_met) return;
-  if (in_time) throw LocalFailure{LocalFailure::Kind::aborted, *abort_reason_};
+  AwakeTimer timer(timeout_);
+  while (!changed_.wait_for(lock, timer.glance(), is_over) && !timer.has_ended()) {
+  }
+  if (is_over() && is_met) return;
+  if (abort_reason_) throw LocalFailure{LocalFailure::Kind::aborted, *abort_reason_};
   throw LocalFailure{LocalFailure::Kind::timed_out, what + " within " + std::to_string(timeout_.count()) + " ms"};
 }
 

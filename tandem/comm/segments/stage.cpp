@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr size_t kMostWords = 512;
-constexpr std::chrono::milliseconds kGlance{50};  // how often a sleeping rank looks whether the others still live
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
@@ -142,28 +141,29 @@ void Stage::meet() {
   auto& own = head(rank_);
   own.meetings.store(++meetings_);
   if (own.sleepers.load() > 0) futex_wake(own.meetings);
-  const auto end = std::chrono::steady_clock::now() + timeout_;
-  for (int step = 1; step < size(); ++step) await((rank_ + step) % size(), end);
+  AwakeTimer timer(timeout_);
+  for (int step = 1; step < size(); ++step) await((rank_ + step) % size(), timer);
 }
 
-void Stage::await(int rank, std::chrono::steady_clock::time_point end) {
+/// A sleeping rank looks at each glance whether the others still live.
+void Stage::await(int rank, AwakeTimer& timer) {
   for (int i = 0; i < spins_; ++i) {
     if (is_there(rank)) return;
     relax();
   }
   for (;;) {
-    sleep_until_change(rank);
+    sleep_until_change(rank, timer.glance());
     if (is_there(rank)) return;
     check_others();
-    if (std::chrono::steady_clock::now() >= end) fail_late();
+    if (timer.has_ended()) fail_late();
   }
 }
 
-void Stage::sleep_until_change(int rank) const {
+void Stage::sleep_until_change(int rank, std::chrono::milliseconds most) const {
   auto& its = head(rank);
   its.sleepers.fetch_add(1);
   const auto seen = its.meetings.load();
-  if (!is_there(rank) && its.has_left.load() == 0) futex_wait(its.meetings, seen, std::min(kGlance, timeout_));
+  if (!is_there(rank) && its.has_left.load() == 0) futex_wait(its.meetings, seen, most);
   its.sleepers.fetch_sub(1);
 }
 

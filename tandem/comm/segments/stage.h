@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/comm/local/awake_timer.h"
 #include "tandem/comm/local/call_terms.h"
 #include "tandem/comm/segments/segment.h"
 
@@ -74,8 +75,8 @@ class Stage {
   int64_t* sizes_of(int rank) const;
   CallTerms terms_of(int rank) const;
   bool is_there(int rank) const;
-  void await(int rank, std::chrono::steady_clock::time_point end);
-  void sleep_until_change(int rank) const;
+  void await(int rank, AwakeTimer& timer);
+  void sleep_until_change(int rank, std::chrono::milliseconds most) const;
   void check_own() const;
   void check_others() const;
   [[noreturn]] void fail_late();
