@@ -39,7 +39,7 @@ void rethrow_with_rank(int rank, int size) {
     error.set_rank(rank, size);
     throw;
   } catch (c10::Error& error) {
-    error.add_context(where);
+    if (size > 1) error.add_context(where);
     throw;
   } catch (const RankError&) {
     throw;

@@ -13,7 +13,7 @@
 #include "tandem/base/format.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/comm/split.h"
-#include "tandem/job/images_at_once.h"
+#include "tandem/job/detail/images_at_once.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/rehearsal.h"
@@ -36,7 +36,7 @@ memory::Composition rehearse_backbone(const models::Backbone& backbone, const Jo
     if (has_places && parameter.requires_grad()) options.given_away.push_back(parameter);
   }
   std::vector<memory::BlockRecord> records;
-  name_single_images(job, [&] { records = memory::rehearse(backbone.chain(), {batch}, options); });
+  detail::name_single_images(job, [&] { records = memory::rehearse(backbone.chain(), {batch}, options); });
   return memory::compose(records, {});
 }
 

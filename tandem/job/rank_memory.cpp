@@ -12,7 +12,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
-#include "tandem/job/images_at_once.h"
+#include "tandem/job/detail/images_at_once.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
@@ -86,7 +86,7 @@ std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, c
   const auto batch =
       synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), plan.counts, job.training.batch);
   train::Step::Blocks blocks;
-  name_single_images(job, [&] { blocks = step->rehearse_blocks(batch, in_parts); });
+  detail::name_single_images(job, [&] { blocks = step->rehearse_blocks(batch, in_parts); });
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
 }
 
@@ -215,7 +215,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
   RankMemory memory;
-  name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
+  detail::name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
   check_budget(job, rank, memory.step);
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);

@@ -113,13 +113,14 @@ MeshSizes along_both(int ranks, const StrategyOptions& options) {
   const int shard = options.fsdp.shard == 0 ? ranks : options.fsdp.shard;
   if (shard < 1 || ranks % shard != 0) {
     throw SettingsError("shard is " + std::to_string(shard) + " with " + std::to_string(ranks) +
-                            " ranks, wanted a number that divides them",
+                            (ranks == 1 ? " rank" : " ranks") + ", wanted a number that divides them",
                         "set shard=0 to divide the parameters among all ranks");
   }
   const int neighbours = options.fsdp.reshard;
   if (neighbours > 1 && shard % neighbours != 0) {
     throw SettingsError("reshard is " + std::to_string(neighbours) + " with " + std::to_string(shard) +
-                            " ranks among which the parameters are divided, wanted a number that divides them",
+                            (shard == 1 ? " rank" : " ranks") +
+                            " among which the parameters are divided, wanted a number that divides them",
                         "set reshard=true to divide a block among all of them");
   }
   return {.data = ranks / shard, .shard = shard};

@@ -141,6 +141,10 @@ void fill_weights(const StoredTensors& files, const WeightMatch& match, const st
       throw NonFiniteError("weights have an infinity or NaN in " + quote(found->second) + ", wanted finite numbers");
     }
     tensor.detach().copy_(values);
+    if (!all_finite(tensor.detach())) {
+      throw NonFiniteError("weights have numbers in " + quote(found->second) + " that are too large for " +
+                           at::toString(tensor.scalar_type()) + ", wanted finite numbers");
+    }
   }
 }
 

@@ -90,6 +90,7 @@ class Step {
   struct Scaling {
     double scale = 1;
     int64_t left_out = 0;
+    bool is_constant = false;
   };
   virtual std::optional<Scaling> scaling() const { return std::nullopt; }
 

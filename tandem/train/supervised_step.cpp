@@ -266,7 +266,7 @@ void SupervisedStep::set_numbers(const storage::Fields& numbers) {
 
 std::optional<Step::Scaling> SupervisedStep::scaling() const {
   if (!scale_) return std::nullopt;
-  return Scaling{scale_->scale(), scale_->left_out()};
+  return Scaling{scale_->scale(), scale_->left_out(), !scale_->is_dynamic()};
 }
 
 std::vector<Parameter> SupervisedStep::state() const {

@@ -181,7 +181,9 @@ void Trainer::check_state() {
 void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   const auto remedy = comm::broadcast_text(world_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, world_);
   auto error = fault;
-  error.set_remedy(skips_before(skipped_in_a_row_) + "lower lr or set clip" + remedy);
+  const auto scaling = step_.scaling();
+  const std::string scale = scaling && scaling->is_constant ? "lower loss_scale, " : "";
+  error.set_remedy(skips_before(skipped_in_a_row_) + scale + "lower lr or set clip" + remedy);
   throw error;
 }
 

@@ -146,6 +146,9 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
             Words{"ps.mode has no effect with one rank"});
   EXPECT_EQ(idle_settings(job_of({"parallel=zero2", "fsdp.reshard=false"})),
             Words{"fsdp.reshard has no effect except with parallel=fsdp"});
+  EXPECT_EQ(idle_settings(job_of({"parallel=dp", "ranks=3", "comm.transport=sockets", "comm.timeout=9"})),
+            (Words{"comm.timeout has no effect with replicas of one process, which send nothing",
+                   "comm.transport has no effect with replicas of one process, which send nothing"}));
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
   EXPECT_EQ(idle_settings(job_of({"ddp.unused=find", "ranks=2", "train.shards=4"})),
             Words{"ddp.unused has no effect with train.shards"});

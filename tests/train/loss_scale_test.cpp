@@ -175,7 +175,7 @@ TEST(LossScale, EndsARunThatNoScaleHelps) {
   }
   const LossScaleOptions constant = {.scale = 1024, .is_dynamic = false};
   EXPECT_EQ(run({.loss_scale = constant, .bad = {2}}).text,
-            "gradient of 'v' in step 3 is not finite, wanted finite numbers: lower lr or set clip");
+            "gradient of 'v' in step 3 is not finite, wanted finite numbers: lower loss_scale, lower lr or set clip");
 }
 
 TEST(LossScale, GoesOnWhereACheckpointHasIt) {

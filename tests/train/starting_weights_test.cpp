@@ -103,6 +103,8 @@ TEST_F(StartingWeights, FaultsAreOneLine) {
             "weights is 'w.safetensors': 'conv.weight' is Char there, wanted floating-point numbers");
   EXPECT_EQ(fault({{"conv.weight", at::full({2, 3}, std::numeric_limits<double>::infinity())}}),
             "weights have an infinity or NaN in 'conv.weight', wanted finite numbers");
+  EXPECT_EQ(fault({{"conv.weight", at::full({2, 3}, 1e300, at::kDouble)}}),
+            "weights have numbers in 'conv.weight' that are too large for Float, wanted finite numbers");
   EXPECT_EQ(exit_code_of(SettingsError("")), ExitCode::settings);
 }
 

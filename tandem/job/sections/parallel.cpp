@@ -280,6 +280,9 @@ const Section& parallel_section() {
        .read = read,
        .check = check,
        .idle = {
+           {{"comm.check", "comm.transport", "comm.timeout", "comm.init_timeout"},
+            [](const Job& job) { return job.parallel.strategy->is_one_process; },
+            "with replicas of one process, which send nothing"},
            {{"comm.check", "ps.update", "ps.mode", "ps.staleness", "local_sgd.every", "comm.transport"},
             [](const Job& job) { return job.parallel.ranks == 1; },
             "with one rank"},

@@ -4,7 +4,7 @@
 
 #include "tandem/job/job.h"
 
-namespace tandem::job {
+namespace tandem::job::detail {
 
 /// The images that a forward pass of training has at a time: of each rank's micro-batches or shards, of each replica.
 std::vector<int64_t> images_at_once(const Job& job);
@@ -13,4 +13,4 @@ std::vector<int64_t> images_at_once(const Job& job);
 /// one number a channel does, becomes a SettingsError of the settings that cut the batch.
 void name_single_images(const Job& job, const std::function<void()>& work);
 
-}  // namespace tandem::job
+}  // namespace tandem::job::detail

@@ -1,11 +1,11 @@
-#include "tandem/job/images_at_once.h"
+#include "tandem/job/detail/images_at_once.h"
 
 #include <algorithm>
 
 #include "tandem/base/error.h"
 #include "tandem/comm/split.h"
 
-namespace tandem::job {
+namespace tandem::job::detail {
 namespace {
 
 /// Whether norms of a few images at a time leave one on its own.
@@ -63,4 +63,4 @@ void name_single_images(const Job& job, const std::function<void()>& work) {
   }
 }
 
-}  // namespace tandem::job
+}  // namespace tandem::job::detail
