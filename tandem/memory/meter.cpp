@@ -4,12 +4,14 @@
 #include <c10/core/CPUAllocator.h>
 #include <malloc.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "tandem/base/ownership.h"
 #include "tandem/memory/detail/book.h"
+#include "tandem/memory/detail/machine_memory.h"
 
 namespace tandem::memory {
 namespace {
@@ -76,6 +78,33 @@ std::string place_text(const Context& context) {
                    book.limit().value_or(0), " bytes");
 }
 
+/// What all books hold together, and the most that they may: a process that needs more than the machine has would be
+/// killed without a word.
+class Machine {
+ public:
+  bool claim(int64_t bytes) {
+    if (bytes <= most_ - claimed_.fetch_add(bytes)) return true;
+    give_back(bytes);
+    return false;
+  }
+  void give_back(int64_t bytes) { claimed_.fetch_sub(bytes); }
+
+  [[noreturn]] void refuse(const Context& context, int64_t bytes) const {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: ", bytes, " bytes more for ", place_text(context), " and ",
+                     claimed_.load(), " that this process holds are more than the ", most_,
+                     " bytes of this machine: make the job smaller, or use more machines");
+  }
+
+ private:
+  const int64_t most_ = detail::machine_memory();
+  std::atomic<int64_t> claimed_ = 0;
+};
+
+Machine& machine() {
+  static auto* one = new Machine;  // as the books
+  return *one;
+}
+
 Header* header_of(void* data) { return reinterpret_cast<Header*>(data) - 1; }
 
 class MeteredAllocator final : public c10::Allocator {
@@ -84,14 +113,17 @@ class MeteredAllocator final : public c10::Allocator {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
     const auto context = current_context();
     void* block = nullptr;
-    const bool overflows = bytes > SIZE_MAX - sizeof(Header) - kAlignment;
+    const bool overflows = bytes > SIZE_MAX / 2 - sizeof(Header) - kAlignment;
+    if (!overflows && !machine().claim(static_cast<int64_t>(bytes))) machine().refuse(context, bytes);
     if (overflows || posix_memalign(&block, kAlignment, bytes + sizeof(Header)) != 0) {
+      if (!overflows) machine().give_back(static_cast<int64_t>(bytes));
       TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: cannot allocate ", bytes, " bytes for ", place_text(context));
     }
     auto& book = books().of(context.rank);
     detail::Entry entry = {static_cast<int64_t>(bytes), 0, context.block, context.category};
     if (!book.add(entry)) {
       std::free(block);
+      machine().give_back(entry.bytes);
       refuse(book, context, entry.bytes);
     }
     auto* header = new (block) Header{kMagic, &book, entry};
@@ -108,6 +140,7 @@ class MeteredAllocator final : public c10::Allocator {
     if (data == nullptr) return;
     auto* header = header_of(data);
     header->book->remove(header->entry);
+    machine().give_back(header->entry.bytes);
     header->magic = 0;
     std::free(header);
   }

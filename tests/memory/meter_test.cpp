@@ -7,6 +7,7 @@
 
 #include "tandem/base/ownership.h"
 #include "tandem/base/rng.h"
+#include "tandem/memory/detail/machine_memory.h"
 #include "tandem/memory/table.h"
 #include "tests/support/text_of.h"
 
@@ -343,6 +344,19 @@ TEST_F(Meter, WhatIsGivenAwayIsCountedForItsNewOwner) {
 }
 
 TEST_F(Meter, TooMuchIsOutOfMemory) { EXPECT_THROW(at::empty({int64_t{1} << 60}, at::kFloat), c10::Error); }
+
+/// Otherwise the system would kill the process when the memory is used.
+TEST_F(Meter, WhatTheMachineLacksIsOutOfMemory) {
+  const auto all = detail::machine_memory();
+  EXPECT_GT(all, 1 << 30);
+  const auto held = at::empty({1000}, at::kByte);
+  const auto text = test::text_of<c10::OutOfMemoryError>([&] { at::empty({all}, at::kByte); });
+  EXPECT_TRUE(text.starts_with("memory: " + std::to_string(all) + " bytes more for ")) << text;
+  EXPECT_TRUE(text.ends_with(" are more than the " + std::to_string(all) +
+                             " bytes of this machine: make the job smaller, or use more machines"))
+      << text;
+  EXPECT_NO_THROW(at::empty({1000}, at::kByte)) << "what was refused is not counted";
+}
 
 TEST(MemoryTable, OneLineARank) {
   const std::array<CategoryBytes, 2> ranks = {{{1024, 0, 0, 2048, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 512}}};
