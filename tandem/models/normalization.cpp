@@ -129,7 +129,8 @@ class GroupNorm : public Normalization {
   /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory.
   bool needs_copy(const Tensor& input) const {
     const bool is_trained = weight_.requires_grad() || bias_.requires_grad();
-    return at::GradMode::is_enabled() && is_trained && !input.requires_grad();
+    return at::GradMode::is_enabled() && is_trained && !input.requires_grad() &&
+           input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
   }
 
  public:

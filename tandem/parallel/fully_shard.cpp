@@ -186,7 +186,7 @@ struct FullyShard::Impl : detail::BlockBackward {
       OpenScope open(flats[block]);
       if (!is_again) fetch(block + 1);
       output = plain[block].forward(input);
-      const bool is_reached = watch(block, output);
+      const bool is_reached = watch(block, input, output);
       if (!is_again) is_in_graph[block] = is_reached;
       if (is_reached && !is_again && options.reshard == 1) open.leave_open();
       if (is_reached) open.keep_parts();

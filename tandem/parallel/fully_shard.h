@@ -75,8 +75,8 @@ struct FullyShardOptions {
 class FullyShard : public GradientSync {
  public:
   /// `parameters`: all replicated ones of the model. `chain`: may be null. The mesh must outlive the object. Takes the
-  /// parameters and buffers of rank 0. Throws c10::ValueError: a parameter in two blocks of the chain, or whose numbers
-  /// do not lie next to each other; copies with in_order.
+  /// parameters and buffers of rank 0. Throws c10::ValueError: a parameter in two blocks of the chain, listed twice,
+  /// whose numbers do not lie next to each other, or trained and empty; copies with in_order.
   FullyShard(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, memory::Chain* chain, Sharded what,
              Mesh& mesh, const FullyShardOptions& options = {});
   ~FullyShard() override;

@@ -11,6 +11,7 @@ namespace {
 
 /// Autograd may hand out one tensor several times, one that its caller holds, or an expanded one.
 Tensor as_own(Tensor gradient, const Tensor& tensor) {
+  if (gradient.layout() != at::kStrided) return gradient.use_count() == 1 ? gradient : gradient.clone();
   const bool is_own =
       gradient.use_count() == 1 && gradient.storage().use_count() == 1 && gradient.is_non_overlapping_and_dense();
   return is_own ? gradient : torch::autograd::utils::clone_obey_contract(gradient, tensor);

@@ -67,7 +67,8 @@ class GradientSync {
   /// of this rank's own samples.
   virtual bool is_synchronous() const { return true; }
 
-  /// Must be called when held() or state() have been given other values since a step, such as those of a checkpoint.
+  /// Must be called after held() or state() have been given other values, such as those of a checkpoint: settle(), the
+  /// values, loaded().
   virtual void loaded() {}
 
   /// Waits for what has been on its way since after_step(), such as parameters. unify() does so too.
@@ -92,7 +93,7 @@ class GradientSync {
   };
   virtual Overlap overlap() const { return {}; }
 
-  /// Bytes that the last after_backward() of a step needs for a moment, besides the gradients. Collective.
+  /// Bytes that an after_backward() needs for a moment, besides the gradients. Collective.
   virtual int64_t exchange_bytes() { return 0; }
 
   /// Bytes that exchanges on other threads need for a moment beside forward and backward. Collective.

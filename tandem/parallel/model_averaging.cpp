@@ -82,6 +82,12 @@ void ModelAveraging::after_step() {
   if (++steps_ == options_.every) meet();
 }
 
+/// What the ranks were given is one model, as after unify().
+void ModelAveraging::loaded() {
+  steps_ = 0;
+  in_round_ = apart_ = {};
+}
+
 void ModelAveraging::meet() {
   if (steps_ == 0) return;
   clock_.count_unhidden([&] { average(tensors_of(parameters_), in_round_); });

@@ -50,7 +50,8 @@ struct ModelAveragingOptions {
 class ModelAveraging : public GradientSync {
  public:
   /// Broadcasts rank 0's values to all ranks, unless they are equal. `parameters`: held whole by every rank; those that
-  /// require no gradient are left alone from then on. Throws SettingsError: `every` below 1, `outer` out of its range.
+  /// require no gradient are left alone from then on. Throws SettingsError: `every` below 1, `outer` out of its range;
+  /// c10::ValueError if a tensor is listed twice.
   ModelAveraging(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                  const ModelAveragingOptions& options = {});
   ~ModelAveraging() override;  // removes its hooks from the parameters
@@ -62,6 +63,7 @@ class ModelAveraging : public GradientSync {
                        flight::Where where = flight::Where::current()) override {}
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
+  void loaded() override;
 
   /// Meets now, if a step has been made since the last meeting. Collective.
   void meet();

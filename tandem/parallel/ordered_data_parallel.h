@@ -31,7 +31,7 @@ namespace tandem::parallel {
 /// bytes a rank. Collective: construction, and each after_backward(). The group must outlive the object.
 class OrderedDataParallel : public GradientSync {
  public:
-  /// `parameters`: held whole by every rank.
+  /// `parameters`: held whole by every rank. Throws c10::ValueError if a tensor is listed twice.
   OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
                       comm::ProcessGroup& group);
   ~OrderedDataParallel() override;

@@ -41,7 +41,7 @@ struct ParameterServerOptions {
 class ParameterServer : public GradientSync {
  public:
   /// Broadcasts the parameters and buffers of rank 0 to all ranks. Throws SettingsError if the group has fewer
-  /// workers than the aggregate needs, or none.
+  /// workers than the aggregate needs, or none; c10::ValueError if a tensor is listed twice.
   ParameterServer(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                   const ParameterServerOptions& options = {});
 

@@ -76,6 +76,12 @@ int64_t PostLocalSgd::meetings_before(int64_t step) const {
   return (apart + options_.every - 1) / options_.every;
 }
 
+void PostLocalSgd::loaded() {
+  meetings_.reset();
+  were_apart_ = false;
+  averaging_.loaded();
+}
+
 void PostLocalSgd::unify() {
   if (std::exchange(were_apart_, false)) return averaging_.unify();
   ddp_.unify();

@@ -20,9 +20,9 @@ struct PostLocalSgdOptions {
 ///   step         0               1              2                3      4      5               6
 ///
 /// Up to step `start` gradients, buffers and bytes are those of DistributedDataParallel; from then on those of
-/// ModelAveraging, whose means come after the steps start, start + every, start + 2 every, ...; after the next
-/// one where such a step was left out. The step is that of the context (base/context.h), so that a run that resumes
-/// goes on where it was. Gradients of steps apart lie in the same buckets, and are not sent.
+/// ModelAveraging, whose means come after the steps start, start + every, start + 2 every, ...; if such a step is
+/// left out, its mean comes after the next step. The step is that of the context (base/context.h), so that a run that
+/// resumes goes on where it was. Gradients of steps apart lie in the same buckets, and are not sent.
 ///
 /// Collective: construction, the backward passes before `start`, after_step() of the steps with a mean, unify(). Memory
 /// of DistributedDataParallel, and of ModelAveraging while the ranks meet. The group must outlive the object.
@@ -39,6 +39,7 @@ class PostLocalSgd : public GradientSync {
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
+  void loaded() override;
   void unify() override;
   void unify_optimizer(const std::vector<Parameter>& state) override { averaging_.unify_optimizer(state); }
   bool is_synchronous() const override { return !is_apart_; }

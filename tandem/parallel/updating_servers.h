@@ -44,8 +44,8 @@ class ServedFlat;
 class UpdatingServers : public GradientSync {
  public:
   /// Takes the parameters and buffers of rank 0. `group`: all ranks of the job. Throws SettingsError as
-  /// ParameterServer, and for a staleness below 0; c10::ValueError for a parameter whose numbers do not lie next to
-  /// each other.
+  /// ParameterServer, and for a staleness below 0; c10::ValueError for a parameter that is listed twice, whose
+  /// numbers do not lie next to each other, or that is trained and empty.
   UpdatingServers(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                   const ParameterServerOptions& options = {});
   ~UpdatingServers() override;

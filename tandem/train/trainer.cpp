@@ -182,7 +182,8 @@ void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   const auto remedy = comm::broadcast_text(world_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, world_);
   auto error = fault;
   const auto scaling = step_.scaling();
-  const std::string scale = scaling && scaling->is_constant ? "lower loss_scale, " : "";
+  const bool may_be_scale = after_update && scaling && scaling->is_constant;
+  const std::string scale = may_be_scale ? "lower loss_scale, " : "";
   error.set_remedy(skips_before(skipped_in_a_row_) + scale + "lower lr or set clip" + remedy);
   throw error;
 }
@@ -241,6 +242,7 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
+  step_.settle();
   auto wanted = state();
   wanted.identity = options_.shared_identity;
   const auto restored = load_checkpoint(from, wanted, newest, world_);

@@ -167,8 +167,8 @@ TEST(FullyShard, EachNumberCountsOnceAlongAllAxes) {
 
 /// As when the best of several checkpoints is read at the end.
 TEST(FullyShard, TrainsOnFromWhatIsLoaded) {
-  for (const auto what : kShardings) {
-    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+  const auto run = [](Sharded what, comm::Transport transport) {
+    const auto body = [&](comm::ProcessGroup& group) {
       Sharding sharding(what, group);
       const auto step = [&](int64_t seed) {
         sharding.forward_and_backward(ShardedModel::images(seed, group.rank(), 3));
@@ -178,6 +178,7 @@ TEST(FullyShard, TrainsOnFromWhatIsLoaded) {
       std::vector<Tensor> kept;
       for (const auto& part : sharding.held) kept.push_back(part.tensor.detach().clone());
       step(1);
+      sharding.sync.settle();
       for (size_t i = 0; i < kept.size(); ++i) sharding.held[i].tensor.detach().copy_(kept[i]);
       sharding.sync.loaded();
       step(2);
@@ -191,6 +192,41 @@ TEST(FullyShard, TrainsOnFromWhatIsLoaded) {
       for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(sharding.held[i].tensor.equal(other.held[i].tensor));
       const auto images = ShardedModel::images(3);
       EXPECT_TRUE(sharding.model.loss(images).equal(other.model.loss(images)));
+    };
+    comm::run_ranks(3, body, {.transport = transport});
+  };
+  for (const auto what : kShardings) {
+    for (const auto transport : {comm::Transport::memory, comm::Transport::sockets}) run(what, transport);
+  }
+}
+
+/// A block may hand on what it is given, as a flatten of two dims or a dropout in evaluation does.
+TEST(FullyShard, ABlockMayDoNothing) {
+  const auto expected = trained_plainly(3);
+  for (const auto what : kShardings) {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      ShardedModel model;
+      auto& blocks = model.chain.blocks;
+      for (const int64_t place : {3, 2, 1}) {
+        blocks.insert(blocks.begin() + place, memory::make_block("nothing", {}, [](const Tensor& x) { return x; }));
+      }
+      Mesh mesh({.shard = 3}, group);
+      FullyShard sync(model.parameters(), {}, &model.chain, what, mesh);
+      const auto held = sync.held(model.parameters());
+      for (int64_t step = 0; step < 3; ++step) {
+        sync.before_forward({});
+        const auto loss = model.loss(ShardedModel::images(step, group.rank(), 3));
+        sync.before_backward(loss, {});
+        loss.backward();
+        sync.after_backward({});
+        const at::NoGradGuard no_grad;
+        for (const auto& part : held) {
+          part.tensor.sub_(part.tensor.grad(), Sharding::kRate);
+          part.tensor.mutable_grad().reset();
+        }
+        sync.after_step();
+      }
+      expect_parts_of(expected, held, "level " + std::to_string(static_cast<int>(what)));
     });
   }
 }

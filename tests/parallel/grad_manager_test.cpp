@@ -69,6 +69,16 @@ TEST(GradManager, EachTensorHasAGradientOfItsOwn) {
   EXPECT_TRUE(dy.equal(at::ones({2})));
 }
 
+TEST(GradManager, AGradientMayBeSparse) {
+  const auto table = at::ones({5, 2}).requires_grad_();
+  GradManager manager;
+  manager.attach(table);
+  const auto ids = at::tensor({3, 1, 3});
+  manager.backward(at::embedding(table, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false, /*sparse=*/true).sum());
+  EXPECT_TRUE(table.grad().is_sparse());
+  EXPECT_TRUE(table.grad().to_dense().sum(1).equal(at::tensor({0.f, 2.f, 0.f, 4.f, 0.f})));
+}
+
 TEST(GradManager, AScopeForgetsWhatItHasSeenAlone) {
   const auto weight = at::ones({2}).requires_grad_();
   GradManager manager;

@@ -34,9 +34,10 @@ struct ParityResult {
   std::vector<ParityCase> cases;
 };
 
-/// Trains a small job in float64 with each strategy, whose ranks meet in every step, on 1 to `most_ranks` ranks and with each number of
-/// micro-batches, and compares it with the same training written plainly on one device: autograd of the whole batch,
-/// cross entropy of whole logits, SGD with momentum. The model has no batch statistics; the head's classes are split.
+/// Trains a small job in float64 with each strategy, set so that its ranks meet in every step, on 1 to `most_ranks`
+/// ranks and with each number of micro-batches, and compares it with the same training written plainly on one device:
+/// autograd of the whole batch, cross entropy of whole logits, SGD with momentum. The model has no batch statistics;
+/// the head's classes are split.
 ParityResult bench_parity(const ParityBench& bench);
 
 /// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.

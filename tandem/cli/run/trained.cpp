@@ -83,8 +83,8 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
   if (trained.overlap)
     text += "overlap  " + format_percent(trained.overlap->hidden()) + " of the gradients' travel is hidden\n";
   if (trained.lag) {
-    text += "stale    updates that the weights of a step lacked: at most " + format_count(trained.lag->most) + ", " +
-            format_count(trained.lag->sum) + " in all " + format_count(trained.lag->steps) + " steps of the ranks\n";
+    text += "stale    updates that the weights lacked: at most " + format_count(trained.lag->most) + " a step, " +
+            format_count(trained.lag->sum) + " over " + format_count(trained.lag->steps) + " steps of the ranks\n";
   }
   if (trained.scaling) {
     text += "scale    " + format_count(std::llround(trained.scaling->scale)) + " of the loss, " +

@@ -25,7 +25,13 @@ void LocalExchange::meet(int rank, const LocalCall& call) {
   }
   calls_[rank] = call;
   wait_for_all(rank, true);
-  const auto text = fault();
+  std::string text;
+  try {
+    text = fault();
+  } catch (...) {
+    part(rank);
+    throw;
+  }
   if (text.empty()) return;
   part(rank);  // all ranks have read all descriptions
   throw LocalFailure{LocalFailure::Kind::mismatch, text};

@@ -43,8 +43,8 @@ struct LocalCall {
 ///   rank 1  meet ─┤ all there  ├─ work ...                     ├ part: nobody touches it any more
 ///   rank 2  meet ─┘            └─ work ...                     ┘
 ///
-/// Waiting threads spin briefly, then sleep. Throws LocalFailure when the ranks' calls differ, when a rank
-/// stays away longer than the timeout, or after abort().
+/// Waiting threads spin briefly, then sleep. meet() throws LocalFailure when the ranks' calls differ, when a rank stays
+/// away longer than the timeout (AwakeTimer), or after abort(). Who has met must part: part() waits without a limit.
 class LocalExchange {
  public:
   /// `alone`: the only rank that exists. The others are imagined to make its calls: nobody waits for them.

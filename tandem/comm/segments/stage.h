@@ -20,8 +20,8 @@ namespace tandem::comm {
 ///               meet    meet    meet
 ///
 /// One thread of a rank at a time. Waiting ranks spin briefly, then sleep. Throws LocalFailure if the ranks' calls
-/// differ, if a rank has left or its process has ended, or if one stays away longer than the timeout. A rank that has
-/// left makes no further call, so that what it has written stays what it was.
+/// differ, if a rank has left or its process has ended, or if one stays away longer than the timeout (AwakeTimer). A
+/// rank that has left makes no further call, so that what it has written stays what it was.
 class Stage {
  public:
   static constexpr int kSlots = 3;

@@ -4,16 +4,18 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem::parallel::detail {
 
 bool BlockBackward::is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
-bool BlockBackward::watch(size_t block, const memory::Flow& output) {
+bool BlockBackward::watch(size_t block, const memory::Flow& input, const memory::Flow& output) {
   bool is_reached = false;
   for (const auto& value : output) {
     if (!value.defined() || !value.requires_grad()) continue;
+    if (std::ranges::any_of(input, [&](const Tensor& taken) { return taken.is_same(value); })) continue;
     value.register_hook([self = shared_from_this(), block](const Tensor&) { self->reach(block); });
     is_reached = true;
   }

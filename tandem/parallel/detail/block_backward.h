@@ -17,9 +17,9 @@ class BlockBackward : public std::enable_shared_from_this<BlockBackward> {
  public:
   virtual ~BlockBackward() = default;
 
-  /// Must be called in forward with what a block gives. Returns whether backward will come to the block: values without
-  /// a gradient are skipped.
-  bool watch(size_t block, const memory::Flow& output);
+  /// Must be called in forward with what a block takes and gives. Returns whether backward will come to the block:
+  /// values without a gradient are skipped, and those that it hands on as they are, which are another block's.
+  bool watch(size_t block, const memory::Flow& input, const memory::Flow& output);
 
   /// Whether this thread works for a backward, such as in a forward that it repeats.
   static bool is_in_backward();
