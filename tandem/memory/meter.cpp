@@ -78,13 +78,15 @@ std::string place_text(const Context& context) {
                    book.limit().value_or(0), " bytes");
 }
 
-/// What all books hold together, and the most that they may: a process that needs more than the machine has would be
-/// killed without a word.
+/// What all books hold together, and the most that they may: a process that needs more than the machine had free at the
+/// start would be killed without a word.
 class Machine {
  public:
   bool claim(int64_t bytes) {
+    if (has_refused_ && bytes >= kLarge) malloc_trim(0);  // what a refused thread has freed is still in its heap
     if (bytes <= most_ - claimed_.fetch_add(bytes)) return true;
     give_back(bytes);
+    has_refused_ = true;
     return false;
   }
   void give_back(int64_t bytes) { claimed_.fetch_sub(bytes); }
@@ -92,11 +94,14 @@ class Machine {
   [[noreturn]] void refuse(const Context& context, int64_t bytes) const {
     TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: ", bytes, " bytes more for ", place_text(context), " and ",
                      claimed_.load(), " that this process holds are more than the ", most_,
-                     " bytes of this machine: make the job smaller, or use more machines");
+                     " bytes that this machine has free: make the job smaller, or use more machines");
   }
 
  private:
+  static constexpr int64_t kLarge = 1 << 20;
+
   const int64_t most_ = detail::machine_memory();
+  std::atomic<bool> has_refused_ = false;
   std::atomic<int64_t> claimed_ = 0;
 };
 
@@ -196,6 +201,7 @@ void install_meter() {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, -1);
     mallopt(M_TOP_PAD, 64 << 20);
+    machine();
     installed = new MeteredAllocator;
     c10::SetCPUAllocator(installed, kTopPriority);
     set_adopt(move_to_own_book);

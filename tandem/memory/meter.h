@@ -32,7 +32,8 @@ struct Account {
 /// Replaces c10's CPU allocator by the metering allocator, for the rest of the process. Must be called before the first
 /// tensor: memory allocated earlier is not counted. A second call has no effect.
 ///
-/// An allocation with which the process would hold more than the machine has throws c10::OutOfMemoryError.
+/// An allocation with which the process would hold more than the machine had free when the meter was installed throws
+/// c10::OutOfMemoryError.
 ///
 /// Each allocation is counted for the rank, the category and the block of the allocating thread's context
 /// (base/context.h), and stays there when another thread frees it. Exact for everything that goes through c10 (tensors,

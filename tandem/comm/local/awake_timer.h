@@ -15,9 +15,7 @@ class AwakeTimer {
   explicit AwakeTimer(Milliseconds limit, Clock::time_point now = Clock::now()) : left_(limit), last_(now) {}
 
   /// How long to wait before has_ended() is asked again.
-  Milliseconds glance() const {
-    return std::clamp(std::chrono::ceil<Milliseconds>(left_), Milliseconds(0), kGlance);
-  }
+  Milliseconds glance() const { return std::clamp(std::chrono::ceil<Milliseconds>(left_), Milliseconds(0), kGlance); }
 
   bool has_ended(Clock::time_point now = Clock::now()) {
     left_ -= std::min<Clock::duration>(now - last_, kLongest);
