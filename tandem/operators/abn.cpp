@@ -1,3 +1,4 @@
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -38,9 +39,13 @@ at::MemoryFormat format_of(const Tensor& x) {
   return x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
+/// The type of weight, bias and statistics beside x of this type.
+at::ScalarType parameter_type(at::ScalarType x) { return x == at::kBFloat16 ? at::kFloat : x; }
+
 void check(const Tensor& x, const memory::AbnState& state, bool training) {
   const auto type = x.scalar_type();
-  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble, "abn: x is ", type, ", wanted float32 or float64");
+  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16, "abn: x is ", type,
+                   ", wanted float32, float64 or bfloat16");
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 4) && x.numel() > 0, "abn: x is ", x.sizes(),
                     ", wanted [N, C] or [N, C, H, W] with numbers in it");
   const std::array<std::pair<const char*, const Tensor&>, 4> all = {{{"weight", state.weight},
@@ -50,8 +55,8 @@ void check(const Tensor& x, const memory::AbnState& state, bool training) {
   for (const auto& [name, values] : all) {
     TORCH_CHECK_VALUE(values.dim() == 1 && values.size(0) == x.size(1), "abn: ", name, " is ", values.sizes(),
                       ", wanted [", x.size(1), "], a number a channel of x");
-    TORCH_CHECK_TYPE(values.scalar_type() == type, "abn: ", name, " is ", values.scalar_type(), ", wanted ", type,
-                     ", as x is");
+    TORCH_CHECK_TYPE(values.scalar_type() == parameter_type(type), "abn: ", name, " is ", values.scalar_type(),
+                     ", wanted ", parameter_type(type), " for x of ", type);
     TORCH_CHECK_VALUE(values.is_contiguous(), "abn: ", name, " is not contiguous: call .contiguous()");
   }
   TORCH_CHECK_VALUE(!training || x.numel() > x.size(1), "abn: x is ", x.sizes(),
@@ -116,16 +121,16 @@ Tensor abn_meta(const Tensor& x, const Tensor& weight, const Tensor& bias, const
 Three abn_backward_meta(const Tensor& gradient, const Tensor& z, const Tensor& numbers, const Tensor& sides,
                         std::string_view activation, bool training) {
   const auto channels = z.sym_size(1);
-  return {at::empty_like(z, z.options(), format_of(z)), at::empty_symint({channels}, z.options()),
-          at::empty_symint({channels}, z.options())};
+  const auto parameters = z.options().dtype(parameter_type(z.scalar_type()));
+  return {at::empty_like(z, z.options(), format_of(z)), at::empty_symint({channels}, parameters),
+          at::empty_symint({channels}, parameters)};
 }
 
-Tensor abn_below_autograd(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                          const Tensor& running_var, std::string_view activation, bool training, double momentum,
-                          double epsilon) {
+Tensor dispatched_abn(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                      const Tensor& running_var, std::string_view activation, bool training, double momentum,
+                      double epsilon) {
   static const auto abn =
       c10::Dispatcher::singleton().findSchemaOrThrow("tandem::abn", "").typed<decltype(abn_values)>();
-  const at::AutoDispatchBelowADInplaceOrView below;
   return abn.call(x, weight, bias, running_mean, running_var, activation, training, momentum, epsilon);
 }
 
@@ -164,7 +169,8 @@ Tensor abn_autograd(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   TORCH_CHECK_VALUE(!running_mean.requires_grad() && !running_var.requires_grad(),
                     "abn: running_mean or running_var requires a gradient, wanted buffers");
   if (!torch::autograd::compute_requires_grad(x, weight, bias)) {
-    return abn_below_autograd(x, weight, bias, running_mean, running_var, activation, training, momentum, epsilon);
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return dispatched_abn(x, weight, bias, running_mean, running_var, activation, training, momentum, epsilon);
   }
   if (!detail::runs_eagerly({x, weight, bias, running_mean, running_var})) {
     return TracedAbn::apply(x, weight, bias, running_mean, running_var, std::string(activation), training, momentum,
@@ -177,7 +183,20 @@ Tensor abn_autograd(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   return z;
 }
 
+/// As batch_norm under autocast: x of bfloat16 stays, and so does the result. The running statistics are written, so
+/// they are never cast.
+Tensor abn_autocast(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                    const Tensor& running_var, std::string_view activation, bool training, double momentum,
+                    double epsilon) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const auto widened = [](const Tensor& values) { return at::autocast::cached_cast(at::kFloat, values, c10::kCPU); };
+  return dispatched_abn(x.scalar_type() == at::kHalf ? widened(x) : x, widened(weight), widened(bias), running_mean,
+                        running_var, activation, training, momentum, epsilon);
+}
+
 }  // namespace
+
+TORCH_LIBRARY_IMPL(tandem, AutocastCPU, library) { library.impl("abn", abn_autocast); }
 
 TORCH_LIBRARY_IMPL(tandem, CPU, library) {
   library.impl("abn", abn_values);

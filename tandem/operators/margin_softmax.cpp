@@ -1,3 +1,4 @@
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -49,12 +50,25 @@ Both loss_gradients(const Tensor& gradient, const Tensor& features, const Tensor
   return {made[0], made[1]};
 }
 
-Tensor loss_below_autograd(const Tensor& features, const Tensor& weight, const Tensor& targets, double scale,
-                           double factor, double angle, double cosine) {
+Tensor dispatched_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, double scale, double factor,
+                       double angle, double cosine) {
   static const auto loss =
       c10::Dispatcher::singleton().findSchemaOrThrow("tandem::margin_softmax", "").typed<decltype(loss_value)>();
-  const at::AutoDispatchBelowADInplaceOrView below;
   return loss.call(features, weight, targets, scale, factor, angle, cosine);
+}
+
+Tensor loss_below_autograd(const Tensor& features, const Tensor& weight, const Tensor& targets, double scale,
+                           double factor, double angle, double cosine) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return dispatched_loss(features, weight, targets, scale, factor, angle, cosine);
+}
+
+/// As cross_entropy under autocast: in float32.
+Tensor loss_autocast(const Tensor& features, const Tensor& weight, const Tensor& targets, double scale, double factor,
+                     double angle, double cosine) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const auto widened = [](const Tensor& values) { return at::autocast::cached_cast(at::kFloat, values, c10::kCPU); };
+  return dispatched_loss(widened(features), widened(weight), targets, scale, factor, angle, cosine);
 }
 
 struct TracedLoss : torch::autograd::Function<TracedLoss> {
@@ -102,6 +116,8 @@ Both loss_gradients_meta(const Tensor& gradient, const Tensor& features, const T
 }
 
 }  // namespace
+
+TORCH_LIBRARY_IMPL(tandem, AutocastCPU, library) { library.impl("margin_softmax", loss_autocast); }
 
 TORCH_LIBRARY_IMPL(tandem, CPU, library) {
   library.impl("margin_softmax", loss_value);

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kCalls = 4 + 12 + 4;        // of opcheck: swish, abn, margin_softmax
+constexpr size_t kCalls = 4 + 13 + 4;        // of opcheck: swish, abn, margin_softmax
 constexpr size_t kGradchecks = 2 + 16 + 4;   // swish, abn, margin_softmax
 constexpr size_t kComparisons = 3 + 36 + 8;  // with torch: swish, abn, margin_softmax; most also compiled
 
@@ -60,13 +60,23 @@ TEST_F(Operators, PassGradcheckInFloat64) {
   for (const auto& [name, passed] : outcomes) EXPECT_EQ(passed, 1) << name;
 }
 
+TEST_F(Operators, UnderAutocastEqualTheSameCallInTheirOwnTypes) {
+  auto differences = numbers("autocast ");
+  EXPECT_EQ(differences.size(), 8 + 4 + 2 + 2u) << answer().text;
+  for (const auto& [name, difference] : differences) {
+    const bool near = name.starts_with("autocast near torch ");  // which rounds to eight bits more often
+    EXPECT_LE(difference, near ? 0.02 : 1e-6) << name;
+  }
+}
+
 TEST_F(Operators, NameWhatIsWrongInOneLine) {
   const std::map<std::string, std::string> wanted = {
       {"abn activation", "ValueError: abn: activation is 'relu', wanted leaky_relu, elu, swish or identity"},
       {"abn dims", "ValueError: abn: x is [4, 3, 2], wanted [N, C] or [N, C, H, W] with numbers in it"},
-      {"abn type", "TypeError: abn: x is Half, wanted float32 or float64"},
+      {"abn type", "TypeError: abn: x is Half, wanted float32, float64 or bfloat16"},
       {"abn size", "ValueError: abn: weight is [2], wanted [3], a number a channel of x"},
-      {"abn parameter's type", "TypeError: abn: weight is Float, wanted Double, as x is"},
+      {"abn parameter's type", "TypeError: abn: weight is Float, wanted Double for x of Double"},
+      {"abn autocast statistics", "TypeError: abn: running_mean is Half, wanted Float for x of BFloat16"},
       {"abn layout", "ValueError: abn: weight is not contiguous: call .contiguous()"},
       {"abn rows", "ValueError: abn: x is [1, 3], wanted 2 or more numbers a channel in training"},
       {"abn buffer", "ValueError: abn: running_mean or running_var requires a gradient, wanted buffers"},

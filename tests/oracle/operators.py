@@ -5,7 +5,8 @@
 
 Saves to ANSWER, by name: `opcheck ...`, 1 for each check of torch.library.opcheck that succeeds; `gradcheck ...`, 1 for
 each success of torch.autograd.gradcheck; `off ...`, the largest difference from torch's formulation of an operator's
-value or gradient. Prints `NAME: TYPE: MESSAGE` of each wrong call.
+value or gradient; `autocast ...`, the largest difference of a call under autocast from the same call without autocast,
+or from torch's formulation (`near torch`). Prints `NAME: TYPE: MESSAGE` of each wrong call.
 """
 import itertools
 import sys
@@ -98,6 +99,8 @@ def check_abn():
                 compiled=activation in ("leaky_relu", "swish"))
         if training and activation != "elu" or activation == "swish":
             check(name, ops.abn.default, *abn_inputs(*shape), activation, training)
+    x, *state = abn_inputs((5, 18, 3, 3))
+    check("abn bfloat16", ops.abn.default, x.bfloat16().detach().requires_grad_(), *(s.float() for s in state))
 
 
 def torch_margin_softmax(x, weight, targets, scale, factor=1.0, angle=0.0, cosine=0.0):
@@ -116,6 +119,60 @@ def check_margin_softmax():
         compare(name, lambda x, w: [ops.margin_softmax(x, w, targets, *margin)],
                 lambda x, w: [torch_margin_softmax(x, w, targets, *margin)], [x, weight])
         check(name, ops.margin_softmax.default, x, weight, targets, *margin)
+
+
+def largest_in_autocast(low, function, leaves):
+    """Result and gradients of a call under autocast, whose first input is an activation in the low type."""
+    leaves = [x.detach().clone().requires_grad_(x.requires_grad) for x in leaves]
+    with torch.autocast("cpu", dtype=low):
+        result = function(leaves[0] @ torch.eye(leaves[0].shape[1]), *leaves[1:])
+    grads = torch.autograd.grad(result.float().square().sum(), [x for x in leaves if x.requires_grad])
+    return [result, *grads]
+
+
+def check_autocast():
+    """Types as torch's formulation has them, values as a call without autocast on the same numbers gives them."""
+    targets = torch.tensor([0, 10, 3, -1, 3, 7])
+    x, weight, bias, mean, variance = [values.float().detach() for values in abn_inputs((6, 5))]
+    state = [weight.requires_grad_(), bias.requires_grad_(), mean, variance]
+    features, classes = drawn(6, 8, seed=1, dtype=torch.float32), drawn(11, 8, seed=2, dtype=torch.float32)
+    margin = MARGINS["cosface"]
+    for low in (torch.bfloat16, torch.float16):
+        def abn(x, weight, bias, mean, variance, of=ops.abn, activation="leaky_relu"):
+            return of(x, weight, bias, mean.clone(), variance.clone(), activation, True)
+
+        def explicit_abn(x, *others, **more):
+            with torch.autocast("cpu", enabled=False):
+                return abn(x if low == torch.bfloat16 else x.float(), *others, **more)
+
+        def explicit_loss(x, w):
+            with torch.autocast("cpu", enabled=False):
+                return ops.margin_softmax(x.float(), w, targets, *margin)
+        calls = {
+            "abn": (abn, explicit_abn, lambda *given: abn(*given, of=torch_abn), [x.requires_grad_(), *state]),
+            "abn swish": (lambda *given: abn(*given, activation="swish"),
+                          lambda *given: explicit_abn(*given, activation="swish"), None, [x, *state]),
+            "margin softmax": (lambda x, w: ops.margin_softmax(x, w, targets, *margin), explicit_loss,
+                               lambda x, w: torch_margin_softmax(x, w, targets, *margin), [features, classes]),
+            "margin softmax, weight too": (lambda x, w: ops.margin_softmax(x, w.to(low), targets, *margin),
+                                           lambda x, w: explicit_loss(x, w.to(low).float()), None,
+                                           [features, classes])}
+        for name, (ours, explicit, theirs, leaves) in calls.items():
+            name = f"{name} {str(low)[6:]}"
+            got = largest_in_autocast(low, ours, leaves)
+            answer[f"autocast {name}"] = largest_difference(got, largest_in_autocast(low, explicit, leaves))
+            if theirs:
+                wanted = largest_in_autocast(low, theirs, leaves)
+                answer[f"autocast near torch {name}"] = largest_difference(got, wanted)
+            if theirs and low == torch.bfloat16:
+                types = [[t.dtype for t in tensors] for tensors in (got, wanted)]
+                answer[f"autocast types {name}"] = torch.tensor(float(types[0] != types[1]))
+                torch.compiler.reset()
+                traced = torch.compile(ours, backend="aot_eager", fullgraph=True)
+                answer[f"autocast {name}, compiled"] = largest_difference(largest_in_autocast(low, traced, leaves), got)
+    expect_error("abn autocast statistics",
+                 lambda: largest_in_autocast(torch.bfloat16, lambda x: ops.abn(x, weight, bias, mean.half(), variance),
+                                             [x]))
 
 
 def check_gradients():
@@ -216,6 +273,6 @@ def check_memory():
 
 
 torch.set_num_threads(1)
-for part in (check_swish, check_abn, check_margin_softmax, check_gradients, check_errors, check_memory):
+for part in (check_swish, check_abn, check_margin_softmax, check_autocast, check_gradients, check_errors, check_memory):
     part()
 torch.save(answer, sys.argv[2])

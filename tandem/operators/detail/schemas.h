@@ -18,11 +18,12 @@ inline constexpr const char* kSwishBackward = "swish_backward(Tensor gradient, T
 
 /// Batch normalisation and an invertible activation, which keep their result alone (memory/inplace_abn.h).
 ///
-///   x             [N, C] or [N, C, H, W], float32 or float64
-///   the others    [C], of x's type, contiguous
+///   x             [N, C] or [N, C, H, W], float32, float64 or bfloat16
+///   the others    [C], contiguous, of x's type; float32 where x is bfloat16
 ///   activation    leaky_relu (slope 0.01), elu, swish or identity
 ///   training      normalises by the batch, of 2 numbers a channel or more, and moves the running statistics
-///   returns       of x's shape, [N, C, H, W] in channels last
+///   returns       of x's shape and type, [N, C, H, W] in channels last
+///   autocast      weight and bias in float32; x as it is, but float16 in float32
 ///
 /// x is not overwritten, unlike in memory::inplace_abn(): an operator that returns what it has written over cannot be
 /// functionalised, which torch.compile and opcheck need. The memory kept from forward to backward is the same, because
@@ -46,6 +47,7 @@ inline constexpr const char* kAbnBackward =
 ///   weight    [C, D]  a row a class, of the same type
 ///   targets   [N]     int64 0..C-1; -1 leaves the row out
 ///   returns   []      nats per counted row
+///   autocast          features and weight in float32
 ///
 /// Traced, backward computes the products of forward again. Has no second derivative.
 inline constexpr const char* kMarginSoftmax =
