@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/linear.h>
 
+#include "tandem/memory/batch_norm.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/planned_chain.h"
@@ -198,6 +199,24 @@ TEST_F(KeepAs, InsideAndAroundARecomputation) {
     EXPECT_TRUE(gradient(keep_as(*way, again, x)).equal(gradient(layers(x)))) << "its input stays as it is";
     const auto both = [&](const Tensor& v) { return keep_as(int8(), kept, v); };
     EXPECT_TRUE(gradient(both(x)).equal(alone)) << "packed once, by the inner one";
+  }
+}
+
+/// at::batch_norm() saves them before the batch moves them, and finds them moved when forward runs again.
+TEST_F(KeepAs, RunningStatisticsInsideARecomputationMoveOnce) {
+  const auto x = input.clone().requires_grad_();
+  const auto weight = at::ones({kWidth}).requires_grad_(), bias = at::zeros({kWidth}).requires_grad_();
+  for (const auto* way : lossy()) {
+    const BatchNormState state{weight, bias, at::zeros({kWidth}), at::ones({kWidth})};
+    const auto kept = [&](const Tensor& v) {
+      return keep_as(
+          *way, [&](const Tensor& u) { return batch_norm(u, state, /*training=*/true); }, v * 1.0);
+    };
+    const auto y = recompute(kept, x, {.values = ValueCheck::all});
+    const auto moved = state.running_var.clone();
+    y.sum().backward();
+    EXPECT_FALSE(moved.equal(at::ones({kWidth}))) << way->name;
+    EXPECT_TRUE(state.running_var.equal(moved)) << way->name;
   }
 }
 

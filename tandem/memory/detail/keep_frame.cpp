@@ -125,9 +125,10 @@ bool KeepFrame::must_stay(const Tensor& tensor) const {
   return !inputs_.contains(storage) && (is_weight(tensor) || (tensor.is_view() && is_weight(tensor._base())));
 }
 
+/// A result would own its own node, and so itself.
 SavedVariable KeepFrame::save_as_it_is(const Tensor& tensor) const {
   const HookScope hooks(outer_);
-  return {is_weight(tensor) ? tensor : alias_of(tensor), /*is_output=*/false};
+  return {tensor.is_leaf() ? tensor : alias_of(tensor), /*is_output=*/false};
 }
 
 std::shared_ptr<Packed> KeepFrame::pack(const Tensor& tensor) {
