@@ -34,6 +34,12 @@ class Player {
 
 int64_t activations_of(const detail::Sums& sums) { return sums.all[static_cast<size_t>(Category::activations)]; }
 
+void end_with_update(std::vector<Moment>& moments) {
+  for (auto moment = moments.rbegin(); moment != moments.rend() && moment->phase == Phase::forward; ++moment) {
+    moment->phase = Phase::optimizer;
+  }
+}
+
 }  // namespace
 
 Timeline timeline_of(std::span<const Event> events, int64_t step, const Account& held) {
@@ -62,6 +68,7 @@ Timeline timeline_of(std::span<const Event> events, int64_t step, const Account&
     if (event.what == Event::What::allocate) block = event.block;
     timeline.moments.push_back({event.seconds - begin, live.all, block, event.phase});
   }
+  end_with_update(timeline.moments);
   timeline.account = detail::account_of(saved, at_peak);
   return timeline;
 }

@@ -30,7 +30,8 @@ struct Timeline {
 
 /// `events`: of one rank, from an EventLog that began when the rank held `held`, until the end of `step`. A storage has
 /// its last category and block for its whole life, as in the rank's account: a gradient is a gradient from its birth.
-/// Storages that are older than the log stay in `held`.
+/// Storages that are older than the log stay in `held`. What follows the last event of backward or of the optimizer,
+/// such as the end of the batch, belongs to the optimizer's phase.
 Timeline timeline_of(std::span<const Event> events, int64_t step, const Account& held = {});
 
 }  // namespace tandem::memory

@@ -53,6 +53,17 @@ TEST(Timeline, TellsWhatForwardHasSavedAndThePeak) {
   EXPECT_EQ(account.blocks[2].at_peak, (CategoryBytes{0, 30}));
 }
 
+/// The batch is let go when the optimizer has no memory of its own.
+TEST(Timeline, EndsWithTheUpdate) {
+  auto with_batch = events();
+  with_batch.insert(with_batch.end() - 1, event(7.5, What::free, 1, 100, Category::parameters, Phase::forward));
+  const auto moments = timeline_of(with_batch, 1).moments;
+  ASSERT_EQ(moments.size(), 7u);
+  EXPECT_EQ(moments[2].phase, Phase::forward);
+  EXPECT_EQ(moments[5].phase, Phase::backward);
+  EXPECT_EQ(moments[6].phase, Phase::optimizer);
+}
+
 TEST(Timeline, TheMicroBatchThatSavesMostCounts) {
   auto two = events();
   two.erase(two.end() - 1);
