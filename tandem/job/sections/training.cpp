@@ -103,7 +103,8 @@ void check_shards(const Job& job) {
                         " images of train.batch");
   }
   const auto sizes = job.parallel.mesh(job.parallel.ranks);
-  refuse(sizes.shard > 1 && sizes.data > 1, "fsdp.shard, whose copies sum on their own", "leave one of them out");
+  refuse(!is_idle(job, "fsdp.shard") && sizes.data > 1, "fsdp.shard, whose copies sum on their own",
+         "leave one of them out");
   refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
          "leave train.accumulate out");
   refuse(models::shares_statistics(job.model.norm),
