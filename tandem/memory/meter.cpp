@@ -155,7 +155,7 @@ MeteredAllocator* installed = nullptr;
 
 /// Null for memory that the meter did not allocate.
 Header* header_of(const Tensor& tensor) {
-  if (!tensor.defined() || !tensor.device().is_cpu() || !installed) return nullptr;
+  if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.has_storage() || !installed) return nullptr;
   const auto& pointer = tensor.storage().data_ptr();
   if (pointer.get() == nullptr || pointer.get_deleter() != installed->raw_deleter()) return nullptr;
   auto* header = header_of(pointer.get_context());

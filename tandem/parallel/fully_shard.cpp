@@ -9,6 +9,7 @@
 #include "tandem/base/context.h"
 #include "tandem/parallel/detail/block_backward.h"
 #include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/gradient_tags.h"
 #include "tandem/parallel/detail/held_parts.h"
 #include "tandem/parallel/detail/ready_in_order.h"
 #include "tandem/parallel/detail/sharded_flat.h"
@@ -104,8 +105,9 @@ class OpenScope {
 }  // namespace
 
 struct FullyShard::Impl : detail::BlockBackward {
-  Impl(Mesh& of_mesh, std::vector<Tensor> of_model, const FullyShardOptions& of_caller)
-      : mesh(of_mesh), buffers(std::move(of_model)), options(of_caller) {}
+  Impl(Mesh& of_mesh, const std::vector<Tensor>& parameters, std::vector<Tensor> of_model,
+       const FullyShardOptions& of_caller)
+      : mesh(of_mesh), tags(parameters), buffers(std::move(of_model)), options(of_caller) {}
 
   void enter(size_t block) override {
     if (is_alone) imagine_sums(block + 1);
@@ -240,6 +242,7 @@ struct FullyShard::Impl : detail::BlockBackward {
   }
 
   Mesh& mesh;
+  detail::GradientTags tags;
   std::vector<Tensor> buffers;
   FullyShardOptions options;
   std::unique_ptr<detail::GatherGroups> groups;  // null: a group of one
@@ -258,7 +261,7 @@ struct FullyShard::Impl : detail::BlockBackward {
 
 FullyShard::FullyShard(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, memory::Chain* chain,
                        Sharded what, Mesh& mesh, const FullyShardOptions& options)
-    : impl_(std::make_shared<Impl>(mesh, std::move(buffers), options)) {
+    : impl_(std::make_shared<Impl>(mesh, tensors_of(parameters), std::move(buffers), options)) {
   detail::check_divisible("fully shard", parameters);
   if (mesh.batch().size() == 1) return;
   TORCH_CHECK_VALUE(!options.in_order || mesh.size(Axis::data) == 1,

@@ -16,7 +16,8 @@ namespace tandem::parallel {
 
 UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers,
                                  comm::ProcessGroup& group, const ParameterServerOptions& options)
-    : buffers_(std::move(buffers)),
+    : tags_(tensors_of(parameters)),
+      buffers_(std::move(buffers)),
       servers_(options.staleness > 0 && group.size() > 1 ? group.beside() : group, options.servers),
       options_(options),
       pushes_(static_cast<size_t>(std::max<int64_t>(0, options.staleness) + 1)) {

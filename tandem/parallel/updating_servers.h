@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/comm/process_group.h"
+#include "tandem/parallel/detail/gradient_tags.h"
 #include "tandem/parallel/detail/overlap_clock.h"
 #include "tandem/parallel/gradient_sync.h"
 #include "tandem/parallel/parameter_server.h"
@@ -83,6 +84,7 @@ class UpdatingServers : public GradientSync {
   void count_lag(int64_t updates);
   size_t slot_of(int64_t step) const { return static_cast<size_t>(step % (options_.staleness + 1)); }
 
+  detail::GradientTags tags_;
   std::vector<Tensor> buffers_;
   Servers servers_;
   ParameterServerOptions options_;

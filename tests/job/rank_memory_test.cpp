@@ -443,7 +443,7 @@ std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) 
     const auto loader = training_loader(job, patterns, group);
     const auto task = make_task(job, shape_of(job, patterns), group);
     auto mesh = make_mesh(job, group);
-    const auto sync = job.parallel.strategy->make({task->parameters()}, mesh, {});
+    const auto sync = job.parallel.strategy->make({task->parameters()}, mesh, job.parallel.strategy_options);
     loader->start(0);
     data::Batch batch;
     loader->next(batch);
@@ -460,9 +460,14 @@ std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) 
 
 TEST(RankMemory, GradientsOfOneRankAreGradients) {
   for (const std::string model : {"mlp", "resnet_glyph", "resnet18"}) {
-    const auto [counted, made] = gradients_of({"model=" + model, "embedding=24", "train.batch=13"});
-    EXPECT_EQ(counted, made) << model;
-    EXPECT_GT(made, 0) << model;
+    for (const auto& strategy : parallel::strategies()) {
+      for (const std::string update : {"worker", "server"}) {
+        const auto [counted, made] = gradients_of({"model=" + model, "embedding=24", "train.batch=13",
+                                                   "parallel=" + std::string(strategy.name), "ps.update=" + update});
+        EXPECT_EQ(counted, made) << model << ' ' << strategy.name << ' ' << update;
+        EXPECT_GT(made, 0) << model;
+      }
+    }
   }
 }
 
