@@ -1,5 +1,7 @@
 #include "tandem/job/recomputation.h"
 
+#include <map>
+
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/comm/agree.h"
@@ -21,7 +23,7 @@ class Choice {
         counts_(counts),
         stages_(rehearse_stages(job, shape, counts, job.memory.recompute->has_budget)) {}
 
-  Recomputation best() const {
+  Recomputation best() {
     const auto& memory = job_.memory;
     const bool cuts_blocks = memory.recompute->has_budget;
     auto plan = cuts_blocks ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
@@ -38,22 +40,37 @@ class Choice {
     memory::PlanStep at;  // where the least plan has its peak
   };
 
-  RecomputePlan within(int64_t budget) const {
-    if (keeps_all_within(budget)) return plan_none(stages_);
+  RecomputePlan within(int64_t budget) {
+    const auto best = best_within(budget);
+    if (best.highest <= budget) return best.plan;
+    const auto* phase = best.at.what == memory::PlanStep::What::backward ? "backward" : "forward";
+    throw SettingsError("memory.budget is " + format_count(budget) + " bytes, wanted at least " +
+                            format_count(least_enough(budget, best.highest)) + ", which the " + phase + " of block '" +
+                            stages_[static_cast<size_t>(best.at.stage)].name + "' needs",
+                        "raise it, or lower train.batch");
+  }
+
+  /// One that needs more than the budget if none is found.
+  Candidate best_within(int64_t budget) {
+    if (keeps_all_within(budget)) return {.plan = plan_none(stages_), .highest = highest_of(plan_none(stages_))};
     auto best = candidate(stages_, budget);
     if (job_.memory.recompute->is_lossy) {  // its bounds are looser: a plain plan may be faster within the budget
       auto plain = candidate(with_plain_ways(), budget);
       if (is_better(plain, best, budget)) best = std::move(plain);
     }
-    if (best.highest <= budget) return best.plan;
-    const auto* phase = best.at.what == memory::PlanStep::What::backward ? "backward" : "forward";
-    throw SettingsError("memory.budget is " + format_count(budget) + " bytes, wanted at least " +
-                            format_count(best.highest) + ", which the " + phase + " of block '" +
-                            stages_[static_cast<size_t>(best.at.stage)].name + "' needs",
-                        "raise it, or lower train.batch");
+    return best;
   }
 
-  Candidate candidate(const std::vector<memory::Stage>& stages, int64_t budget) const {
+  /// A budget that is enough, while one byte less is not. `enough` is, `too_little` is not.
+  int64_t least_enough(int64_t too_little, int64_t enough) {
+    while (enough - too_little > 1) {
+      const auto between = too_little + (enough - too_little) / 2;
+      (best_within(between).highest <= between ? enough : too_little) = between;
+    }
+    return enough;
+  }
+
+  Candidate candidate(const std::vector<memory::Stage>& stages, int64_t budget) {
     constexpr int kAttempts = 4;  // the stages' bytes are bounds, and seldom too low
     const auto least = memory::least_budget(stages);
     Candidate found{.at = least.at};
@@ -81,22 +98,25 @@ class Choice {
   }
 
   /// The stages' bounds add up, most of all if nothing is recomputed: a budget below their sum may be enough for it.
-  bool keeps_all_within(int64_t budget) const {
+  bool keeps_all_within(int64_t budget) {
     const auto none = plan_none(stages_);
     return cost_of(none, stages_).peak / 4 * 3 <= budget && highest_of(none) <= budget;
   }
 
-  int64_t highest_of(const RecomputePlan& plan) const {
+  int64_t highest_of(const RecomputePlan& plan) {
+    const auto [known, is_new] = highest_.try_emplace(to_text(plan));
+    if (!is_new) return known->second;
     auto unlimited = job_;
     unlimited.memory.budget.reset();
     const auto memory = rehearse_rank(unlimited, shape_, 0, {counts_, plan}, {.batches = job_.data.prefetch + 1});
-    return memory.step.highest[static_cast<size_t>(Category::activations)];
+    return known->second = memory.step.highest[static_cast<size_t>(Category::activations)];
   }
 
   const Job& job_;
   const DataShape& shape_;
   const std::vector<int64_t>& counts_;
   const std::vector<memory::Stage> stages_;
+  std::map<std::string, int64_t> highest_;  // of plans that were rehearsed
 };
 
 }  // namespace
