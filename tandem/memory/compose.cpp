@@ -160,6 +160,12 @@ class Books {
 
 }  // namespace
 
+Composition highest_of(Composition one, Composition other) {
+  if (one.account.peak_bytes() < other.account.peak_bytes()) std::swap(one, other);
+  for (size_t i = 0; i < one.highest.size(); ++i) one.highest[i] = std::max(one.highest[i], other.highest[i]);
+  return one;
+}
+
 Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
   Books books(held);
   const auto enter = [&](Phase phase) {

@@ -56,6 +56,9 @@ struct Composition {
   CategoryBytes highest{};                       // the most bytes of each category, each at its own moment
 };
 
+/// Of two moments: the one with the higher peak, and the most of each category in either.
+Composition highest_of(Composition one, Composition other);
+
 /// The memory of a whole step of the chain: forward, backward from its only output, then `update`, while gradients
 /// still live. `held`: what is live before, in, and after each step. Equals what the meter measures if the same kernels
 /// run, and in the same order: with one thread.

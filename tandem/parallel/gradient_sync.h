@@ -96,6 +96,10 @@ class GradientSync {
   /// Bytes that an after_backward() needs for a moment, besides the gradients. Collective.
   virtual int64_t exchange_bytes() { return 0; }
 
+  /// Bytes that an after_step() needs for a moment, when no gradients are held but those in memory of this object.
+  /// Collective.
+  virtual int64_t after_step_bytes() { return 0; }
+
   /// Bytes that exchanges on other threads need for a moment beside forward and backward. Collective.
   virtual int64_t beside_bytes() { return 0; }
 

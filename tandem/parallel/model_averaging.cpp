@@ -109,6 +109,15 @@ void ModelAveraging::step_outward() {
 }
 
 void ModelAveraging::average(const std::vector<Tensor>& tensors, const Samples& samples) {
+int64_t ModelAveraging::after_step_bytes() {
+  const memory::ProbeScope aside;
+  std::vector<Tensor> alike;
+  for (const auto& parameter : parameters_) alike.push_back(at::zeros_like(parameter.tensor.detach()));
+  const memory::ProbeScope probe;
+  average(alike, {1, 1});
+  return probe.account().peak_bytes();
+}
+
   if (group_.size() == 1) return;
   detail::for_each_message(tensors, [&](Tensor message) {
     message.mul_(samples.share());

@@ -73,6 +73,7 @@ class ModelAveraging : public GradientSync {
   void unify_optimizer(const std::vector<Parameter>& state) override;
 
   /// The outer velocity. The weights of the last meeting are those of the model itself when it is saved.
+  int64_t after_step_bytes() override;
   std::vector<Parameter> state() const override;
 
   /// The meetings, for which the ranks wait: nothing is hidden.

@@ -87,9 +87,4 @@ void PostLocalSgd::unify() {
   ddp_.unify();
 }
 
-GradientSync::Overlap PostLocalSgd::overlap() const {
-  const auto sums = ddp_.overlap(), means = averaging_.overlap();
-  return {sums.travelled + means.travelled, sums.waited + means.waited};
-}
-
 }  // namespace tandem::parallel

@@ -43,7 +43,8 @@ class PostLocalSgd : public GradientSync {
   void unify() override;
   void unify_optimizer(const std::vector<Parameter>& state) override { averaging_.unify_optimizer(state); }
   bool is_synchronous() const override { return !is_apart_; }
-  Overlap overlap() const override;
+  Overlap overlap() const override { return ddp_.overlap(); }
+  int64_t after_step_bytes() override { return averaging_.after_step_bytes(); }
   std::vector<Tensor> owned_gradients() const override { return ddp_.owned_gradients(); }
 
  private:

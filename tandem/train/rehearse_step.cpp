@@ -44,13 +44,6 @@ void reset_gradients(const std::vector<Tensor>& tensors) {
   for (const auto& tensor : tensors) tensor.mutable_grad().reset();
 }
 
-/// Of two moments of a step: the one with the higher peak, and the most of each category in either.
-memory::Composition highest_of(memory::Composition one, memory::Composition other) {
-  if (one.account.peak_bytes() < other.account.peak_bytes()) std::swap(one, other);
-  for (size_t i = 0; i < one.highest.size(); ++i) one.highest[i] = std::max(one.highest[i], other.highest[i]);
-  return one;
-}
-
 }  // namespace
 
 memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
@@ -67,7 +60,8 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
     const auto one = rehearse_part(parts[i], held, /*adds=*/i > 0);
     highest = highest ? highest_of(one, *highest) : one;
   }
-  return *highest;
+  const memory::Change meeting{sync_->after_step_bytes(), Category::communication, 0};
+  return highest_of(*highest, memory::compose({}, held, {&meeting, 1}));
 }
 
 /// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.

@@ -471,5 +471,18 @@ TEST(RankMemory, GradientsOfOneRankAreGradients) {
   }
 }
 
+/// What the models' mean takes when the gradients are gone is the most that a step holds of few small images.
+TEST(RankMemory, KnowsMeetings) {
+  for (const Words& strategy : std::vector<Words>{{"ddp.hook=post-local-sgd", "ddp.local_start=1"},
+                                                  {"parallel=local-sgd", "local_sgd.every=2"},
+                                                  {"parallel=diloco", "diloco.every=1"}}) {
+    const auto words = with({"model=resnet_glyph", "embedding=14", "train.batch=6", "head.classes=44", "ranks=2",
+                             "model.norm=group", "train.precision=float64"},
+                            strategy);
+    SCOPED_TRACE(testing::PrintToString(words));
+    for (const auto& [predicted, measured] : peaks_of(words)) EXPECT_EQ(predicted, measured);
+  }
+}
+
 }  // namespace
 }  // namespace tandem::job
