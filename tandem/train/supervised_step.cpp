@@ -48,6 +48,12 @@ Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double 
       .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
 }
 
+/// Beside a later step, of whose activations these numbers are none.
+double sum_of_losses(double own, comm::ProcessGroup& group) {
+  const CategoryScope scratch(Category::communication);
+  return comm::reduce_number(own, comm::Reduce::sum, group);
+}
+
 Context context_of(const data::Batch& batch) {
   auto context = current_context();
   context.first_sample = batch.first_sample;
@@ -164,7 +170,7 @@ Reading SupervisedStep::end(double own_loss, int64_t step, double learning_rate)
   auto& group = endings_->group();
   sync_->complete();
   const PhaseScope phase(Phase::optimizer);
-  const double loss = comm::reduce_number(own_loss, comm::Reduce::sum, group);
+  const double loss = sum_of_losses(own_loss, group);
   const auto fault = detail::first_nonfinite_gradient(trained_);
   if (std::isfinite(loss)) {
     update(learning_rate, group);
