@@ -34,19 +34,16 @@ void ModelAveraging::Samples::add(const Samples& more) {
 
 ModelAveraging::ModelAveraging(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers,
                                comm::ProcessGroup& group, const ModelAveragingOptions& options)
-    : buffers_(std::move(buffers)), group_(group), options_(options) {
+    : parameters_(trained_of(parameters)),
+      tags_(tensors_of(parameters_)),
+      buffers_(std::move(buffers)),
+      group_(group),
+      options_(options) {
   check_each_once("model averaging", parameters);
   check_options(options);
   if (!options.starts_equal) {
     detail::broadcast_all(tensors_of(parameters), 0, group);
     detail::broadcast_all(buffers_, 0, group);
-  }
-  for (const auto& parameter : parameters) {
-    if (!parameter.tensor.requires_grad()) continue;
-    parameters_.push_back(parameter);
-    hooks_.push_back(parameter.tensor.register_hook([](const Tensor& gradient) {
-      memory::tag(gradient, Category::gradients);  // it was made by an operator like any other
-    }));
   }
   if (!options.outer) return;
   const CategoryScope scope(Category::optimizer);
@@ -54,10 +51,6 @@ ModelAveraging::ModelAveraging(const std::vector<Parameter>& parameters, std::ve
     met_.push_back(parameter.tensor.detach().clone());
     velocity_.push_back(at::zeros_like(parameter.tensor.detach()));
   }
-}
-
-ModelAveraging::~ModelAveraging() {
-  for (size_t i = 0; i < hooks_.size(); ++i) parameters_[i].tensor.remove_hook(hooks_[i]);
 }
 
 void ModelAveraging::before_forward(const MicroBatch& micro) {
@@ -90,7 +83,7 @@ void ModelAveraging::loaded() {
 
 void ModelAveraging::meet() {
   if (steps_ == 0) return;
-  clock_.count_unhidden([&] { average(tensors_of(parameters_), in_round_); });
+  average(tensors_of(parameters_), in_round_);
   if (options_.outer) step_outward();
   in_round_ = {};
   steps_ = 0;
@@ -109,6 +102,13 @@ void ModelAveraging::step_outward() {
 }
 
 void ModelAveraging::average(const std::vector<Tensor>& tensors, const Samples& samples) {
+  if (group_.size() == 1) return;
+  detail::for_each_message(tensors, [&](Tensor message) {
+    message.mul_(samples.share());
+    comm::all_reduce_(message, group_);
+  });
+}
+
 int64_t ModelAveraging::after_step_bytes() {
   const memory::ProbeScope aside;
   std::vector<Tensor> alike;
@@ -116,13 +116,6 @@ int64_t ModelAveraging::after_step_bytes() {
   const memory::ProbeScope probe;
   average(alike, {1, 1});
   return probe.account().peak_bytes();
-}
-
-  if (group_.size() == 1) return;
-  detail::for_each_message(tensors, [&](Tensor message) {
-    message.mul_(samples.share());
-    comm::all_reduce_(message, group_);
-  });
 }
 
 void ModelAveraging::unify() {

@@ -4,7 +4,7 @@
 
 #include "tandem/base/tensor.h"
 #include "tandem/comm/process_group.h"
-#include "tandem/parallel/detail/overlap_clock.h"
+#include "tandem/parallel/detail/gradient_tags.h"
 #include "tandem/parallel/gradient_sync.h"
 
 namespace tandem::parallel {
@@ -54,9 +54,6 @@ class ModelAveraging : public GradientSync {
   /// c10::ValueError if a tensor is listed twice.
   ModelAveraging(const std::vector<Parameter>& parameters, std::vector<Tensor> buffers, comm::ProcessGroup& group,
                  const ModelAveragingOptions& options = {});
-  ~ModelAveraging() override;  // removes its hooks from the parameters
-  ModelAveraging(const ModelAveraging&) = delete;
-  ModelAveraging& operator=(const ModelAveraging&) = delete;
 
   void before_forward(const MicroBatch& micro) override;
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
@@ -73,13 +70,10 @@ class ModelAveraging : public GradientSync {
   void unify_optimizer(const std::vector<Parameter>& state) override;
 
   /// The outer velocity. The weights of the last meeting are those of the model itself when it is saved.
-  int64_t after_step_bytes() override;
   std::vector<Parameter> state() const override;
 
-  /// The meetings, for which the ranks wait: nothing is hidden.
-  Overlap overlap() const override { return clock_.read(); }
-
   bool is_synchronous() const override { return false; }
+  int64_t after_step_bytes() override;
 
  private:
   /// Samples that were trained on.
@@ -94,14 +88,13 @@ class ModelAveraging : public GradientSync {
   void average(const std::vector<Tensor>& tensors, const Samples& samples);
 
   std::vector<Parameter> parameters_;  // those that are trained
-  std::vector<unsigned> hooks_;        // one a parameter
+  detail::GradientTags tags_;
   std::vector<Tensor> buffers_;
   comm::ProcessGroup& group_;
   ModelAveragingOptions options_;
   std::vector<Tensor> met_, velocity_;  // of `outer`: the weights of the last meeting, the momentum
   int64_t steps_ = 0;                   // since the last meeting
   Samples in_step_, in_round_, apart_;  // of this step, since the last meeting, since the last unify()
-  detail::OverlapClock clock_;
 };
 
 }  // namespace tandem::parallel

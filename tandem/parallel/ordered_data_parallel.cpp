@@ -78,6 +78,7 @@ void OrderedDataParallel::before_backward(const Tensor& loss, const MicroBatch&,
 }
 
 void OrderedDataParallel::after_backward(const MicroBatch& micro) {
+  if (flats_.empty()) return;
   const at::NoGradGuard no_grad;
   const PhaseScope phase(Phase::backward);
   const CategoryScope scope(Category::communication);

@@ -95,6 +95,7 @@ void UpdatingServers::push() {
 }
 
 void UpdatingServers::pull() {
+  if (flats_.empty()) return;
   const auto start = detail::OverlapClock::now();
   const std::lock_guard lock(pulled_);
   for (const auto& flat : flats_) flat->pull();

@@ -255,6 +255,7 @@ std::vector<Parameter> SupervisedStep::weights() const {
 std::optional<parallel::GradientSync::Overlap> SupervisedStep::overlap() const {
   if (data_.size() == 1) return std::nullopt;
   auto overlap = sync_->overlap();
+  if (overlap.travelled == 0) return std::nullopt;
   if (endings_) overlap.waited += endings_->waited();
   return overlap;
 }

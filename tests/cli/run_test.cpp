@@ -112,6 +112,31 @@ TEST_F(Run, RanksThatDoNotWaitTellHowFarTheyWereApart) {
   EXPECT_EQ(run_tandem(sharded).status, 78);
 }
 
+/// Models that meet send weights, and a head that is split sends none of its gradients.
+TEST_F(Run, OverlapIsToldWhereGradientsTravel) {
+  const auto tells = [&](const std::string& name, const Words& more) {
+    auto words = job({"data=synthetic", "head.classes=20", "data.size=8", "eval.every=0", "ranks=2", out(name)});
+    words.insert(words.end(), more.begin(), more.end());
+    const auto ended = run_tandem(words);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_EQ(ended.out.find("overlap") != std::string::npos, result(name)["overlap"].is_number()) << ended.out;
+    return result(name)["overlap"].is_number();
+  };
+  EXPECT_TRUE(tells("ddp", {}));
+  EXPECT_TRUE(tells("servers", {"parallel=ps", "ps.update=server"}));
+  EXPECT_FALSE(tells("local", {"parallel=local-sgd", "local_sgd.every=2"}));
+  int number = 0;
+  for (const Words& strategy : std::vector<Words>{{"parallel=ddp"},
+                                                  {"parallel=zero1"},
+                                                  {"parallel=fsdp"},
+                                                  {"parallel=ps", "ps.update=server"},
+                                                  {"train.shards=2"}}) {
+    auto words = strategy;
+    words.insert(words.end(), {"model=none", "embedding=192"});
+    EXPECT_FALSE(tells("none" + std::to_string(number++), words)) << strategy.back();
+  }
+}
+
 TEST_F(Run, EventsOfTheFirstStepsAreWritten) {
   ASSERT_EQ(run_tandem(job({"ranks=2", "memory.events=2", out("events")})).status, 0);
   for (const std::string rank : {"0", "1"}) {
