@@ -48,7 +48,29 @@ void draw_others(const Sampling& sampling, uint64_t seed, int64_t step, int64_t 
   }
 }
 
+/// Appends the first `wanted` of the rank's classes that stand not among `targets`.
+void take_others(int64_t wanted, int64_t count, const std::vector<int64_t>& targets, std::vector<int64_t>& ids) {
+  auto target = targets.begin();
+  for (int64_t id = 0; id < count && wanted > 0; ++id) {
+    if (target != targets.end() && *target == id) {
+      ++target;
+    } else {
+      ids.push_back(id);
+      --wanted;
+    }
+  }
+}
+
 }  // namespace
+
+DrawRange draws_of(double rate, int64_t count) {
+  constexpr double kLogOfSteps = 24;  // 10^10
+  const double mean = rate * static_cast<double>(count), variance = mean * (1 - rate);
+  const double away = kLogOfSteps / 3 + std::sqrt(kLogOfSteps * kLogOfSteps / 9 + 2 * kLogOfSteps * variance);
+  if (rate >= 1) return {count, count};
+  return {std::max<int64_t>(0, std::llround(std::floor(mean - away))),
+          std::min<int64_t>(count, std::llround(std::ceil(mean + away)))};
+}
 
 ClassSample sample_classes(const Sampling& sampling, uint64_t seed, int64_t step, int64_t first, int64_t count,
                            const Tensor& targets) {
@@ -57,7 +79,11 @@ ClassSample sample_classes(const Sampling& sampling, uint64_t seed, int64_t step
   const auto positives = local_targets(targets, first, count);
   auto ids = positives;
   ids.reserve(positives.size() + static_cast<size_t>(1.1 * sampling.rate * static_cast<double>(count)));
-  draw_others(sampling, seed, step, first, count, positives, ids);
+  if (sampling.scored) {
+    take_others(*sampling.scored - static_cast<int64_t>(positives.size()), count, positives, ids);
+  } else {
+    draw_others(sampling, seed, step, first, count, positives, ids);
+  }
   return {at::tensor(ids, at::kLong).to(targets.device()), static_cast<int64_t>(positives.size()),
           sampling.is_corrected ? -std::log(sampling.rate) : 0.0};
 }

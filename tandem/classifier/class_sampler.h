@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "tandem/base/tensor.h"
 
@@ -10,7 +11,15 @@ namespace tandem::classifier {
 struct Sampling {
   double rate = 1.0;          // (0, 1]
   bool is_corrected = false;  // the others' exponentials count 1 / rate times: the expected sum is that of all classes
+  std::optional<int64_t> scored = {};  // so many classes, targets included, instead of a draw: to rehearse a step
 };
+
+/// A step draws at least and at most so many of `count` classes that are no targets. More, or fewer, are drawn in one
+/// of 10^10 steps (Bernstein's inequality).
+struct DrawRange {
+  int64_t least = 0, most = 0;
+};
+DrawRange draws_of(double rate, int64_t count);
 
 /// What one rank scores in one step.
 struct ClassSample {

@@ -100,4 +100,14 @@ CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load) {
   return bytes;
 }
 
+std::vector<int64_t> largest_draws(const HeadOptions& options, const HeadLoad& load) {
+  const double rate = options.sampling->rate;
+  const int64_t targets = std::min(load.samples, load.own_classes);
+  const int64_t most = targets + draws_of(rate, load.own_classes - targets).most;
+  const auto plan = plan_of(options, load, most);
+  const int64_t round = plan.lanes * plan.most, whole_rounds = (most - 1) / round * round;
+  if (whole_rounds <= 0 || whole_rounds < draws_of(rate, load.own_classes).least) return {most};
+  return {most, whole_rounds};
+}
+
 }  // namespace tandem::classifier

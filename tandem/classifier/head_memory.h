@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "tandem/base/category.h"
 #include "tandem/classifier/class_sharded_head.h"
 
@@ -20,5 +22,9 @@ struct HeadLoad {
 /// backward, while its blocks are worked on. Parameters, gradients, optimizer state and communication are exact,
 /// activations but for some numbers a row. Of sampled classes the expected number counts.
 CategoryBytes head_memory(const HeadOptions& options, const HeadLoad& load);
+
+/// Numbers of sampled classes that a step may score on one rank (draws_of()), of which one needs most memory. More
+/// classes need more, but for those with which the blocks become one more, and smaller.
+std::vector<int64_t> largest_draws(const HeadOptions& options, const HeadLoad& load);
 
 }  // namespace tandem::classifier

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "tandem/base/context.h"
@@ -28,17 +29,33 @@ std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
   return counts;
 }
 
-/// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank.
+/// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank, at most
+/// `targets`.
 data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options,
-                            const std::vector<int64_t>& counts, int64_t global_size) {
+                            const std::vector<int64_t>& counts, int64_t global_size,
+                            int64_t targets = std::numeric_limits<int64_t>::max()) {
   const int rank = options.rank;
-  const int64_t own = counts[rank], first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+  const int64_t own = std::min(counts[rank], targets),
+                first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
   const int64_t samples = data::samples_of(options, global_size);
   data::Batch batch;
   batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]});
   batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(first) : at::full({samples}, -1, at::kLong);
   batch.global_size = global_size;
   return batch;
+}
+
+/// How many classes a step may score.
+std::vector<int64_t> draws_of(const Job& job, int rank, const std::vector<int64_t>& counts) {
+  if (!job.head.options.sampling) return {counts[rank]};
+  return largest_draws(
+      job.head.options,
+      {.own_classes = counts[rank], .samples = job.training.batch, .threads = threads_of(job.parallel)});
+}
+
+Job with_draw(Job job, int64_t scored) {
+  if (job.head.options.sampling) job.head.options.sampling->scored = scored;
+  return job;
 }
 
 /// The most that a test allocates: one batch, as train::evaluate() gives it to the task.
@@ -77,8 +94,9 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
 }
 
 /// Of rank 0's step, by the plan.
-std::vector<memory::Stage> stages_with(const Job& job, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
+std::vector<memory::Stage> stages_with(const Job& of, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
   const memory::ProbeScope aside;
+  const auto job = with_draw(of, draws_of(of, 0, plan.counts).front());
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   const auto task = make_task(job, shape, plan, *group);
   auto mesh = make_mesh(job, *group);
@@ -188,6 +206,34 @@ class Search {
   RankMemory own_;
 };
 
+/// Of a step that scores so many classes.
+RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const TaskPlan& plan,
+                         const DataAmount& amount, int64_t scored) {
+  const memory::ProbeScope aside;
+  const auto job = with_draw(of, scored);
+  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), plan.counts,
+                                     job.training.batch, scored);
+  const memory::ProbeScope probe;
+  const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
+  const auto task = make_task(job, shape, plan, *group);
+  auto mesh = make_mesh(job, *group);
+  const auto step = make_step(job, shape, *task, mesh);
+  if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
+  auto held = probe.account();
+  const int ranks = group->size();
+  held.add(Category::buffers,
+           data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
+  RankMemory memory;
+  detail::name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
+  if (amount.test_images == 0) return memory;
+  const auto options = evaluation_loader_options(job, rank, ranks);
+  const int64_t images = std::min(options.batch, amount.test_images),
+                batches = (amount.test_images + images - 1) / images;
+  memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
+                rehearse_test(*task, synthetic_batch(shape, options, plan.counts, images), options);
+  return memory;
+}
+
 }  // namespace
 
 RankPeak RankMemory::peak() const {
@@ -199,30 +245,14 @@ RankPeak RankMemory::peak() const {
 
 RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const TaskPlan& plan,
                          const DataAmount& amount) {
-  const memory::ProbeScope aside;
   const auto counts = with_a_class(plan.counts);
   const DataShape shape{sum_of(counts), wanted.image};
-  const auto batch =
-      synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), counts, job.training.batch);
-  const memory::ProbeScope probe;
-  const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
-  const auto task = make_task(job, shape, {counts, plan.recompute}, *group);
-  auto mesh = make_mesh(job, *group);
-  const auto step = make_step(job, shape, *task, mesh);
-  if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
-  auto held = probe.account();
-  const int ranks = group->size();
-  held.add(Category::buffers,
-           data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
   RankMemory memory;
-  detail::name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
+  for (const auto scored : draws_of(job, rank, counts)) {
+    const auto one = rehearse_draw(job, shape, rank, {counts, plan.recompute}, amount, scored);
+    memory = {highest_of(memory.step, one.step), std::max(memory.test, one.test)};
+  }
   check_budget(job, rank, memory.step);
-  if (amount.test_images == 0) return memory;
-  const auto options = evaluation_loader_options(job, rank, ranks);
-  const int64_t images = std::min(options.batch, amount.test_images),
-                batches = (amount.test_images + images - 1) / images;
-  memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
-                rehearse_test(*task, synthetic_batch(shape, options, counts, images), options);
   return memory;
 }
 

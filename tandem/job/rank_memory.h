@@ -30,8 +30,8 @@ struct RankMemory {
 /// What one rank needs, before any step has run. The rank's parts are made as training makes them, for a rehearsal
 /// group, and each block of the step runs alone, on synthetic images of the real batch (memory/rehearsal.h). The peak
 /// of a step is equal to what training measures with threads=1 and thread-ranks if all targets of a batch are classes
-/// of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides. A test's batch runs as a
-/// whole.
+/// of this rank; otherwise up to 1 KB more. Process-ranks hold messages in flight besides. With sampled classes it is
+/// that of the largest draw. A test's batch runs as a whole.
 ///
 /// `plan`: the sum of its counts replaces the classes of `shape`. Memory: the rank's parameters and optimizer state,
 /// and one block's activations. Throws SettingsError if the model cannot train on as few images as train.batch gives

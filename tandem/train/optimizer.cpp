@@ -19,6 +19,12 @@ namespace {
 
 constexpr int64_t kBytesAtOnce = 512 << 10;  // of a sparse gradient at a time: copies of the rows stay in the cache
 
+int64_t bytes_of_row(const Tensor& matrix) {
+  return static_cast<int64_t>(matrix.element_size()) * std::max<int64_t>(1, matrix.size(1));
+}
+
+int64_t rows_at_once(const Tensor& matrix) { return std::max<int64_t>(1, kBytesAtOnce / bytes_of_row(matrix)); }
+
 void check(bool right, const std::string& fault, const std::string& remedy = "") {
   if (!right) throw SettingsError(fault, remedy);
 }
@@ -126,6 +132,12 @@ void Optimizer::update(Lists& lists, double learning_rate) const {
   vectors.write_back();
 }
 
+int64_t Optimizer::row_bytes(size_t parameter, int64_t rows) const {
+  const auto& weight = parameters_[parameter].tensor;
+  const int64_t copies = 1 + (first_.empty() ? 0 : 1) + (second_.empty() ? 0 : 1);
+  return copies * std::min(rows, rows_at_once(weight)) * bytes_of_row(weight);
+}
+
 size_t Optimizer::place_of(std::string_view name) const {
   const auto found = std::ranges::find(parameters_, name, &Parameter::name);
   TORCH_INTERNAL_ASSERT(found != parameters_.end(), "optimizer: no parameter is called ", name);
@@ -141,8 +153,7 @@ void Optimizer::step(double learning_rate) {
     if (!gradient.defined() || !gradient.is_sparse()) continue;
     if (!steps_.empty()) steps_[i].add_(1);
     const auto ids = gradient._indices().select(0, 0);
-    const auto row_bytes = static_cast<int64_t>(gradient.element_size()) * std::max<int64_t>(1, gradient.size(1));
-    const int64_t at_once = std::max<int64_t>(1, kBytesAtOnce / row_bytes);
+    const int64_t at_once = rows_at_once(gradient);
     for (int64_t begin = 0; begin < ids.numel(); begin += at_once) {
       const int64_t count = std::min(at_once, ids.numel() - begin);
       step_some_rows(i, {.count = count, .ids = ids.narrow(0, begin, count)},

@@ -58,6 +58,9 @@ class Optimizer {
   /// must not be called after the parameter's next step has begun.
   RowUpdate step_rows(size_t parameter, double learning_rate);
 
+  /// Bytes that step() needs for a moment if the parameter's .grad is sparse and names so many rows.
+  int64_t row_bytes(size_t parameter, int64_t rows) const;
+
   /// From now on, rows of this parameter that a step skips get the momentum and weight decay that dense SGD would give
   /// them, but late: when they are next read. Call prepare_rows() with the rows that a step reads, before the step.
   /// Memory: 4 bytes per row. Throws SettingsError for AdamW.

@@ -40,6 +40,31 @@ int64_t bytes_of_gradients(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
+/// Notes the rows of sparse gradients while it lives.
+class SparseRows {
+ public:
+  explicit SparseRows(const std::vector<Parameter>& parameters) : parameters_(parameters), rows_(parameters.size(), 0) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      hooks_.push_back(parameters_[i].tensor.register_hook([&rows = rows_[i]](const Tensor& gradient) {
+        if (gradient.defined() && gradient.is_sparse()) rows = std::max(rows, gradient._nnz());
+      }));
+    }
+  }
+  ~SparseRows() {
+    for (size_t i = 0; i < hooks_.size(); ++i) parameters_[i].tensor.remove_hook(hooks_[i]);
+  }
+  SparseRows(const SparseRows&) = delete;
+  SparseRows& operator=(const SparseRows&) = delete;
+
+  /// Of each parameter; 0: no gradient is sparse.
+  const std::vector<int64_t>& rows() const { return rows_; }
+
+ private:
+  const std::vector<Parameter>& parameters_;
+  std::vector<int64_t> rows_;
+  std::vector<unsigned> hooks_;
+};
+
 void reset_gradients(const std::vector<Tensor>& tensors) {
   for (const auto& tensor : tensors) tensor.mutable_grad().reset();
 }
@@ -73,11 +98,17 @@ memory::Composition SupervisedStep::rehearse_part(const detail::BatchPart& part,
   }
   if (options_.clip > 0) update.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
   const auto parts = parts_with_gradients();
+  const SparseRows sparse(trained_);
   const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
   if (adds) {
     held.add(Category::gradients, bytes_of(whole_gradients()) + bytes_of_gradients(parts));
   }
   reset_gradients(parts);
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    if (const auto rows = sparse.rows()[i]; rows > 0) {
+      update.push_back({optimizer_.row_bytes(i, rows), Category::optimizer, 0});
+    }
+  }
   return memory::compose(records, held, update);
 }
 

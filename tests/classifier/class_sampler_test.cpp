@@ -7,6 +7,7 @@
 
 #include "tandem/base/rng.h"
 #include "tandem/classifier/class_sharded_head.h"
+#include "tandem/classifier/head_memory.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tests/support/text_of.h"
@@ -72,6 +73,41 @@ TEST(ClassSampler, EachClassHasTheChanceThatItIsTold) {
   EXPECT_NEAR(static_cast<double>(total), 40'000, 4 * 190);  // binomial, four deviations
   EXPECT_NEAR(static_cast<double>(twice), 4'000, 4 * 66);    // steps do not depend on each other
   for (const int count : seen) EXPECT_NEAR(count, 40, 36);   // six deviations
+}
+
+TEST(ClassSampler, StaysWithinTheRangeThatItTells) {
+  for (const auto& [rate, count] : {std::pair{0.1, 1000}, std::pair{0.5, 60}, std::pair{0.9, 5000}}) {
+    const auto range = draws_of(rate, count);
+    EXPECT_GE(range.least, 0);
+    EXPECT_LE(range.most, count);
+    EXPECT_LT(range.least, rate * count);
+    EXPECT_GT(range.most, rate * count);
+    for (int64_t step = 0; step < 300; ++step) {
+      const auto drawn = sample_classes({rate}, kSeed, step, 0, count, ids({})).ids.numel();
+      EXPECT_GE(drawn, range.least);
+      EXPECT_LE(drawn, range.most);
+    }
+  }
+  EXPECT_EQ(draws_of(1.0, 70).least, 70);
+  EXPECT_EQ(draws_of(0.3, 0).most, 0);
+}
+
+TEST(ClassSampler, TakesAsManyClassesAsItIsTold) {
+  const Sampling fixed{.rate = 0.5, .scored = 5};
+  EXPECT_EQ(values_of(sample_classes(fixed, kSeed, kStep, 10, 20, ids({29, 11})).ids),
+            (std::vector<int64_t>{1, 19, 0, 2, 3}));
+  EXPECT_EQ(sample_classes(fixed, kSeed, kStep, 10, 3, ids({11})).ids.numel(), 3) << "all there are";
+  EXPECT_EQ(sample_classes({.rate = 0.5, .scored = 1}, kSeed, kStep, 0, 9, ids({1, 2})).ids.numel(), 2);
+}
+
+TEST(ClassSampler, TheLargestDrawsHaveTheLargestBlocks) {
+  const HeadOptions options{.dim = 8, .blocks = {.rows = 100}, .sampling = Sampling{0.25}};
+  const auto draws = largest_draws(options, {.own_classes = 1000, .samples = 20});
+  const int64_t most = 20 + draws_of(0.25, 980).most;
+  EXPECT_EQ(draws, (std::vector<int64_t>{most, most / 100 * 100}));
+  EXPECT_EQ(largest_draws(options, {.own_classes = 80, .samples = 20}).size(), 1U) << "one block";
+  const auto few = largest_draws(options, {.own_classes = 30, .samples = 50});
+  EXPECT_EQ(few, std::vector<int64_t>{30}) << "each class is a target";
 }
 
 /// One device, libtorch's own operators, only the sampled classes.

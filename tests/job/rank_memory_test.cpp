@@ -471,6 +471,26 @@ TEST(RankMemory, GradientsOfOneRankAreGradients) {
   }
 }
 
+/// The largest draw of all steps counts. Batches of one image a class, and blocks of which a larger draw has one more.
+TEST(RankMemory, OfSampledClassesIsABound) {
+  constexpr int64_t kRow = 24 * 4, kCopies = 4;  // of the classes beyond those of a step: gradient, copies, state
+  for (const std::string classes : {"59", "301", "3001"}) {
+    for (const Words& more : std::vector<Words>{{"head.sample=0.2"},
+                                                {"head.sample=0.5", "head.log_q=true", "head=arcface"},
+                                                {"head.sample=0.3", "head.fused_update=true", "head.lazy=exact"},
+                                                {"head.sample=0.2", "head.precision=bf16", "ranks=1"},
+                                                {"head.sample=0.5", "parallel=zero2", "train.precision=float64"}}) {
+      const auto words =
+          with({"model=mlp", "embedding=24", "train.batch=23", "head.classes=" + classes, "ranks=3"}, more);
+      SCOPED_TRACE(testing::PrintToString(words));
+      for (const auto& [predicted, measured] : peaks_of(words)) {
+        EXPECT_GE(predicted, measured);
+        EXPECT_LE(predicted, measured + std::stoll(classes) * kCopies * 2 * kRow);
+      }
+    }
+  }
+}
+
 /// What the models' mean takes when the gradients are gone is the most that a step holds of few small images.
 TEST(RankMemory, KnowsMeetings) {
   for (const Words& strategy : std::vector<Words>{{"ddp.hook=post-local-sgd", "ddp.local_start=1"},

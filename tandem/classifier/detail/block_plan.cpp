@@ -14,9 +14,10 @@ namespace {
 constexpr int64_t kBlockBytes = 1 << 20, kFewestRows = 128, kMostRows = 8192;
 
 /// As many lanes as find a block of the fewest rows, and as many blocks for one as for the other.
-void share_out(BlockPlan& plan, int64_t classes, int64_t fewest, int64_t most, int threads) {
+void share_out(BlockPlan& plan, int64_t classes, int threads) {
+  const int64_t fewest = std::min(kFewestRows, plan.most);
   plan.lanes = static_cast<int>(std::clamp<int64_t>(at::divup(classes, fewest), 1, threads));
-  const int64_t rounds = std::max<int64_t>(1, at::divup(classes, plan.lanes * most));
+  const int64_t rounds = std::max<int64_t>(1, at::divup(classes, plan.lanes * plan.most));
   plan.block = std::max<int64_t>(1, at::divup(classes, plan.lanes * rounds));
 }
 
@@ -29,8 +30,8 @@ BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64
   plan.products = options.bf16 && type == at::kFloat ? at::kBFloat16 : type;
   plan.columns = kernels::padded(samples);
   const int64_t row_bytes = std::max<int64_t>(1, std::max(plan.columns, dim) * bytes);
-  const int64_t most = options.rows > 0 ? options.rows : std::clamp(kBlockBytes / row_bytes, kFewestRows, kMostRows);
-  share_out(plan, classes, std::min(kFewestRows, most), most, threads);
+  plan.most = options.rows > 0 ? options.rows : std::clamp(kBlockBytes / row_bytes, kFewestRows, kMostRows);
+  share_out(plan, classes, threads);
   const auto kept_row = plan.columns * static_cast<int64_t>(c10::elementSize(plan.products));
   const int64_t fit = options.keep_bytes / std::max<int64_t>(kept_row, 1);
   if (scoring.filter < 1.0) return plan;  // forward loses what was above it: nothing can be kept
