@@ -3,33 +3,33 @@
 #include <unistd.h>
 
 #include "tandem/base/error.h"
-#include "tandem/comm/joint_work.h"
+#include "tandem/classifier/head_memory.h"
+#include "tandem/comm/agree.h"
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
-#include "tandem/memory/meter.h"
 
 namespace tandem::job {
 namespace {
 
-constexpr int64_t kSteps = 2;  // the second has momentum and the rebuilt gradient buckets
-
-/// By rank 0's memory.
+/// By the memory of the ranks' machines.
 bool fits_easily(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  comm::JointWork work(group);
-  bool fits = true;
-  if (group.rank() == 0) {
-    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-    const MemoryPlan plan(job, shape);
-    fits = total_of(plan.rank(0, plan.even_counts()[0])) < memory / 4;
-  }
-  return work.end(fits ? 1 : 0) == 1;
+  auto options = job.head.options;
+  options.classes = shape.classes;
+  const auto head = classifier::head_memory(options, {.own_classes = even_counts(job, shape.classes, group.size())[0],
+                                                      .samples = job.training.batch,
+                                                      .ranks = group.size(),
+                                                      .is_root = true,
+                                                      .threads = threads_of(job.parallel),
+                                                      .steps_in_backward = job.head.steps_in_backward});
+  const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  return !comm::any_rank(total_of(head) > memory / 4, group);
 }
 
 /// Another form of the head than the job's, without a limit: it is there to be compared.
 Job other_form(const Job& job, const HeadForm& form) {
   auto other = with_form(job, form);
-  other.memory = {.event_steps = job.memory.event_steps};
+  other.memory = {};
   return other;
 }
 
@@ -43,38 +43,26 @@ bool can_train(const Job& job) {
   }
 }
 
-/// `known`: the job's plan; null: it is made here.
-FormMemory measure(const Job& job, const RankPlan* known, const data::Dataset& dataset, comm::ProcessGroup& group) {
-  const auto shape = shape_of(job, dataset);
-  const auto loader = training_loader(job, dataset, group);
-  const auto plan = known != nullptr ? *known : plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
-  memory::reset_peak(group.rank());
-  const auto task = make_task(job, shape, plan.task, group);
-  auto options = trainer_options(job, loader->batches_per_epoch());
-  options.steps = kSteps;
-  options.evaluate_every = options.checkpoint_every = 0;
-  auto mesh = make_mesh(job, group);
-  const auto step = make_step(job, shape, *task, mesh);
-  train::Trainer trainer(*step, *loader, nullptr, options, nullptr, group);
-  train::Observer nobody;
-  RankFacts facts;
-  set_training(facts, trainer.run(nobody).memory, plan.own.step);
-  facts.at_peak = memory::account(group.rank()).at_peak;
-  facts.head_bytes = head_bytes(*task, *step);
-  return {job.head.form, gather_facts(facts, group)};
+std::vector<CategoryBytes> of_all_ranks(const CategoryBytes& own, comm::ProcessGroup& group) {
+  std::vector<CategoryBytes> ranks(static_cast<size_t>(group.size()));
+  for (size_t category = 0; category < own.size(); ++category) {
+    const auto bytes = comm::gather_numbers(own[category], group);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank][category] = bytes[rank];
+  }
+  return ranks;
 }
 
 }  // namespace
 
-std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
-                                      comm::ProcessGroup& group) {
+std::vector<FormMemory> predict_other_forms(const Job& job, const DataShape& shape, int64_t batches,
+                                            comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
   for (const auto& form : head_forms()) {
-    const bool is_own = &form == job.head.form;
-    if (form.is_whole && !is_own) continue;
-    const auto one = is_own ? job : other_form(job, form);
-    if (!is_own && (!can_train(one) || !fits_easily(one, shape_of(one, dataset), group))) continue;
-    forms.push_back(measure(one, is_own ? &plan : nullptr, dataset, group));
+    if (form.is_whole || &form == job.head.form) continue;
+    const auto other = other_form(job, form);
+    if (!can_train(other) || !fits_easily(other, shape, group)) continue;
+    const auto plan = plan_rank(other, shape, {.batches = batches}, group);
+    forms.push_back({&form, of_all_ranks(plan.own.step.account.at_peak, group)});
   }
   return forms;
 }

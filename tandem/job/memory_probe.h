@@ -2,24 +2,22 @@
 #include <vector>
 
 #include "tandem/job/job.h"
-#include "tandem/job/rank_facts.h"
-#include "tandem/job/rank_memory.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
 
 namespace tandem::job {
 
-/// The measured memory of all ranks with one form of the head.
+/// The bytes of each rank at the peak of a training step with one form of the head, predicted.
 struct FormMemory {
   const HeadForm* form;
-  std::vector<RankFacts> ranks;
+  std::vector<CategoryBytes> ranks;
 };
 
-/// Trains two steps of the job with its own form of the head and with each that splits the classes, on new models, and
-/// measures the peaks; the models are discarded. Another form than the job's own is measured without memory.limit, and
-/// skipped if it would not easily fit in memory. `plan`: of the job itself. Collective.
-std::vector<FormMemory> compare_forms(const Job& job, const RankPlan& plan, const data::Dataset& dataset,
-                                      comm::ProcessGroup& group);
+/// Predicts the memory of the job with each other form of the head that splits the classes, without memory.limit and
+/// recomputation. A form is left out with which the job could not train, or that would not easily fit in memory.
+/// `batches`: of a training epoch. Collective.
+std::vector<FormMemory> predict_other_forms(const Job& job, const DataShape& shape, int64_t batches,
+                                            comm::ProcessGroup& group);
 
 /// Bytes of the class weight, its gradient and its optimizer state on this rank.
 int64_t head_bytes(const train::Task& task, const train::Step& step);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -132,20 +133,26 @@ TEST(Plan, JudgesNoBudgetThatItCannotPlan) {
   EXPECT_TRUE(large["recompute"].is_null());
 }
 
-TEST(Plan, StandsInTheReportBesideWhatBothFormsMeasured) {
+/// Each of two runs predicts what the other measures.
+TEST(Plan, OfTheOtherFormStandsInTheReport) {
   const test::TemporaryFolder folder;
-  const auto ended =
-      run_tandem({"train", "data=synthetic", "model=mlp", "head.classes=20003", "embedding=64", "train.batch=64",
-                  "train.steps=1", "ranks=3", "threads=1", "--json", "-", "out=" + (folder.path() / "run").string()});
-  const auto forms = json_of(ended)["memory"]["forms"];
-  for (const char* form : {"naive", "sharded"}) {
-    for (const auto& rank : forms[form]["ranks"]) {
-      const auto predicted = rank["train"]["predicted_peak_bytes"].get<int64_t>();
-      EXPECT_GE(predicted, rank["train"]["peak_bytes"].get<int64_t>()) << form;
-      EXPECT_LE(predicted, rank["train"]["peak_bytes"].get<int64_t>() + 1024) << form;
+  std::map<std::string, nlohmann::json> memory;
+  for (const std::string form : {"naive", "sharded"}) {
+    memory[form] = json_of(
+        run_tandem({"train", "data=synthetic", "model=mlp", "head.classes=20003", "embedding=64", "train.batch=64",
+                    "train.steps=2", "ranks=3", "threads=1", "--json", "-", "head.parallel=" + form,
+                    "report.compare=true", "out=" + (folder.path() / form).string()}))["memory"];
+    EXPECT_NE(test::slurp(folder.path() / form / "report.html").find("predicted"), std::string::npos);
+  }
+  for (const auto& [form, other] : {std::pair{"naive", "sharded"}, std::pair{"sharded", "naive"}}) {
+    const auto predicted = memory[other]["forms"][form]["ranks"];
+    ASSERT_EQ(predicted.size(), 3U);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const auto peak = memory[form]["ranks"][rank]["train"]["peak_bytes"].get<int64_t>();
+      EXPECT_GE(predicted[rank]["peak_bytes"].get<int64_t>(), peak) << form;
+      EXPECT_LE(predicted[rank]["peak_bytes"].get<int64_t>(), peak + 1024) << form;
     }
   }
-  EXPECT_NE(test::slurp(folder.path() / "run" / "report.html").find("predicted"), std::string::npos);
 }
 
 TEST(Plan, DrawsTheForms) {

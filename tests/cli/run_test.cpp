@@ -105,7 +105,7 @@ TEST_F(Run, RanksThatDoNotWaitTellHowFarTheyWereApart) {
     EXPECT_EQ(run["losses"].size(), 12U);
     EXPECT_LE(run["staleness"]["most"].get<int64_t>(), 3);
     EXPECT_LE(run["staleness"]["mean"].get<double>(), run["staleness"]["most"].get<double>());
-    EXPECT_EQ(run["memory"]["forms"].size(), 1U);  // other forms of the head cannot train so
+    EXPECT_FALSE(run["memory"].contains("forms"));  // other forms of the head cannot train so
   }
   auto sharded = threads;
   sharded.push_back("head.parallel=sharded");

@@ -58,13 +58,11 @@ std::vector<report::LineChart> charts_of(const RunCurves& curves) {
   return charts;
 }
 
-/// The memory of each form of the head, that of this run first; each is measured over two training steps.
+/// The memory of this run, and of each other form of the head.
 std::vector<report::MemoryBars> memory_of(const job::HeadForm& own, const Trained& trained) {
-  if (trained.forms.size() < 2) return {bars_of(std::string(own.name), trained.ranks)};
-  std::vector<report::MemoryBars> bars;
-  for (const auto& probe : trained.forms) {
-    const auto place = probe.form == &own ? bars.begin() : bars.end();
-    bars.insert(place, bars_of(std::string(probe.form->name), probe.ranks));
+  std::vector<report::MemoryBars> bars = {bars_of(std::string(own.name), trained.ranks)};
+  for (const auto& [form, ranks] : trained.forms) {
+    bars.push_back({.form = std::string(form->name) + ", predicted", .ranks = ranks, .predicted = {}});
   }
   return bars;
 }
@@ -89,9 +87,7 @@ std::filesystem::path write_run_report(const job::Job& job, const Trained& train
   page.summary = summary_of(trained.outcome);
   page.curves = charts_of(curves);
   page.memory = memory_of(*job.head.form, trained);
-  page.memory_note = trained.forms.size() < 2 ? "Peak of the whole run, its tests included."
-                                              : "Peak of two training steps of each form; the run's own peak, its "
-                                                "tests included, is in result.json.";
+  page.memory_note = "Peak of the training steps; that of the whole run, its tests included, is in result.json.";
   page.wire = wire_of(trained.ranks);
   for (const auto& setting : job.settings.schema())
     page.settings.emplace_back(setting.key, settings::format_value(job.settings.get(setting.key)));

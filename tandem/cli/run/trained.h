@@ -24,7 +24,7 @@ struct Trained {
   std::optional<parallel::GradientSync::Lag> lag;          // of all ranks' steps
   std::optional<train::Step::Scaling> scaling;             // of the loss
   std::vector<job::RankFacts> ranks;
-  std::vector<job::FormMemory> forms;  // of the head, measured before training
+  std::vector<job::FormMemory> forms;  // of the head, other than the run's
   FeatureScores features;
   std::string weights_hash;
   std::filesystem::path folder;

@@ -48,7 +48,9 @@ class TrainingRun {
     }
     plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
     tell_plan();
-    if (job_.run.compares_forms) trained_.forms = job::compare_forms(job_, plan_, *data_.train, group_);
+    if (job_.run.compares_forms) {
+      trained_.forms = job::predict_other_forms(job_, shape_, training_->batches_per_epoch(), group_);
+    }
     enter_folder();
     leave_if_asked();
     return train();

@@ -39,7 +39,7 @@ const Section& run_section() {
                {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
                {"checkpoint.keep", int64_t{2}, "number of newest checkpoints to keep", {1, 1e6}},
                {"report.compare", true,
-                "also measure the other form of the head, for the memory figure in the report"}},
+                "also predict the memory of the other form of the head, for the report's figure"}},
       .read = read};
   return section;
 }

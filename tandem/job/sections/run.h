@@ -14,7 +14,7 @@ struct Run {
   std::string resume_path;       // from_path
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
   int64_t checkpoint_keep = 0;   // number of newest checkpoints to keep
-  bool compares_forms = false;   // measures the other form of the head as well
+  bool compares_forms = false;   // predicts the memory of the other form of the head
 };
 
 }  // namespace tandem::job
