@@ -90,6 +90,9 @@ std::string text_of(const nlohmann::json& result) {
   std::vector<CategoryBytes> peaks;
   for (const auto& rank : result["ranks"]) peaks.push_back(categories_of(rank));
   auto text = "memory   one training step: " + result["name"].get<std::string>() + "\n" + memory::memory_table(peaks);
+  const std::string block = result.at("peak_block");
+  text += "peak in " + result.at("peak_phase").get<std::string>() + (block.empty() ? "" : " of block '" + block + "'") +
+          gathered_text(result.at("gathered_bytes")) + "\n";
   text += "predicted " + bytes_of(result, "predicted_peak_bytes") + " · activations at most " +
           bytes_of(result, "activations_peak_bytes") + ", " + bytes_of(result, "saved_bytes") +
           " saved by forward · step " + seconds_of(result) + "\n";

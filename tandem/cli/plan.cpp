@@ -28,13 +28,20 @@ namespace {
 struct Planned {
   job::DataShape shape;
   std::vector<int64_t> counts, most;  // most: empty without a limit
+  bool is_most_exact = true;
   std::vector<job::PlannedRank> ranks;
-  bool is_exact = true;
+  bool are_rehearsed = true;  // all ranks
+  bool are_drawn = false;     // the sampled classes of a step
   bool is_whole = false;      // each rank holds all classes
   bool is_unplanned = false;  // recompute is given, but the job is too large to plan it here
   job::Recomputation recomputation;
   std::vector<job::MemoryPlan::Form> forms;
+  bool is_limited = false;
   std::string fault;  // why the job does not fit; empty: it fits
+
+  bool is_exact() const { return are_rehearsed && !are_drawn; }
+  /// What is recomputed later may make room.
+  bool is_judged() const { return !is_unplanned || (is_limited && fault.empty()); }
 };
 
 Planned plan_of(const job::Job& job) {
@@ -48,8 +55,10 @@ Planned plan_of(const job::Job& job) {
   job::PlannedRanks rehearsed(job, planned.shape, plan);
   planned.recomputation = rehearsed.recomputation();
   planned.is_unplanned = job.memory.recomputes() && planned.recomputation.plan.empty();
-  if (job.memory.is_limited() && !planned.is_unplanned) {
-    if (!planned.is_whole) planned.most = largest_counts(plan, rehearsed.peaks());
+  planned.is_limited = job.memory.is_limited();
+  if (planned.is_limited) {
+    if (!planned.is_whole && !planned.is_unplanned) planned.most = largest_counts(plan, rehearsed.peaks());
+    planned.is_most_exact = rehearsed.are_rehearsed();
     try {
       planned.counts = fit_counts(plan, rehearsed.peaks());
     } catch (const SettingsError& error) {
@@ -58,14 +67,22 @@ Planned plan_of(const job::Job& job) {
   }
   planned.ranks = rehearsed.ranks(planned.counts);
   if (planned.is_whole) planned.counts.assign(planned.counts.size(), planned.shape.classes);
-  planned.is_exact = rehearsed.is_exact();
+  planned.are_rehearsed = std::ranges::all_of(planned.ranks, &job::PlannedRank::is_rehearsed);
+  planned.are_drawn = rehearsed.are_drawn();
   return planned;
+}
+
+/// Where nothing was rehearsed, nothing is known between steps.
+int64_t gathered_bytes_of(const job::PlannedRank& rank) {
+  return rank.step.live_bytes() == 0 ? 0 : gathered_bytes(rank.step.at_peak, rank.step.live);
 }
 
 nlohmann::json rank_json(const job::PlannedRank& rank) {
   const auto& account = rank.step;
   auto json = memory_json(account.at_peak);
   json["predicted_peak_bytes"] = account.peak_bytes();
+  json["peak_block"] = rank.peak.in_test ? "" : rank.peak.block;
+  json["gathered_bytes"] = gathered_bytes_of(rank);
   json["test_peak_bytes"] = rank.test == 0 ? nlohmann::json() : nlohmann::json(rank.test);
   json["blocks"] = nlohmann::json::object();
   for (const auto& bytes : account.blocks) {
@@ -82,11 +99,12 @@ nlohmann::json result_of(const job::Job& job, const Planned& planned) {
                            {"weight_bytes", planned.shape.classes * row},
                            {"fits", planned.fault.empty()},
                            {"largest_classes", nullptr},
-                           {"is_exact", planned.is_exact},
+                           {"is_exact", planned.is_exact()},
                            {"ranks", nlohmann::json::array()},
                            {"recompute", recompute_json(planned.recomputation)},
                            {"forms", nlohmann::json::object()}};
-  if (planned.is_unplanned) result["fits"] = result["recompute"] = nullptr;
+  if (!planned.is_judged()) result["fits"] = nullptr;
+  if (planned.is_unplanned) result["recompute"] = nullptr;
   for (size_t rank = 0; rank < planned.ranks.size(); ++rank) {
     auto one = rank_json(planned.ranks[rank]);
     one["classes"] = planned.counts[rank];
@@ -104,6 +122,13 @@ nlohmann::json result_of(const job::Job& job, const Planned& planned) {
   return result;
 }
 
+/// On memory.limit.
+std::string verdict_text(const Planned& planned) {
+  const std::string about = planned.are_rehearsed ? "  " : " (about)  ";
+  if (planned.fault.empty()) return "fits" + about + "each rank stays within memory.limit";
+  return (planned.is_unplanned ? "does not fit with nothing recomputed" : "does not fit") + about + planned.fault;
+}
+
 std::string text_of(const Planned& planned, const nlohmann::json& result) {
   std::string text = "classifier  " + format_count(planned.shape.classes) + " classes · weight " +
                      format_bytes(result["weight_bytes"]) + (planned.is_whole ? ", on each rank" : ", split ") +
@@ -117,15 +142,26 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   }
   text += "\n" + memory::memory_table(peaks);
   if (test > step) text += "a test needs more: " + format_bytes(test) + " on a rank at its peak, by eval.batch\n";
-  if (!planned.recomputation.plan.empty()) text += "recompute " + to_text(planned.recomputation.plan) + "\n";
+  const auto highest =
+      std::ranges::max_element(planned.ranks, {}, [](const auto& rank) { return rank.step.peak_bytes(); });
+  if (!highest->peak.in_test) {
+    text += "peak of rank " + std::to_string(highest - planned.ranks.begin()) + " in block '" + highest->peak.block +
+            "'" + gathered_text(gathered_bytes_of(*highest)) + "\n";
+  }
+  const auto recomputed = plan_text(planned.recomputation.plan);
+  if (!recomputed.empty()) text += "recompute " + recomputed + "\n";
   if (planned.is_unplanned) {
     text +=
-        "recompute is not in these numbers, and limits are not judged: the job is larger than plan rehearses; train "
-        "plans before its first step\n";
+        "nothing recomputed in these numbers: the job is larger than plan rehearses; train plans before its first "
+        "step\n";
   }
-  if (!planned.is_exact) text += "approximate: larger than this machine can rehearse, or sampled\n";
+  if (!planned.are_rehearsed) {
+    text += "approximate: larger than this machine can rehearse\n";
+  } else if (planned.are_drawn) {
+    text += "at most: each step draws its sampled classes\n";
+  }
   text += "\n";
-  const bool recomputes = planned.is_unplanned || !planned.recomputation.plan.empty();
+  const bool recomputes = planned.is_unplanned || !recomputed.empty();
   Table forms({recomputes ? "form of the head, nothing recomputed" : "form of the head", "peak of rank 0",
                "of the last rank", "of all"});
   for (const auto& form : planned.forms) {
@@ -138,11 +174,12 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   }
   text += forms.str();
   if (!planned.most.empty()) {
-    text += "\nmemory.limit  room for " + format_count(result["largest_classes"]) + " classes:";
+    text += std::string("\nmemory.limit  room for ") + (planned.is_most_exact ? "" : "about ") +
+            format_count(result["largest_classes"]) + " classes:";
     text += " " + job::counts_text(planned.most) + "\n";
   }
-  if (!planned.fault.empty()) text += (planned.most.empty() ? "\n" : "") + ("does not fit  " + planned.fault + "\n");
-  return text;
+  if (!planned.is_limited) return text;
+  return text + (planned.most.empty() ? "\n" : "") + verdict_text(planned) + "\n";
 }
 
 void draw(const std::string& path, const Planned& planned) {

@@ -274,7 +274,7 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
 }
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)
-    : job_(job), shape_(shape), plan_(plan), is_exact_(!job.head.options.sampling) {
+    : job_(job), shape_(shape), plan_(plan) {
   const auto even = plan.even_counts();
   if (is_small(0, even[0])) recompute_ = choose_recomputation(job, shape, even);
 }
@@ -299,9 +299,9 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
     const int64_t batches = job_.data.prefetch + 1;
     const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
                                       {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
-    return known = {memory.step.account, memory.peak(), memory.test};
+    return known = {memory.step.account, memory.peak(), memory.test, true};
   }
-  is_exact_ = false;
+  are_rehearsed_ = false;
   known.step.at_peak = plan_.rank(rank, counts[rank]);
   known.peak = plan_.peak(rank, counts[rank]);
   return known;

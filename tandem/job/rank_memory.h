@@ -44,9 +44,10 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
                                            bool in_parts);
 
 struct PlannedRank {
-  memory::Account step;  // of training
-  RankPeak peak;         // of training and tests
-  int64_t test = 0;      // bytes at the peak of a test; 0: there is none, or it is not known
+  memory::Account step;       // of training
+  RankPeak peak;              // of training and tests
+  int64_t test = 0;           // bytes at the peak of a test; 0: there is none, or it is not known
+  bool is_rehearsed = false;  // or else approximate
 };
 
 /// Peaks of all ranks of a job that runs elsewhere, one rank after the other. Equal ranks are rehearsed once. A rank
@@ -60,8 +61,11 @@ class PlannedRanks {
 
   const Recomputation& recomputation() const { return recompute_; }
 
-  /// False if a rank was too large, or if its bytes differ from step to step: those of sampled classes.
-  bool is_exact() const { return is_exact_; }
+  /// False if a rank was too large with some of the counts so far.
+  bool are_rehearsed() const { return are_rehearsed_; }
+
+  /// True if bytes differ from step to step, as those of sampled classes: of rehearsed ranks they are bounds.
+  bool are_drawn() const { return job_.head.options.sampling.has_value(); }
 
  private:
   const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
@@ -72,7 +76,7 @@ class PlannedRanks {
   const MemoryPlan& plan_;
   Recomputation recompute_;
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
-  bool is_exact_;
+  bool are_rehearsed_ = true;
 };
 
 /// How the task is divided, and the memory of the calling rank.

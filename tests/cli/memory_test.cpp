@@ -65,6 +65,42 @@ TEST(MemoryCommand, TheBooksClose) {
   std::set<std::string> phases;
   for (const auto& band : timeline["phases"]) phases.insert(band["name"]);
   EXPECT_EQ(phases, std::set<std::string>(kPhaseNames.begin(), kPhaseNames.end()));
+  EXPECT_EQ(timeline["phases"].back()["name"], "optimizer");
+  EXPECT_EQ(timeline["blocks"].back()["name"], "optimizer");
+}
+
+TEST(MemoryCommand, TellsWhereThePeakIsAndWhatIsGatheredThen) {
+  const Words job = {"model=mlp", "ranks=2", "head.classes=50", "train.batch=8", "embedding=32", "threads=1"};
+  const auto of = [&](const std::string& command, const std::string& strategy) {
+    const test::TemporaryFolder folder;
+    Words words = {command, "data=synthetic", "parallel=" + strategy, "--json", (folder.path() / "x.json").string()};
+    words.insert(words.end(), job.begin(), job.end());
+    const auto ended = run_tandem(words);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return std::pair{ended.out, nlohmann::json::parse(test::slurp(folder.path() / "x.json"))["ranks"][0]};
+  };
+  const auto [text, sharded] = of("memory", "fsdp");
+  EXPECT_GT(sharded["gathered_bytes"].get<int64_t>(), 0);
+  EXPECT_LT(sharded["gathered_bytes"].get<int64_t>(), sharded["categories"]["parameters"].get<int64_t>());
+  EXPECT_EQ(sharded["peak_phase"], "backward");
+  const auto place = "block '" + sharded["peak_block"].get<std::string>() + "' · ";
+  EXPECT_NE(text.find("\npeak in backward of " + place), text.npos) << text;
+  EXPECT_NE(text.find(" of the parameters are gathered then\n"), text.npos) << text;
+  const auto [plan_text, planned] = of("plan", "fsdp");
+  EXPECT_EQ(planned["gathered_bytes"], sharded["gathered_bytes"]);
+  EXPECT_EQ(planned["peak_block"], sharded["peak_block"]);
+  EXPECT_NE(plan_text.find("\npeak of rank 0 in " + place), plan_text.npos) << plan_text;
+  EXPECT_EQ(of("memory", "ddp").second["gathered_bytes"], 0);
+}
+
+TEST(MemoryCommand, APlanThatRecomputesNothingIsNotTold) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder.path() / "x.json").string();
+  const auto ended = run_tandem({"memory", "model=mlp", "embedding=16", "train.batch=8", "recompute=optimal",
+                                 "memory.budget=1G", "--json", path});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out.find("recompute"), ended.out.npos) << ended.out;
+  EXPECT_EQ(nlohmann::json::parse(test::slurp(path))["recompute"]["plan"], "");
 }
 
 TEST(MemoryCommand, ABudgetHolds) {

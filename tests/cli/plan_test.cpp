@@ -119,10 +119,26 @@ TEST(Plan, OfAWholeHeadHasAllClassesOnEachRank) {
   EXPECT_EQ(kept.find("sharded"), kept.npos) << kept;
 }
 
-TEST(Plan, OfSampledClassesIsNotExact) {
+TEST(Plan, OfSampledClassesIsABound) {
   const Words head = {"model=none", "head.classes=5000", "embedding=32", "threads=1"};
   EXPECT_TRUE(plan(head)["is_exact"].get<bool>());
   EXPECT_FALSE(plan(with(head, {"head.sample=0.2"}))["is_exact"].get<bool>());
+  const auto text = run_here(with({"plan", "head.sample=0.2"}, head)).out;
+  EXPECT_NE(text.find("\nat most: each step draws its sampled classes\n"), text.npos) << text;
+}
+
+TEST(Plan, JudgesLimitsInApproximateTablesToo) {
+  const auto verdict = [](const Words& words) {
+    return run_here(with({"plan", "model=none", "threads=1"}, words)).out;
+  };
+  const Words large = {"head.classes=20000000", "embedding=512", "train.batch=512", "ranks=8"};
+  const auto fits = verdict(with(large, {"memory.limit=20G"}));
+  EXPECT_NE(fits.find("\nfits (about)  each rank stays within memory.limit\n"), fits.npos) << fits;
+  const auto does_not = verdict(with(large, {"memory.limit=8G"}));
+  EXPECT_NE(does_not.find("\ndoes not fit (about)  "), does_not.npos) << does_not;
+  const auto exact = verdict({"head.classes=1000", "embedding=16", "memory.limit=1G"});
+  EXPECT_NE(exact.find("\nfits  each rank stays within memory.limit\n"), exact.npos) << exact;
+  EXPECT_EQ(verdict({"head.classes=1000", "embedding=16"}).find("fit"), std::string::npos);
 }
 
 TEST(Plan, JudgesNoBudgetThatItCannotPlan) {
@@ -131,6 +147,9 @@ TEST(Plan, JudgesNoBudgetThatItCannotPlan) {
   EXPECT_FALSE(large["is_exact"].get<bool>());
   EXPECT_TRUE(large["fits"].is_null());
   EXPECT_TRUE(large["recompute"].is_null());
+  const auto roomy = plan({"model=resnet18", "data.size=64", "train.batch=1000000", "head.classes=50", "threads=1",
+                           "recompute=optimal", "memory.budget=3G", "memory.limit=900T"});
+  EXPECT_TRUE(roomy["fits"].get<bool>()) << "without recomputation already";
 }
 
 /// Each of two runs predicts what the other measures.

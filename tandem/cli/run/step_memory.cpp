@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tandem/base/format.h"
 #include "tandem/cli/run/ranks.h"
 
 namespace tandem::cli {
@@ -83,21 +84,40 @@ std::vector<report::Band> bands_from(const nlohmann::json& bands) {
 
 }  // namespace
 
+std::string plan_text(const memory::RecomputePlan& plan) {
+  const auto is_plain = [](const memory::PlanNode& node) { return node.inner.empty() && node.keep == 0; };
+  return std::ranges::all_of(plan, is_plain) ? "" : to_text(plan);
+}
+
+int64_t gathered_bytes(const CategoryBytes& at_peak, const CategoryBytes& between_steps) {
+  constexpr auto kParameters = static_cast<size_t>(Category::parameters);
+  return std::max<int64_t>(0, at_peak[kParameters] - between_steps[kParameters]);
+}
+
+std::string gathered_text(int64_t gathered_bytes) {
+  return gathered_bytes == 0 ? "" : " · " + format_bytes(gathered_bytes) + " of the parameters are gathered then";
+}
+
 nlohmann::json recompute_json(const job::Recomputation& recomputation) {
-  return {{"plan", to_text(recomputation.plan)}, {"predicted_slowdown", recomputation.slowdown}};
+  return {{"plan", plan_text(recomputation.plan)}, {"predicted_slowdown", recomputation.slowdown}};
 }
 
 nlohmann::json step_memory_json(const job::StepMemory& memory) {
   constexpr auto kActivations = static_cast<size_t>(Category::activations);
   auto json = memory_json(memory.at_peak);
+  const auto& timeline = memory.timeline;
+  const auto peak = timeline.moments.empty() ? memory::Moment() : timeline.moments[timeline.peak];
+  json["peak_block"] = block_name(peak.block);
+  json["peak_phase"] = kPhaseNames[static_cast<size_t>(peak.phase)];
+  json["gathered_bytes"] = gathered_bytes(memory.at_peak, memory.predicted.account.live);
   json["predicted_peak_bytes"] = memory.predicted.account.peak_bytes();
-  json["activations_peak_bytes"] = memory.timeline.highest[kActivations];
+  json["activations_peak_bytes"] = timeline.highest[kActivations];
   json["predicted_activations_peak_bytes"] = memory.predicted.highest[kActivations];
-  json["saved_bytes"] = memory.timeline.account.live[kActivations];
+  json["saved_bytes"] = timeline.account.live[kActivations];
   json["seconds"] = memory.seconds;
   json["recompute"] = recompute_json(memory.recomputation);
-  json["blocks"] = blocks_json(memory.timeline.account);
-  json["timeline"] = timeline_json(memory.timeline);
+  json["blocks"] = blocks_json(timeline.account);
+  json["timeline"] = timeline_json(timeline);
   return json;
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/cli/run/observer.h"
 #include "tandem/cli/run/report.h"
 #include "tandem/cli/run/resume.h"
+#include "tandem/cli/run/step_memory.h"
 #include "tandem/cli/run/trained.h"
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/agree.h"
@@ -188,10 +189,11 @@ class TrainingRun {
     if (!leads_) return;
     log::info(data_.summary);
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
+    const auto recomputed = plan_text(plan_.task.recompute);
     log::info("plan     " + job_.model.name + " × " + std::to_string(job_.parallel.parts()) + " (" +
               std::string(job_.parallel.strategy->title) + ") · " + std::string(job_.head.form->plan) +
               (job_.head.form->is_whole ? "" : " " + job::counts_text(plan_.task.counts)) +
-              (plan_.task.recompute.empty() ? "" : " · recompute " + to_text(plan_.task.recompute)));
+              (recomputed.empty() ? "" : " · recompute " + recomputed));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
   }
