@@ -2,8 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include <new>
-
+#include "tandem/base/limits.h"
 #include "tandem/base/quote.h"
 
 namespace tandem {
@@ -38,6 +37,15 @@ void rethrow_with_rank(int rank, int size) {
   } catch (Error& error) {
     error.set_rank(rank, size);
     throw;
+  } catch (const std::exception& error) {
+    if (auto refused = refusal_in(error)) {
+      refused->set_rank(rank, size);
+      throw Error(*std::move(refused));
+    }
+  } catch (...) {
+  }
+  try {
+    throw;
   } catch (c10::Error& error) {
     if (size > 1) error.add_context(where);
     throw;
@@ -52,6 +60,7 @@ void rethrow_with_rank(int rank, int size) {
 
 std::string message_of(const std::exception& error) {
   if (dynamic_cast<const Error*>(&error) != nullptr) return printable(error.what());
+  if (const auto refused = refusal_in(error)) return message_of(*refused);
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
   // libtorch adds its source location and blank lines to some texts; a user needs one line.
@@ -64,7 +73,7 @@ std::string message_of(const std::exception& error) {
 ExitCode exit_code_of(const std::exception& error) {
   if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error)) return ExitCode::out_of_memory;
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return ExitCode::out_of_memory;
+  if (const auto refused = refusal_in(error)) return refused->code();
   if (dynamic_cast<const c10::DistError*>(&error)) return ExitCode::communication;
   return ExitCode::internal;
 }

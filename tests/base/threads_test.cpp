@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "tandem/base/threads.h"
+
 namespace {
 
 // libtorch's parallel_for is a template: on one thread only, and silently, where its user is not compiled for OpenMP.
@@ -25,5 +27,17 @@ TEST(Threads, OurLoopsRunOnAsManyAsLibtorchHas) {
   });
   EXPECT_EQ(num_here, kThreads) << "bodies that ran at the same time";
 }
+
+TEST(Threads, RefusalIsHandledWhileAThreadIsStarted) {
+  struct Started {
+    explicit Started(int*) : is_handled(tandem::is_refusal_handled()) {}
+    bool is_handled;
+  };
+  EXPECT_FALSE(tandem::is_refusal_handled());
+  EXPECT_TRUE(tandem::start_thread<Started>(nullptr).is_handled);
+  EXPECT_FALSE(tandem::is_refusal_handled());
+}
+
+TEST(Threads, ATryLeavesNoThread) { tandem::try_threads(3); }
 
 }  // namespace
