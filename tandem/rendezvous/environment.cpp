@@ -1,60 +1,20 @@
 #include "tandem/rendezvous/environment.h"
 
 #include <array>
-#include <charconv>
-#include <string_view>
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
-#include "tandem/base/rng.h"
+#include "tandem/rendezvous/detail/slurm.h"
+#include "tandem/rendezvous/detail/variables.h"
+#include "tandem/rendezvous/endpoint.h"
 
 namespace tandem::rendezvous {
 namespace {
 
-constexpr int kFirstPort = 10000, kNumPorts = 20000;
+using detail::Claim;
+using detail::Variables;
 
-class Variables {
- public:
-  explicit Variables(const Environment& environment) : environment_(environment) {}
-
-  bool has(const char* name) const { return environment_(name).has_value(); }
-  std::optional<std::string> text(const char* name) const { return environment_(name); }
-
-  int number(const char* name) const {
-    const auto value = environment_(name);
-    if (!value)
-      throw SettingsError(std::string("environment variable ") + name + " is not set", "the launcher sets it");
-    int result = 0;
-    const auto [end, fault] = std::from_chars(value->data(), value->data() + value->size(), result);
-    if (fault != std::errc() || end != value->data() + value->size()) {
-      throw SettingsError(std::string("environment variable ") + name + " is '" + *value + "', wanted a whole number");
-    }
-    return result;
-  }
-  int number_or(const char* name, int other) const { return has(name) ? number(name) : other; }
-
- private:
-  const Environment& environment_;
-};
-
-int port_from(const std::string& job) { return kFirstPort + static_cast<int>(stream_of(job) % kNumPorts); }
-
-/// Sets address and port. The port is the user's, or else one that all processes of the job can compute.
-void set_address(Launch& launch, const Variables& variables, const std::string& host, const std::string& job) {
-  launch.address = variables.text("MASTER_ADDR").value_or(host);
-  launch.port = variables.has("MASTER_PORT") ? variables.number("MASTER_PORT") : port_from(job);
-  if (launch.port < 1 || launch.port > 65535) {
-    throw SettingsError("environment variable MASTER_PORT is " + std::to_string(launch.port) + ", wanted 1..65535");
-  }
-  if (launch.address.empty()) {
-    throw SettingsError("environment variable MASTER_ADDR is not set",
-                        "with ranks on several hosts, set it to the host of rank 0");
-  }
-}
-
-std::string host_of_one_node(const Launch& launch) { return launch.local_size == launch.size ? "127.0.0.1" : ""; }
-
-Launch from_torchrun(const Variables& variables, const char* name) {
+Launch read_torchruns(const Variables& variables, const char* name) {
   Launch launch;
   launch.launcher = name;
   launch.rank = variables.number("RANK");
@@ -64,44 +24,6 @@ Launch from_torchrun(const Variables& variables, const char* name) {
   launch.attempt = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0);
   launch.agent_serves_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   set_address(launch, variables, "", "");
-  return launch;
-}
-
-/// The number of tasks on node `node` in SLURM's list: "2(x3),1" is 2, 2, 2, 1. Returns nullopt if the list does not
-/// say.
-std::optional<int> tasks_of_node(const std::string& list, int node) {
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  while (at < end) {
-    int tasks = 0, times = 1;
-    auto read = std::from_chars(at, end, tasks);
-    if (read.ec != std::errc()) return std::nullopt;
-    if (end - read.ptr > 2 && std::string_view(read.ptr, 2) == "(x") {
-      read = std::from_chars(read.ptr + 2, end, times);
-      if (read.ec != std::errc() || read.ptr == end || *read.ptr != ')') return std::nullopt;
-      ++read.ptr;
-    }
-    if (node < times) return tasks;
-    node -= times;
-    if (read.ptr < end && *read.ptr != ',') return std::nullopt;
-    at = read.ptr + 1;
-  }
-  return std::nullopt;
-}
-
-Launch from_slurm(const Variables& variables) {
-  Launch launch;
-  launch.launcher = "slurm";
-  launch.rank = variables.number("SLURM_PROCID");
-  launch.size = variables.number(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
-  launch.local_rank = variables.number_or("SLURM_LOCALID", 0);
-  const auto tasks =
-      variables.text(variables.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
-  launch.local_size = tasks_of_node(tasks.value_or(""), variables.number_or("SLURM_NODEID", 0)).value_or(launch.size);
-  const auto nodes =
-      variables.text(variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
-  const auto job = variables.text("SLURM_JOB_ID").value_or("0") + "." + variables.text("SLURM_STEP_ID").value_or("0");
-  set_address(launch, variables, nodes ? first_host(*nodes) : "", "slurm" + job);
   return launch;
 }
 
@@ -121,47 +43,96 @@ constexpr MpiNames kOpenMpi = {"openmpi",
 constexpr MpiNames kMpich = {"mpich",           "PMI_RANK",        "PMI_SIZE",
                              "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_PORT", "HYDI_CONTROL_FD"}};
 
-Launch from_mpi(const Variables& variables, const MpiNames& names) {
+Launch read_mpi(const Variables& variables, const MpiNames& names) {
   Launch launch;
   launch.launcher = names.launcher;
   launch.rank = variables.number(names.rank);
   launch.size = variables.number(names.size);
   launch.local_rank = variables.number_or(names.local_rank, 0);
   launch.local_size = variables.number_or(names.local_size, launch.size);
-  std::string job = "0";
-  for (const auto* name : names.jobs) {
-    if (!variables.has(name)) continue;
-    job = *variables.text(name);
-    break;
-  }
-  set_address(launch, variables, host_of_one_node(launch), names.launcher + job);
+  const auto job = variables.text(variables.first_set({names.jobs[0], names.jobs[1]})).value_or("0");
+  const auto first = detail::first_host_of_slurm(variables);
+  const bool is_one_host = launch.local_size == launch.size && (variables.has(names.local_size) || first.empty());
+  set_address(launch, variables, is_one_host ? loopback_address() : first, names.launcher + job);
   return launch;
 }
 
-/// A batch script, or an interactive shell in an allocation, has SLURM_PROCID too, but is only one task, whatever the
-/// size of the allocation.
-bool is_task_of_srun(const Variables& variables) {
-  if (!variables.has("SLURM_PROCID")) return false;
-  if (variables.text("ENVIRONMENT") == "BATCH" && !variables.has("SLURM_STEP_ID")) return false;
-  return variables.number_or(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1) > 1;
+template <const MpiNames& kNames>
+std::optional<Claim> claim_of_mpi(const Variables& variables) {
+  if (!variables.has(kNames.rank) || !variables.has(kNames.size)) return std::nullopt;
+  return Claim{variables.number(kNames.rank), variables.number(kNames.size), kNames.rank, kNames.size,
+               [](const Variables& from) { return read_mpi(from, kNames); }};
+}
+
+std::optional<Claim> claim_by_hand(const Variables& variables) {
+  if (!variables.has("RANK") || !variables.has("WORLD_SIZE")) return std::nullopt;
+  return Claim{variables.number("RANK"), variables.number("WORLD_SIZE"), "RANK", "WORLD_SIZE",
+               [](const Variables& from) { return read_torchruns(from, "environment"); }};
+}
+
+[[noreturn]] void reject(const Claim& one, const Claim& other) {
+  const auto names = [](const Claim& claim) { return std::string(claim.rank_name) + " and " + claim.size_name; };
+  throw SettingsError("environment variable " + std::string(one.size_name) + " is " + std::to_string(one.size) +
+                          " and " + other.size_name + " is " + std::to_string(other.size) +
+                          ", wanted those of one launcher",
+                      "unset " + names(one) + ", or " + names(other) + ": what has not started this process");
+}
+
+/// mpirun starts its daemons by srun, one on each node, and the ranks inherit the daemons' variables. srun --mpi=pmi2
+/// sets PMI's variables too, to what SLURM's own say.
+std::optional<Claim> claim_of_mpirun(const Variables& variables, const std::optional<Claim>& slurm) {
+  const auto open = claim_of_mpi<kOpenMpi>(variables);
+  auto pmi = claim_of_mpi<kMpich>(variables);
+  const bool is_hydras = variables.has("MPI_LOCALRANKID");
+  if (pmi && slurm && !is_hydras && pmi->rank == slurm->rank && pmi->size == slurm->size) pmi.reset();
+  if (open && pmi && open->size != pmi->size) reject(*open, *pmi);
+  const auto& claim = open ? open : pmi;
+  if (!claim || !slurm || claim->size >= slurm->size) return claim;
+  if (claim->size == 1 || !(open || is_hydras)) reject(*claim, *slurm);
+  return claim;
+}
+
+/// srun or mpirun.
+std::optional<Claim> claim_of_launcher(const Variables& variables) {
+  const auto slurm = detail::claim_of_slurm(variables);
+  if (auto mpi = claim_of_mpirun(variables, slurm)) return mpi;
+  if (slurm && slurm->size > 1) return slurm;
+  if (!slurm && variables.number_or("PMIX_RANK", 0) > 0) {
+    throw SettingsError("environment variable PMIX_RANK is " + *variables.text("PMIX_RANK") +
+                            " and no variable tells the number of ranks",
+                        "set RANK and WORLD_SIZE");
+  }
+  return std::nullopt;
+}
+
+/// A launcher that srun or mpirun started on each node has more ranks than they have.
+bool is_started_within(const Claim& outer, const Variables& variables, const Claim& own) {
+  return outer.size == 1 || (own.size > outer.size && variables.has("LOCAL_RANK"));
+}
+
+void check_whole(const Variables& variables) {
+  const auto both = [&](const char* set, const char* missing) {
+    throw SettingsError(std::string("environment variable ") + set + " is set and " + missing + " is not",
+                        "set both, or neither");
+  };
+  if (variables.has("RANK")) both("RANK", "WORLD_SIZE");
+  if (variables.has("WORLD_SIZE") && variables.number("WORLD_SIZE") != 1) both("WORLD_SIZE", "RANK");
 }
 
 std::optional<Launch> detect(const Variables& variables) {
   if (variables.has("RANK") && variables.has("LOCAL_RANK") && variables.has("TORCHELASTIC_RUN_ID")) {
     const bool is_own = variables.text("TORCHELASTIC_RUN_ID") == kOwnRunId;
-    return from_torchrun(variables, is_own ? "tandem launch" : "torchrun");
+    return read_torchruns(variables, is_own ? "tandem launch" : "torchrun");
   }
-  if (variables.has("RANK") && variables.has("WORLD_SIZE")) return from_torchrun(variables, "environment");
-  const auto both = [&](const char* set, const char* missing) {
-    if (!variables.has(set)) return;
-    throw SettingsError(std::string("environment variable ") + set + " is set and " + missing + " is not",
-                        "set both, or neither");
-  };
-  if (is_task_of_srun(variables)) return from_slurm(variables);
-  if (variables.has("OMPI_COMM_WORLD_RANK")) return from_mpi(variables, kOpenMpi);
-  if (variables.has("PMI_RANK") && variables.has("PMI_SIZE")) return from_mpi(variables, kMpich);
-  both("RANK", "WORLD_SIZE");
-  both("WORLD_SIZE", "RANK");
+  const auto launcher = claim_of_launcher(variables), by_hand = claim_by_hand(variables);
+  if (by_hand) {
+    if (launcher && launcher->size != by_hand->size && !is_started_within(*launcher, variables, *by_hand)) {
+      reject(*by_hand, *launcher);
+    }
+    return by_hand->read(variables);
+  }
+  if (launcher) return launcher->read(variables);
+  check_whole(variables);
   return std::nullopt;
 }
 

@@ -86,6 +86,20 @@ timeout 60 sbatch --wait -N 2 -n 3 -o alone.out --wrap "$alone" >/dev/null
 python3 -c 'import json; assert json.load(open("/run/alone/result.json"))["ranks"] == 1'
 echo "a batch script without srun trains alone"
 
+# mpirun starts its daemons by srun, whose variables the ranks inherit.
+if command -v mpirun.mpich >/dev/null; then
+  by_mpirun=$(printf '%q ' mpirun.mpich -n 4 "$tandem" "${job[@]}" out=/run/mpirun)
+  timeout 60 sbatch --wait -N 2 -n 4 -o mpirun.out --wrap "$by_mpirun" >/dev/null
+  python3 -c 'import json; assert json.load(open("/run/mpirun/result.json"))["ranks"] == 4'
+  echo "mpirun on two nodes trains with its own ranks"
+fi
+
+# A shell that has the variables of the first of four tasks; the others find nothing to read, and end.
+in_shell="$(printf '%q ' "$tandem" "${job[@]}" out=/run/shell) >shell.out 2>&1; exit"
+timeout 60 script -qec "srun -n 4 --pty bash" /dev/null <<<"$in_shell" >/dev/null
+python3 -c 'import json; assert json.load(open("/run/shell/result.json"))["ranks"] == 1'
+echo "a shell of srun --pty trains alone"
+
 # A job without an end, to which something happens after its first checkpoint. srun's status is its tasks' highest.
 endless=("${job[@]}" train.steps=1000000 eval.every=0 checkpoint.every=5)
 # shellcheck disable=SC2016  # $0: the run's name

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/rendezvous/detail/addresses.h"
 #include "tandem/rendezvous/listen.h"
 #include "tandem/rendezvous/meeting.h"
@@ -85,15 +86,19 @@ int listen_for(const Launch& launch) {
   check_address(launch, addresses.error());
   const bool is_for_others = launch.local_size < launch.size;
   try {
-    return listen_at(is_for_others && addresses.is_loopback() ? "0.0.0.0" : launch.address, launch.port).file;
+    const bool is_everywhere = is_for_others && addresses.is_loopback();
+    return (is_everywhere ? listen_everywhere(launch.port) : listen_at(launch.address, launch.port)).file;
   } catch (const std::system_error& error) {
     const int code = error.code().value();
     TORCH_CHECK_WITH(DistBackendError, code != EADDRINUSE, "port ", launch.port,
                      " is taken, wanted a free one for the ranks to meet at: set MASTER_PORT to another");
-    TORCH_CHECK_WITH(DistBackendError, code != EADDRNOTAVAIL, "'", launch.address,
+    TORCH_CHECK_WITH(DistBackendError, code != EADDRNOTAVAIL && code != EAFNOSUPPORT, "'", launch.address,
                      "' is no address of this machine, on which rank 0 runs: set MASTER_ADDR to one that is");
     TORCH_CHECK_WITH(DistBackendError, false, "rank 0 cannot listen at ", place_of(launch), ": ",
-                     error.code().message());
+                     error.code().message(),
+                     launch.address.starts_with("fe80:") && launch.address.find('%') == std::string::npos
+                         ? "; a link-local address needs its interface, as in fe80::1%eth0"
+                         : "");
   }
 }
 
@@ -125,6 +130,7 @@ StorePointer open_store(const Launch& launch, const MeetingOptions& options, con
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
+    if (refusal_in(error)) throw;
     patience.interrupt_if_asked_soon();
     const auto text = message_of(error);
     TORCH_CHECK_WITH(DistBackendError, false, "the ranks cannot meet at ", place_of(launch), ": ",
