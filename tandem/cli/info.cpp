@@ -1,12 +1,11 @@
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
+#include "tandem/base/cores.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
@@ -40,8 +39,8 @@ nlohmann::json collect() {
   return {{"version", version()},
           {"torch", torch_version()},
           {"compiler", compiler()},
-          {"cores", std::thread::hardware_concurrency()},
-          {"threads", at::get_num_threads()},
+          {"cores", usable_cores()},
+          {"threads", default_threads(1)},
           {"cpu_capability", at::get_cpu_capability()},
           {"memory", {{"total_bytes", meminfo("MemTotal")}, {"available_bytes", meminfo("MemAvailable")}}},
           {"cuda", at::hasCUDA()}};

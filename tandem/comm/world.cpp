@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <numeric>
-#include <thread>
 
 #include "tandem/base/context.h"
+#include "tandem/base/cores.h"
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/base/quote.h"
+#include "tandem/base/threads.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/connecting.h"
 #include "tandem/comm/detail/nccl.h"
@@ -21,9 +24,38 @@
 namespace tandem::comm {
 namespace {
 
-int threads_of(const WorldOptions& options, int ranks_here) {
+/// Sets the intra-op threads of the calling thread and starts them: a system that refuses one must do so here, before
+/// others wait for this rank.
+void start_team(int threads) {
+  at::set_num_threads(threads);
+  if (threads == 1) return;
+  try_threads(threads - 1);
+#pragma omp parallel num_threads(threads)
+  {}
+}
+
+int threads_of(const WorldOptions& options, int ranks) {
+  return options.threads > 0 ? options.threads : default_threads(ranks);
+}
+
+/// A rank that cannot open a connection would let the others wait. To each other rank: a socket, a segment and a watch;
+/// rank 0 may serve the store.
+void check_descriptors(const rendezvous::Launch& launch) {
+  const int of_the_store = launch.rank == 0 && !launch.agent_serves_store ? launch.size + 8 : 1;
+  constexpr int kOwn = 12;  // Gloo's, and files that the job reads
+  require_descriptors(3 * launch.size + of_the_store + kOwn,
+                      "rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.size));
+}
+
+/// As default_threads(), with the cores that the other ranks of this host leave. torchrun sets OMP_NUM_THREADS to 1
+/// when nobody has set it; this is not a user's wish. `told`: by all ranks; empty if one is of another library.
+int threads_of(const WorldOptions& options, const rendezvous::Launch& launch, const std::string& own,
+               const std::vector<std::string>& told) {
   if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_here);
+  const auto given = omp_num_threads();
+  const bool is_torchruns = launch.launcher == "torchrun" && launch.local_size > 1 && given == 1;
+  if (given && !is_torchruns) return *given;
+  return told.empty() ? std::max(1, usable_cores() / launch.local_size) : share_of_cores(own, told);
 }
 
 /// The first exception of any rank. Exceptions that follow from the abort do not count.
@@ -65,6 +97,24 @@ std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int ran
   instruments->check = options.check;
   if (!options.flight_folder.empty()) instruments->recorder.set_folder(options.flight_folder);
   return instruments;
+}
+
+/// Runs `run_one` on n threads. Throws std::system_error, after none has run, if the system refuses one.
+void start_ranks(int n, const std::function<void(int)>& run_one) {
+  std::promise<bool> starts;
+  const auto all_start = starts.get_future().share();
+  std::vector<std::jthread> threads;
+  try {
+    for (int rank = 0; rank < n; ++rank) {
+      threads.push_back(start_thread<std::jthread>([&run_one, all_start, rank] {
+        if (all_start.get()) run_one(rank);
+      }));
+    }
+  } catch (...) {
+    starts.set_value(false);
+    throw;
+  }
+  starts.set_value(true);
 }
 
 }  // namespace
@@ -109,14 +159,12 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   const auto run_one = [&](int rank) {
     const RankScope context(rank);
     guard(rank, [&] {
-      at::set_num_threads(threads_of(options, n));
+      start_team(threads_of(options, n));
       ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments[rank]);
       guard(rank, [&] { run_recorded(group, body); });
     });
   };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run_one, rank);
-  for (auto& thread : threads) thread.join();
+  start_ranks(n, run_one);
   failure.rethrow();
 }
 
@@ -126,7 +174,7 @@ std::weak_ptr<Instruments> joined;  // the instruments of this process's world
 std::terminate_handler before = nullptr;
 
 /// Gloo's own thread throws if a peer sends more than is expected, and no code can catch that.
-[[noreturn]] void end_process() {
+[[noreturn]] void end_by_gloo() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
   } catch (const std::exception& error) {
@@ -148,7 +196,7 @@ std::terminate_handler before = nullptr;
 
 void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
   joined = instruments;
-  if (std::get_terminate() != &end_process) before = std::set_terminate(&end_process);
+  if (std::get_terminate() != &end_by_gloo) before = std::set_terminate(&end_by_gloo);
 }
 
 }  // namespace
@@ -156,16 +204,18 @@ void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch, const WorldOptions& options) {
   set_process_context({.rank = launch ? launch->rank : 0});
   if (!launch || launch->size == 1) {
-    at::set_num_threads(threads_of(options, 1));
+    start_team(threads_of(options, 1));
     return make_single_group();
   }
-  at::set_num_threads(threads_of(options, launch->local_size));
   detail::choose_gpu(launch->local_rank, launch->local_size);
-  const auto store =
-      rendezvous::meet(*launch, {.timeout = options.init_timeout, .stop_requested = options.stop_requested});
+  check_descriptors(*launch);
+  const auto cores = describe_cores();
+  const auto meeting = rendezvous::meet(
+      *launch, {.timeout = options.init_timeout, .stop_requested = options.stop_requested, .card = cores});
+  start_team(threads_of(options, *launch, cores, meeting.cards));
   const auto instruments = instruments_of(options, launch->rank, launch->size);
   watch_gloos_thread(instruments);
-  auto group = detail::connect_ranks(store, *launch, options, instruments);
+  auto group = detail::connect_ranks(meeting.store, *launch, options, instruments);
   group->meter().reset();
   return group;
 }

@@ -13,12 +13,15 @@ namespace tandem::comm {
 struct WorldOptions {
   std::chrono::milliseconds init_timeout{300'000};  // for all ranks to arrive
   std::chrono::milliseconds timeout{120'000};       // for one operation
-  int threads = 0;                                  // intra-op threads of a rank; 0: max(1, cores / ranks on this host)
+  int threads = 0;                                  // intra-op threads of a rank; 0: see below
   std::optional<Transport> transport = {};          // default: the fastest; segments and sockets on threads: for tests
   bool check = false;                               // see ProcessGroup::set_check()
   std::function<bool()> stop_requested = {};        // polled while processes wait for each other
   std::filesystem::path flight_folder = {};         // see FlightRecorder::set_folder(); empty: not set
 };
+
+// With 0 threads a rank has OMP_NUM_THREADS if it is set, and else its part of the cores: those that it may use, each
+// divided among the ranks that may use it too (see share_of_cores). The 1 that torchrun sets by itself does not count.
 
 /// Runs `body`. If it throws, the error is written to the rank's flight record, unless it is Interrupted, and rethrown.
 /// run_ranks() does this itself.

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "tandem/base/context.h"
+#include "tandem/base/cores.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/comm/process_group.h"
@@ -78,7 +78,7 @@ int64_t num_states(const train::OptimizerOptions& optimizer) {
 
 int threads_of(const Parallel& parallel) {
   if (parallel.threads > 0) return parallel.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / parallel.ranks);
+  return default_threads(parallel.ranks);
 }
 
 int64_t free_memory() { return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE); }

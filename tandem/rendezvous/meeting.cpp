@@ -7,8 +7,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/base/log.h"
 #include "tandem/rendezvous/detail/open_store.h"
+#include "tandem/rendezvous/endpoint.h"
 #include "tandem/rendezvous/patience.h"
 
 namespace tandem::rendezvous {
@@ -37,8 +39,8 @@ class Arrival {
       : store_(std::move(store)), launch_(launch), patience_(patience) {}
 
   /// Runs until there is a conclusion.
-  void operator()() {
-    enter();
+  void operator()(const std::string& card) {
+    enter(card);
     for (;;) {
       const auto seen = look();
       if (!seen.size.empty() && seen.size != own_size()) refuse(seen.size);
@@ -51,6 +53,9 @@ class Arrival {
       std::this_thread::sleep_for(milliseconds(20));
     }
   }
+
+  /// What the ranks have told, when all have arrived.
+  std::vector<std::string> cards() const { return read_cards(); }
 
  private:
   struct Seen {
@@ -67,7 +72,8 @@ class Arrival {
       result = patience_.await<Result>([store = store_, call] { return call(*store); });
     } catch (const Interrupted&) {
       throw;
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
+      if (refusal_in(error)) throw;
       patience_.interrupt_if_asked_soon();
       TORCH_CHECK_WITH(DistBackendError, false, server(), " has ended while the ranks met at ", place_of(launch_));
     }
@@ -76,24 +82,37 @@ class Arrival {
     return std::move(*result);
   }
 
+  std::vector<std::string> read_cards() const {
+    return on_store([keys = keys_of_ranks("card")](c10d::Store& store) {
+      std::vector<std::string> cards;
+      if (!store.check(keys)) return cards;
+      for (const auto& card : store.multiGet(keys)) cards.emplace_back(card.begin(), card.end());
+      return cards;
+    });
+  }
+
   std::string server() const { return launch_.agent_serves_store ? launch_.launcher : "rank 0"; }
   std::string own_size() const { return std::to_string(launch_.size); }
   std::string key(const std::string& name) const { return key_of(launch_, name); }
 
-  std::vector<std::string> arrival_keys() const {
+  std::vector<std::string> keys_of_ranks(const std::string& name) const {
     std::vector<std::string> keys;
-    for (int rank = 0; rank < launch_.size; ++rank) keys.push_back(key("arrived/" + std::to_string(rank)));
+    for (int rank = 0; rank < launch_.size; ++rank) keys.push_back(key(name + "/" + std::to_string(rank)));
     return keys;
   }
+  std::vector<std::string> arrival_keys() const { return keys_of_ranks("arrived"); }
 
   /// Rank 0's number of ranks counts as the job's.
-  void enter() const {
+  void enter(const std::string& card) const {
     if (launch_.rank == 0) {
       const auto size = on_store([own = own_size()](c10d::Store& store) { return write_first(store, kSize, own); });
       if (size != own_size()) refuse(size);
     }
-    const auto count = on_store(
-        [own = key("arrived/" + std::to_string(launch_.rank))](c10d::Store& store) { return store.add(own, 1); });
+    const auto own = "/" + std::to_string(launch_.rank);
+    const auto count = on_store([arrived = key("arrived" + own), told = key("card" + own), card](c10d::Store& store) {
+      if (!card.empty() && !store.check({arrived})) store.set(told, card);
+      return store.add(arrived, 1);
+    });
     TORCH_CHECK_WITH(DistBackendError, count == 1, "rank ", launch_.rank, " has come to ", place_of(launch_),
                      " twice, wanted one process of each rank");
   }
@@ -183,16 +202,17 @@ std::string key_of(const Launch& launch, const std::string& name) {
   return "tandem/of" + std::to_string(launch.size) + "/" + name;
 }
 
-std::string place_of(const Launch& launch) { return launch.address + ":" + std::to_string(launch.port); }
+std::string place_of(const Launch& launch) { return text_of({launch.address, launch.port}); }
 
-StorePointer meet(const Launch& launch, const MeetingOptions& options) {
+Meeting meet(const Launch& launch, const MeetingOptions& options) {
   const Patience patience(options.timeout, options.stop_requested);
   auto store = detail::open_store(launch, options, patience);
   if (launch.attempt > 0) {  // torchrun's agent keeps its store, with the keys of the attempts before
     store = c10::make_intrusive<c10d::PrefixStore>("attempt" + std::to_string(launch.attempt), store);
   }
-  Arrival(store, launch, patience)();
-  return store;
+  Arrival arrival(store, launch, patience);
+  arrival(options.card);
+  return {store, arrival.cards()};
 }
 
 }  // namespace tandem::rendezvous

@@ -209,7 +209,7 @@ TEST(Join, ARankThatIsLostBeforeAllAreConnectedIsNamed) {
     const auto body = [&](int rank) {
       return [=] {
         if (rank == lost) {
-          const auto store = rendezvous::meet(launch_of(rank, 3, port), {.timeout = options.init_timeout});
+          const auto store = rendezvous::meet(launch_of(rank, 3, port), {.timeout = options.init_timeout}).store;
           // Rank 0 takes the store with it, when the others are looking for who is lost.
           if (rank == 0) store->get(rendezvous::key_of(launch_of(rank, 3, port), "there/1"));
         } else {

@@ -8,8 +8,8 @@
 #include <condition_variable>
 #include <mutex>
 #include <sstream>
-#include <thread>
 
+#include "tandem/base/cores.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/median.h"
@@ -111,7 +111,7 @@ std::unique_ptr<PeerProcess> start_peer(const ClassifierBench& bench, const std:
     log::warn("peers of the benchmark are not here: bench/classifier/peers.py is gone from the sources");
     return nullptr;
   }
-  const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / bench.ranks);
+  const int threads = default_threads(bench.ranks);
   const int ranks = name == "naive" ? 1 : bench.ranks;
   for (const auto number :
        {bench.classes, bench.dim, bench.batch, int64_t{ranks}, int64_t{threads * bench.ranks / ranks}})

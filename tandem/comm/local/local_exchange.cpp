@@ -1,8 +1,8 @@
 #include "tandem/comm/local/local_exchange.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "tandem/base/cores.h"
 #include "tandem/comm/local/awake_timer.h"
 
 namespace tandem::comm {
@@ -13,7 +13,7 @@ void relax() {
 #endif
 }
 
-int spins_for(int size) { return size <= static_cast<int>(std::thread::hardware_concurrency()) ? 4000 : 50; }
+int spins_for(int size) { return size <= usable_cores() ? 4000 : 50; }
 
 LocalExchange::LocalExchange(int size, std::chrono::milliseconds timeout, std::optional<int> alone)
     : calls_(size), arrivals_(size), timeout_(timeout), alone_(alone), spins_(spins_for(size)) {}

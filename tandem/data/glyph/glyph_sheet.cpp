@@ -13,8 +13,8 @@
 #include <mutex>
 #include <set>
 #include <sstream>
-#include <thread>
 
+#include "tandem/base/cores.h"
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -88,8 +88,7 @@ std::shared_ptr<const GlyphSheet> read_cached(const fs::path& file, uint64_t key
 }
 
 GlyphImages draw(const Font& font, Tier tier, int64_t size) {
-  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return render_glyphs(font, characters(tier), size, threads);
+  return render_glyphs(font, characters(tier), size, usable_cores());
 }
 
 std::shared_ptr<const GlyphSheet> read_or_draw(const Font& font, Tier tier, int64_t size, uint64_t key,

@@ -11,7 +11,7 @@ namespace tandem::job {
 /// The ranks that train together, where they compute, how they share the work, and how long they wait for each other.
 struct Parallel {
   int ranks = 1;                              // of the whole job: its world
-  int threads = 0;                            // of a rank; 0: cores / ranks
+  int threads = 0;                            // of a rank; 0: base/cores.h says
   c10::Device device = c10::DeviceType::CPU;  // no index: the current one of its kind
   const parallel::Strategy* strategy = nullptr;
   parallel::StrategyOptions strategy_options;
