@@ -227,6 +227,26 @@ TEST(Join, ARankThatIsLostBeforeAllAreConnectedIsNamed) {
   }
 }
 
+/// As one that is suspended: the others would wait for it as long as for an operation, which may take minutes.
+TEST(Join, ARankThatNeverConnectsIsNamedByTheInitTimeout) {
+  const int port = free_port();
+  auto options = with_init_timeout(std::chrono::seconds(2));
+  options.timeout = std::chrono::minutes(10);
+  std::promise<void> is_told;
+  const auto texts = join_all({[&] {
+                                 const auto text = text_of([&] { join_world(launch_of(0, 2, port), options); });
+                                 is_told.set_value();
+                                 throw std::runtime_error(text);
+                               },
+                               [&] {
+                                 const auto met = rendezvous::meet(launch_of(1, 2, port), {});
+                                 is_told.get_future().wait();
+                               }});
+  EXPECT_EQ(texts[0], "of 2 ranks that met at 127.0.0.1:" + std::to_string(port) +
+                          ", rank 1 was lost before all were connected (killed, suspended, or its machine is gone): no "
+                          "answer within 2 s");
+}
+
 TEST(Join, WhoIsAskedToStopDoesNotWait) {
   for (const int rank : {0, 1}) {
     auto options = with_init_timeout(std::chrono::minutes(5));

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/connect.h"
 #include "tandem/rendezvous/meeting.h"
@@ -54,7 +55,8 @@ std::string find_lost(c10d::Store& store, const rendezvous::Launch& launch) {
   const rendezvous::Patience patience(std::chrono::seconds(5), options.stop_requested);
   std::optional<std::string> lost;
   try {
-    lost = patience.await<std::string>([store, launch] { return find_lost(*store, launch); });
+    // On a connection of its own: the thread that connects may still wait for an answer on the store's.
+    lost = patience.await<std::string>([store, launch] { return find_lost(*store->clone(), launch); });
   } catch (const std::exception&) {
     patience.interrupt_if_asked_soon();
   }
@@ -80,14 +82,16 @@ GroupPointer connect_ranks(const StorePointer& store, const rendezvous::Launch& 
     store->set(there_key(launch, launch.rank), "");
     return group;
   };
-  // Gloo applies the timeout itself. This limit is for calls that ignore it.
-  const rendezvous::Patience patience(2 * options.timeout + std::chrono::seconds(5), options.stop_requested);
-  std::string reason = "no answer";
+  // Gloo applies the timeout of an operation itself, but some of its calls ignore it.
+  const auto most = std::min(options.init_timeout, 2 * options.timeout + std::chrono::milliseconds(5000));
+  const rendezvous::Patience patience(most, options.stop_requested);
+  std::string reason = c10::str("no answer within ", patience.seconds(), " s");
   try {
     if (auto group = patience.await<GroupPointer>(connect)) return std::move(*group);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
+    if (refusal_in(error)) throw;
     reason = message_of(error);
   }
   fail(store, launch, options, reason);
