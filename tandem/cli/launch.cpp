@@ -1,4 +1,5 @@
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/command.h"
@@ -7,6 +8,7 @@
 #include "tandem/launch/signal_inbox.h"
 #include "tandem/launch/stop_rule.h"
 #include "tandem/launch/store_server.h"
+#include "tandem/rendezvous/endpoint.h"
 #include "tandem/rendezvous/environment.h"
 #include "tandem/rendezvous/listen.h"
 #include "tandem/settings/value.h"
@@ -50,14 +52,15 @@ void set_nodes(launch::AgentOptions& options, const Arguments& arguments) {
 
 /// Where the ranks of several machines meet: rank 0 serves the store there.
 launch::Variables read_place(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == text.npos || colon == 0) {
-    throw UsageError("--meet is " + quote(text) + ", wanted HOST:PORT of node 0", kOnEachNode);
+  const auto place = rendezvous::split_endpoint(text);
+  if (!place) {
+    const bool has_address = text.find_first_of("[]") != text.npos || std::ranges::count(text, ':') > 1;
+    throw UsageError("--meet is " + quote(text) + ", wanted HOST:PORT of node 0",
+                     has_address ? "write an IPv6 address in brackets, as in [::1]:29500" : kOnEachNode);
   }
-  const auto port = read_number("the port of --meet", text.substr(colon + 1), 1, 65535);
-  return {{"MASTER_ADDR", text.substr(0, colon)},
-          {"MASTER_PORT", std::to_string(port)},
-          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  const auto port = read_number("the port of --meet", place->second, 1, 65535);
+  return {
+      {"MASTER_ADDR", place->first}, {"MASTER_PORT", std::to_string(port)}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
 }
 
 std::chrono::milliseconds read_grace(const Arguments& arguments) {
@@ -90,12 +93,19 @@ void set_command(launch::AgentOptions& options, const std::vector<std::string>& 
 }
 
 /// By default the store would listen on all network interfaces.
-rendezvous::Listener listen_here() {
+rendezvous::Listener listen_at(const std::string& loopback) {
   try {
-    return rendezvous::listen_at("127.0.0.1", 0);
+    return rendezvous::listen_at(loopback, 0);
   } catch (const std::system_error& error) {
-    throw IoError("no port of 127.0.0.1 can be served", error.code().message());
+    if (refusal_in(error)) throw;
+    throw IoError("no port of " + loopback + " can be served", error.code().message());
   }
+}
+
+/// Without this many the store could not answer all ranks, which would wait for it.
+void check_descriptors(int ranks) {
+  constexpr int kOfTheStore = 16;  // its server's and its client's, and the pipe of a start
+  require_descriptors(ranks + kOfTheStore, "launch of " + std::to_string(ranks) + " ranks");
 }
 
 }  // namespace
@@ -118,9 +128,11 @@ int run_launch(const Arguments& arguments) {
        {"TORCHELASTIC_MAX_RESTARTS", "0"},
        {"TORCHELASTIC_RUN_ID", rendezvous::kOwnRunId}});
   if (place) return launch::run_agent(options, inbox);
-  const auto listener = listen_here();
-  const launch::StoreServer store(listener.file, listener.port);
-  add({{"MASTER_ADDR", "127.0.0.1"},
+  check_descriptors(options.ranks);
+  const auto loopback = rendezvous::loopback_address();
+  const auto listener = listen_at(loopback);
+  const launch::StoreServer store(listener.file, listener.port, loopback);
+  add({{"MASTER_ADDR", loopback},
        {"MASTER_PORT", std::to_string(listener.port)},
        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   return launch::run_agent(options, inbox);

@@ -7,6 +7,7 @@
 
 #include "tandem/cli/program.h"
 #include "tandem/cli/stop_signals.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/launch/stop_rule.h"
 
 namespace {
@@ -22,6 +23,7 @@ void open_missing_streams() {
 /// The loader calls this before the initialisers of all libraries. libtorch's initialisers take a quarter of a second,
 /// in which a stop signal would otherwise end the process without a message.
 void before_main(int argc, char** argv, char**) {
+  tandem::comm::watch_uncaught();
   if (argc > 1 && tandem::cli::hears_stop_signals(argv[1])) tandem::cli::stop_signals::hear();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const run_before_main)(int, char**, char**) = before_main;

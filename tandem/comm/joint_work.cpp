@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/base/context.h"
+#include "tandem/base/threads.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm {
@@ -16,7 +17,7 @@ constexpr int64_t kAtWork = -1;
 
 JointWork::JointWork(ProcessGroup& group, flight::Where where)
     : group_(group), where_(where), word_(at::empty({1}, at::kLong)) {
-  if (group_.size() > 1) companion_ = std::thread([this, context = current_context()] { keep_company(context); });
+  if (group_.size() > 1) companion_ = start_thread([this, context = current_context()] { keep_company(context); });
 }
 
 JointWork::~JointWork() { stop(); }

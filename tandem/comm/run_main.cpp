@@ -2,14 +2,75 @@
 
 #include <c10/util/Logging.h>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/detail/failure.h"
 
 namespace tandem::comm {
 
+namespace {
+
+std::terminate_handler before = nullptr;
+std::atomic_flag is_ending;
+
+/// What a line without memory is made of.
+std::atomic<void*> spare = nullptr;
+
+void free_spare() noexcept { std::free(spare.exchange(nullptr)); }
+
+bool is_refusal(const std::exception& error) noexcept {
+  free_spare();
+  try {
+    return exit_code_of(error) == ExitCode::out_of_memory;
+  } catch (...) {
+    return true;  // it cannot be asked, for want of memory
+  }
+}
+
+[[noreturn]] void end_uncaught() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    if (is_refusal(error)) end_process(error);
+  } catch (...) {
+  }
+  if (before != nullptr) before();
+  std::abort();
+}
+
+}  // namespace
+
+void end_process(const std::exception& error) {
+  static thread_local bool ends_here = false;
+  int status = static_cast<int>(ExitCode::out_of_memory);
+  if (ends_here) std::_Exit(status);         // the line itself has failed
+  while (is_ending.test_and_set()) pause();  // another thread ends the process
+  ends_here = true;
+  free_spare();
+  try {
+    status = detail::report_failure(error);
+  } catch (...) {
+    constexpr std::string_view kText = "error: memory cannot be allocated: the system refuses it\n";
+    (void)!write(STDERR_FILENO, kText.data(), kText.size());
+  }
+  std::_Exit(status);
+}
+
+void watch_uncaught() noexcept {
+  constexpr size_t kSpareBytes = 100'000;
+  if (before != nullptr) return;
+  before = std::set_terminate(&end_uncaught);
+  spare = std::malloc(kSpareBytes);
+}
+
 int run_main(const std::function<int()>& body, const std::function<bool()>& stop_requested) {
+  watch_uncaught();
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 3;
   try {
     return body();

@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <functional>
 #include <type_traits>
 
@@ -16,6 +17,13 @@ namespace tandem::comm {
 /// libtorch's own warnings and errors, which come with stack traces, are turned off unless TORCH_CPP_LOG_LEVEL is set.
 /// `stop_requested`: see report_failure().
 int run_main(const std::function<int()>& body, const std::function<bool()>& stop_requested = {});
+
+/// For places that no exception can leave: ends the process at once with an exception's line and status.
+[[noreturn]] void end_process(const std::exception& error);
+
+/// Makes exceptions that nothing catches, as on a thread of a library, end the process with end_process() if they tell
+/// of a refusal of the system (base/limits.h). run_main() calls it; it may be called before main().
+void watch_uncaught() noexcept;
 
 template <class Body>
 requires std::is_void_v<std::invoke_result_t<const Body&>>

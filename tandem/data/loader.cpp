@@ -8,11 +8,11 @@
 #include <exception>
 #include <limits>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/threads.h"
 
 namespace tandem::data {
 namespace {
@@ -120,7 +120,7 @@ class Loader::Impl {
         own_maker_(dataset, options_) {
     const int threads = options_.prefetch == 0 ? 0 : options_.threads;
     try {
-      for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { work(); });
+      for (int i = 0; i < threads; ++i) workers_.push_back(start_thread<std::jthread>([this] { work(); }));
     } catch (...) {  // no more threads are available: stop those that run, or they would be joined for ever
       stop();
       throw;

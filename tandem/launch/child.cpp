@@ -10,6 +10,7 @@
 
 #include "tandem/base/env.h"
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/launch/detail/guardian.h"
 #include "tandem/launch/stop_rule.h"
 
@@ -42,9 +43,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 struct Pipe {
   int ends[2];
-  Pipe() {
-    if (pipe2(ends, O_CLOEXEC) != 0) throw IoError("a pipe cannot be made", reason(errno));
-  }
+  Pipe() { check_descriptor(pipe2(ends, O_CLOEXEC), "a pipe cannot be made"); }
   ~Pipe() {
     close_write();
     close(ends[0]);
@@ -92,7 +91,7 @@ pid_t start_child(const ChildOptions& options) {
   Pipe faults;  // exec closes it
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) throw IoError("a process cannot be started", reason(errno));
+  if (child < 0) throw refusal(Limited::processes, "a process cannot be started", errno);
   if (child == 0) become(options, argument_pointers.data(), environment_pointers.data(), parent, faults.ends[1]);
   setpgid(child, child);  // in both processes, so that it is done before either goes on
   faults.close_write();

@@ -25,7 +25,8 @@ struct ChildOptions {
 };
 
 /// Starts a program in a process group of its own. The kernel kills the program if this thread ends first.
-/// Returns its process id. Throws UsageError if the file cannot be run, IoError if no process can be made.
+/// Returns its process id. Throws UsageError if the file cannot be run, a refusal (base/limits.h) if no process
+/// can be made.
 pid_t start_child(const ChildOptions& options);
 
 /// The file that the shell would run for `name`: `name` itself if it holds a '/', else the first match in PATH; "" if

@@ -3,10 +3,9 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include <cerrno>
-#include <system_error>
+#include <algorithm>
 
-#include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/launch/stop_rule.h"
 
 namespace tandem::launch {
@@ -28,7 +27,7 @@ SignalInbox::SignalInbox() {
   sigaction(SIGCHLD, &normal, &child_before_);
   pthread_sigmask(SIG_BLOCK, &wanted, &mask_before_);
   file_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (file_ < 0) throw IoError("signalfd cannot be opened", std::generic_category().message(errno));
+  check_descriptor(file_, "a descriptor for signals cannot be opened");
 }
 
 SignalInbox::~SignalInbox() {

@@ -11,7 +11,7 @@ namespace tandem::launch {
 /// ignored before (nohup, a shell's background job) stays ignored.
 class SignalInbox {
  public:
-  SignalInbox();  // throws IoError
+  SignalInbox();  // throws a refusal (base/limits.h)
   ~SignalInbox();
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;

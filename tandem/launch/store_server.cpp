@@ -7,13 +7,13 @@ struct StoreServer::Holder {
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
-StoreServer::StoreServer(int socket, int port) : holder_(std::make_unique<Holder>()) {
+StoreServer::StoreServer(int socket, int port, const std::string& host) : holder_(std::make_unique<Holder>()) {
   c10d::TCPStoreOptions options;
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = socket;
   options.port = static_cast<uint16_t>(port);
-  holder_->store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  holder_->store = c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
 StoreServer::~StoreServer() = default;

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 
 namespace c10d {
 class Store;
@@ -11,8 +12,8 @@ namespace tandem::launch {
 /// object lives.
 class StoreServer {
  public:
-  /// `socket` must listen at 127.0.0.1 on `port`; the store closes it.
-  StoreServer(int socket, int port);
+  /// `socket` must listen at `host` on `port`; the store closes it.
+  StoreServer(int socket, int port, const std::string& host = "127.0.0.1");
   ~StoreServer();
 
  private:

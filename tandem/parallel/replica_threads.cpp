@@ -8,12 +8,12 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
+#include "tandem/base/threads.h"
 
 namespace tandem::parallel {
 namespace {
@@ -108,15 +108,22 @@ struct Team : ReplicaThreads::Impl {
 /// Threads of their own, each with its team.
 struct OwnThreads : ReplicaThreads::Impl {
   OwnThreads(int count, int intra_op) : Impl(count) {
-    for (int i = 0; i < count; ++i) {
-      all.emplace_back([this, i, intra_op] {
-        at::set_num_threads(intra_op);
-        serve(i);
-      });
+    try {
+      for (int i = 0; i < count; ++i) {
+        all.push_back(start_thread([this, i, intra_op] {
+          at::set_num_threads(intra_op);
+          serve(i);
+        }));
+      }
+    } catch (...) {
+      end();
+      throw;
     }
   }
 
-  ~OwnThreads() override {
+  ~OwnThreads() override { end(); }
+
+  void end() {
     {
       const std::lock_guard lock(mutex);
       is_over = true;

@@ -3,8 +3,9 @@
 #include <functional>
 #include <future>
 #include <optional>
-#include <thread>
 #include <utility>
+
+#include "tandem/base/threads.h"
 
 namespace tandem::rendezvous {
 
@@ -32,7 +33,7 @@ class Patience {
   std::optional<Result> await(std::function<Result()> call) const {
     std::promise<Result> promise;
     auto result = promise.get_future();
-    std::thread([call = std::move(call), promise = std::move(promise)]() mutable {
+    start_thread([call = std::move(call), promise = std::move(promise)]() mutable {
       try {
         promise.set_value(call());
       } catch (...) {

@@ -3,7 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <new>
+#include <thread>
+
 #include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
 
@@ -52,6 +57,13 @@ TEST(RunMain, WhateverIsThrownIsTold) {
   const auto told = run([] { throw 42; });
   EXPECT_EQ(told.status, 70);
   EXPECT_EQ(told.err, "error: an exception of unknown type\n");
+}
+
+TEST(RunMainDeathTest, WhatALibrarysThreadIsRefusedEndsWithALine) {
+  EXPECT_EXIT(run_main([] { std::thread([] { throw std::bad_alloc(); }).join(); }), testing::ExitedWithCode(79),
+              "^error: memory cannot be allocated: Cannot allocate memory");
+  EXPECT_EXIT(end_process(refusal(Limited::threads, "a thread cannot be started", EAGAIN)), testing::ExitedWithCode(79),
+              "^error: a thread cannot be started: Resource temporarily unavailable");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tandem/comm/local/task_queue.h"
 
+#include "tandem/base/threads.h"
+
 namespace tandem::comm {
 
 TaskQueue::~TaskQueue() {
@@ -13,12 +15,12 @@ TaskQueue::~TaskQueue() {
 }
 
 void TaskQueue::push(std::function<void()> task) {
+  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
     ++unfinished_;
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   changed_.notify_all();
 }
 

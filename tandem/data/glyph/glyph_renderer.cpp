@@ -10,9 +10,9 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/threads.h"
 #include "tandem/data/glyph/character_set.h"
 #include "tandem/data/glyph/font_file.h"
 #include "tandem/data/glyph/freetype_error.h"
@@ -167,7 +167,7 @@ GlyphImages render_glyphs(const Font& font, std::span<const char32_t> characters
   {
     std::vector<std::jthread> helpers;
     const size_t wanted = std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), std::max<size_t>(num_chunks, 1));
-    for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    for (size_t i = 1; i < wanted; ++i) helpers.push_back(start_thread<std::jthread>(work));
     work();
   }
   if (fault) std::rethrow_exception(fault);

@@ -7,9 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <system_error>
 
-#include "tandem/base/error.h"
+#include "tandem/base/limits.h"
 
 namespace tandem::launch::detail {
 namespace {
@@ -39,21 +38,19 @@ namespace {
 }  // namespace
 
 Guardian::Guardian() {
-  const auto reason = [] { return std::generic_category().message(errno); };
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw IoError("no socket can be made", reason());
+  check_descriptor(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), "a socket cannot be made");
   process_ = fork();
   if (process_ == 0) {
     close(ends[1]);
     guard(ends[0]);
   }
-  const auto fault = reason();
+  const int fault = errno;
   close(ends[0]);
   socket_ = ends[1];
   if (process_ > 0) return;
   close(socket_);
-  throw IoError("a process cannot be started", fault);
+  throw refusal(Limited::processes, "a process cannot be started", fault);
 }
 
 Guardian::~Guardian() {

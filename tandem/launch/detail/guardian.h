@@ -8,7 +8,7 @@ namespace tandem::launch::detail {
 /// not the processes that they started.
 class Guardian {
  public:
-  Guardian();   // throws IoError
+  Guardian();   // throws a refusal (base/limits.h)
   ~Guardian();  // ends the guardian, which kills the groups on its list
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
