@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -10,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/launch/detail/guardian.h"
+#include "tandem/launch/detail/last_lines.h"
 #include "tandem/launch/stop_rule.h"
 
 namespace tandem::launch {
@@ -22,13 +25,22 @@ std::string name_of(int signal) { return std::to_string(signal) + " (" + strsign
 constexpr int kPreempted = static_cast<int>(ExitCode::preempted);
 constexpr int kCommunication = static_cast<int>(ExitCode::communication);
 
-/// True if the process is stopped by SIGSTOP, a terminal or a debugger; /proc/PID/stat is "PID (NAME) STATE ...".
-bool is_suspended(pid_t process) {
+/// The letter of a process's state; /proc/PID/stat is "PID (NAME) STATE ...". '?': it cannot be told.
+char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
   std::getline(file, text);
   const auto name_end = text.rfind(") ");
-  return name_end != text.npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+  return name_end == text.npos ? '?' : text[name_end + 2];
+}
+
+/// Stopped by a signal or a terminal, not by a debugger.
+bool is_suspended(pid_t process) { return state_of(process) == 'T'; }
+
+std::string seconds_of(std::chrono::milliseconds time) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", static_cast<double>(time.count()) / 1000.0);
+  return text.data();
 }
 
 struct Failure {
@@ -48,8 +60,11 @@ class Agent {
   void on_end(int rank, int status);
   void on_failure(Failure failure);
   void tell_failure();
+  void tell_end();
+  void watch_suspended();
   bool is_asked_for(int status) const;
   std::optional<int> find_suspended() const;
+  bool all_are_suspended() const;
   int of_job(int rank) const { return options_.node * options_.ranks + rank; }
   std::string name_of_rank(int rank) const;
   void on_signal(int signal);
@@ -61,6 +76,7 @@ class Agent {
   const AgentOptions& options_;
   SignalInbox& inbox_;
   detail::Guardian guardian_;
+  const detail::LastLines lines_;
   std::vector<pid_t> children_;  // by rank; 0 when it has ended
   int status_ = 0;
   StopRule stop_rule_;
@@ -68,6 +84,8 @@ class Agent {
   std::optional<Failure> failure_;  // the failure to report
   bool is_told_ = false, is_ended_by_user_ = false;
   std::optional<Clock::time_point> kill_at_;
+  bool waits_for_suspended_ = false;      // the ranks that are left; kill_at_ is theirs
+  std::optional<std::string> last_line_;  // of the first rank that ended because it was asked to
 };
 
 Agent::~Agent() {
@@ -85,10 +103,26 @@ int Agent::run() {
     const auto signal = inbox_.wait(time_left());
     if (signal && *signal != SIGCHLD) on_signal(*signal);
     reap();  // after every signal: one SIGCHLD may stand for several children
-    if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
+    watch_suspended();
+    if (!kill_at_ || Clock::now() < *kill_at_) continue;
+    if (waits_for_suspended_)
+      log::info("error: " + name_of_rank(*find_suspended()) + " was suspended, wanted running: killed");
+    kill_all();
   }
-  if (failure_ && !is_told_) tell_failure();
+  tell_end();
   return status_;
+}
+
+/// Ranks that are suspended when all others have ended would hold the job for ever. SIGCHLD tells of a child that is
+/// suspended or goes on.
+void Agent::watch_suspended() {
+  if (failure_ || is_ended_by_user_ || waits_for_suspended_ == all_are_suspended()) return;
+  waits_for_suspended_ = !waits_for_suspended_;
+  if (!waits_for_suspended_) return kill_at_.reset();
+  kill_at_ = Clock::now() + options_.grace;
+  log::warn(name_of_rank(*find_suspended()) +
+            " is suspended, wanted running: the other ranks have ended; it is killed in " + seconds_of(options_.grace) +
+            " s unless it goes on");
 }
 
 void Agent::start(int rank) {
@@ -103,6 +137,8 @@ void Agent::start(int rank) {
   }
   // A rank is in a background process group, so reading the terminal would stop it.
   if (of_job(rank) == 0 && !isatty(STDIN_FILENO)) child.input = STDIN_FILENO;
+  if (const auto path = lines_.path(rank); !path.empty())
+    child.environment.emplace_back("TORCHELASTIC_ERROR_FILE", path);
   child.mask = inbox_.mask_before();
   if (options_.hears_stop_signals) {
     for (const int signal : kStopSignals) sigaddset(&child.mask, signal);
@@ -129,6 +165,7 @@ void Agent::on_end(int rank, int status) {
   if (status == 0 || is_ended_by_user_) return;
   if (failure_ || !is_asked_for(status)) return on_failure({rank, status});
   if (status_ == 0) status_ = status;
+  if (!last_line_) last_line_ = lines_.line(rank);
   if (sent_.empty()) {
     sent_.insert(SIGTERM);
     send_all(SIGTERM);
@@ -154,8 +191,21 @@ void Agent::tell_failure() {
   const auto [rank, status] = *failure_;
   const auto what = name_of_rank(rank) + (status > 128 ? " was killed by signal " + name_of(status - 128)
                                                        : " exited with code " + std::to_string(status));
+  if (const auto line = lines_.line(rank)) log::info(*line);
   const auto suspended = status == kCommunication ? find_suspended() : std::nullopt;
   log::info("error: " + (suspended ? name_of_rank(*suspended) + " is suspended, wanted running: " : "") + what);
+}
+
+void Agent::tell_end() {
+  if (failure_ && !is_told_) tell_failure();
+  if (failure_ || is_ended_by_user_) return;
+  if (last_line_) log::info(*last_line_);
+}
+
+bool Agent::all_are_suspended() const {
+  const auto has_ended = [](pid_t child) { return child == 0; };
+  return std::ranges::any_of(children_, has_ended) && any_runs() &&
+         std::ranges::all_of(children_, [&](pid_t child) { return has_ended(child) || is_suspended(child); });
 }
 
 std::optional<int> Agent::find_suspended() const {

@@ -25,15 +25,18 @@ struct AgentOptions {
 /// status of the first (75, or 128 + signal); after a second SIGINT 130.
 ///
 ///   a rank fails             the others get SIGTERM, after `grace` SIGKILL
+///   all that run are         after `grace` SIGKILL, if another has ended: nothing else would end them
+///   suspended
 ///   a rank ends with 75      preempted and saved: the others get SIGTERM and all the time they need
 ///   a stop signal here       passed on; the ranks save and end; StopRule says which one kills them
 ///   SIGUSR2 here             passed on
 ///   this process is killed   the ranks are killed
 ///
-/// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK; its output is this process's output. Rank
-/// 0 of the job keeps stdin unless it is a terminal; the others read /dev/null. No process of a rank's process group
-/// outlives the rank. Throws UsageError (the program cannot be run), IoError (no process can be made), after killing
-/// the ranks already started.
+/// A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK and TORCHELASTIC_ERROR_FILE, in which a rank
+/// of this program leaves the line of its error: the agent prints that of the rank it names. A rank's output is this
+/// process's output. Rank 0 of the job keeps stdin unless it is a terminal; the others read /dev/null. No process of a
+/// rank's process group outlives the rank. Throws UsageError (the program cannot be run) and refusals of processes and
+/// descriptors (base/limits.h), after killing the ranks already started.
 int run_agent(const AgentOptions& options, SignalInbox& inbox);
 
 }  // namespace tandem::launch

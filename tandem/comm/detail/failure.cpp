@@ -24,16 +24,28 @@ Place place_of_this_process() {
   return {};
 }
 
-void write_error_file(const std::string& message) {
+/// Returns false if there is no such file, or it cannot be written.
+bool write_error_file(const std::string& message, const std::optional<std::string>& line) {
   const auto path = env::get("TORCHELASTIC_ERROR_FILE");
-  if (!path) return;
+  if (!path) return false;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   try {
-    storage::write_named_file(*path, torchelastic_error(message, seconds));
+    storage::write_named_file(*path, torchelastic_error(message, seconds, line));
+    return true;
   } catch (const std::exception& error) {
-    log::warn(message_of(error));  // what is being reported matters more
+    if (!line) log::warn(message_of(error));  // what is being reported matters more
+    return false;
   }
+}
+
+bool is_under_own_launcher() { return env::get("TORCHELASTIC_RUN_ID") == rendezvous::kOwnRunId; }
+
+/// `tandem launch` prints one of the lines that its ranks leave.
+bool leave_line(const std::exception& error, Place place) {
+  const bool is_everyones = !failure_line(error, place);
+  if (is_everyones) place = {place.rank - place.local_rank, place.size, 0};
+  return write_error_file(message_of(error), failure_line(error, place));
 }
 
 std::string with_rank(const std::exception& error, const Place& place) {
@@ -58,17 +70,22 @@ std::optional<std::string> failure_line(const std::exception& error, const Place
   return "error: " + text;
 }
 
-std::string torchelastic_error(const std::string& message, int64_t seconds) {
+std::string torchelastic_error(const std::string& message, int64_t seconds, const std::optional<std::string>& line) {
   // torchrun's table shows the call stack, and the message only if there is no call stack.
-  const nlohmann::json error = {
+  nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
+  if (line) error["line"] = *line;
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 int report_failure(const std::exception& error, const std::function<bool()>& stop_requested) {
-  write_error_file(message_of(error));
-  if (const auto line = failure_line(error, place_of_this_process())) {
+  const auto code = static_cast<int>(exit_code_of(error));
+  const auto place = place_of_this_process();
+  const bool is_own = is_under_own_launcher();
+  if (is_own && leave_line(error, place)) return code;
+  if (!is_own) write_error_file(message_of(error), std::nullopt);
+  if (const auto line = failure_line(error, place)) {
     log::info(*line);
   } else {
     // Launchers end the whole job when the first process fails. That must not be this process, which prints nothing.
@@ -78,7 +95,7 @@ int report_failure(const std::exception& error, const std::function<bool()>& sto
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
-  return static_cast<int>(exit_code_of(error));
+  return code;
 }
 
 }  // namespace tandem::comm::detail
