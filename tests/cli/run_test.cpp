@@ -354,6 +354,21 @@ TEST_F(Run, AFolderTakesOneRunAtATime) {
   EXPECT_EQ(first.wait().status, 75);
 }
 
+TEST_F(Run, AStartThatFailsLeavesNoFolder) {
+  ASSERT_EQ(run_tandem(job({out("run")})).status, 0);
+  const auto of_another_job = "resume=" + (folder_ / "run").string();
+  std::ofstream(folder_ / "kept") << "a user's file";
+  for (const std::string ranks : {"1", "2"}) {
+    const auto ended = run_tandem(job({"embedding=9", of_another_job, "ranks=" + ranks, out("new")}));
+    EXPECT_EQ(ended.status, 65) << ended.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "new")) << ranks;
+  }
+  std::filesystem::create_directory(folder_ / "there");
+  std::filesystem::rename(folder_ / "kept", folder_ / "there" / "kept");
+  EXPECT_EQ(run_tandem(job({"embedding=9", of_another_job, out("there")})).status, 65);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "there" / "kept"));
+}
+
 TEST_F(Run, RanksThatDoNotComeAreNamed) {
   const auto end_at = [&](const std::string& port) {
     const auto ended =

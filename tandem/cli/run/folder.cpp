@@ -95,6 +95,12 @@ fs::path make_run_folder(const std::string& out) {
   }
 }
 
+void remove_new_folder(const fs::path& folder, bool is_unnamed) noexcept {
+  std::error_code ignored;
+  for (const char* name : {"settings.toml", ".lock", "log.jsonl", "checkpoints"}) fs::remove(folder / name, ignored);
+  if (fs::remove(folder, ignored) && is_unnamed) fs::remove(folder.parent_path(), ignored);
+}
+
 FolderLock::FolderLock(const fs::path& folder)
     : folder_(folder), mark_(new_mark()), file_(open_lock(folder / ".lock")) {
   if (file_ < 0) {

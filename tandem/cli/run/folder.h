@@ -8,6 +8,10 @@ namespace tandem::cli {
 /// files and folders that a run opens or fills in it may not. Throws IoError.
 std::filesystem::path make_run_folder(const std::string& out);
 
+/// Removes a folder that make_run_folder() made for a run that has not begun: the files that its start has written, and
+/// the folder, with an empty runs/ above it if the run was not named. What others have put there stays.
+void remove_new_folder(const std::filesystem::path& folder, bool is_unnamed) noexcept;
+
 /// Locks the folder against a second run while this object lives. The lock ends with the process, also if it is killed.
 /// On a file system without locks every run is let in. The lock is the file `.lock`, to which a run writes a mark of
 /// its own. Throws SettingsError if another run holds the lock.

@@ -53,8 +53,13 @@ class TrainingRun {
       trained_.forms = job::predict_other_forms(job_, shape_, training_->batches_per_epoch(), group_);
     }
     enter_folder();
-    leave_if_asked();
-    return train();
+    try {
+      leave_if_asked();
+      return train();
+    } catch (...) {
+      if (leads_ && is_new_folder_ && !has_begun_) remove_new_folder(folder_, job_.run.out.empty());
+      throw;
+    }
   }
 
  private:
@@ -65,10 +70,11 @@ class TrainingRun {
   }
 
   void enter_folder() {
+    std::error_code ignored;
+    is_new_folder_ = !fs::exists(job_.run.out, ignored);
     folder_ = comm::broadcast_text(leads_ ? make_run_folder(job_.run.out).string() : "", 0, group_);
     if (leads_) lock_.emplace(folder_);
     check_folder_is_new(job_, folder_);
-    group_.recorder().set_folder(folder_ / kFlightFolder);
     if (leads_) write_run_file(folder_ / "settings.toml", job_.settings.to_toml());
   }
 
@@ -92,6 +98,8 @@ class TrainingRun {
     train::Observer nobody;
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
+    has_begun_ = true;
+    group_.recorder().set_folder(folder_ / kFlightFolder);
     trained_.outcome = run(trainer, observer ? *observer : nobody);
     if (events && all_own_folder()) {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
@@ -232,6 +240,7 @@ class TrainingRun {
   job::RankPlan plan_;
   Trained trained_;
   fs::path folder_;
+  bool is_new_folder_ = false, has_begun_ = false;
   std::optional<FolderLock> lock_;
 };
 
