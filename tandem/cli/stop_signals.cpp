@@ -32,7 +32,8 @@ bool is_under_own_launcher() {
 
 /// `tandem launch` prints one of the lines that its ranks leave. System calls only, as a signal handler must.
 void tell_nothing_has_begun() {
-  const char* path = is_under_own_launcher() ? std::getenv("TORCHELASTIC_ERROR_FILE") : nullptr;
+  const bool is_rank = is_under_own_launcher() && getpid() == getpgrp();
+  const char* path = is_rank ? std::getenv("TORCHELASTIC_ERROR_FILE") : nullptr;
   const int file = path != nullptr ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
   const auto text = file >= 0 ? kLineOfNothingBegun : kNothingBegun;
   (void)!write(file >= 0 ? file : STDERR_FILENO, text.data(), text.size());

@@ -230,6 +230,13 @@ TEST(Launch, OneReasonOfSeveralRanksIsToldOnce) {
   EXPECT_NE(ended.err.find("exited with code 65\n"), std::string::npos) << ended.err;
 }
 
+TEST(Launch, AProgramThatARankRunsTellsItsErrorItself) {
+  const auto ended =
+      run_tandem({"launch", "-n", "1", "--", "bash", "-c", "\"$0\" info x; exit 0", test::tandem_command({})[0]});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.err, "error: argument 'x' is neither a flag nor key=value, wanted key=value\n");
+}
+
 TEST(Launch, WhatItTellsItsRanksOfDoesNotStay) {
   const auto ended = run_tandem(launch(1, "dirname \"$TORCHELASTIC_ERROR_FILE\""));
   ASSERT_TRUE(ended.out.ends_with('\n')) << ended.err;

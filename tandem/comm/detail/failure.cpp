@@ -1,5 +1,7 @@
 #include "tandem/comm/detail/failure.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -39,7 +41,11 @@ bool write_error_file(const std::string& message, const std::optional<std::strin
   }
 }
 
-bool is_under_own_launcher() { return env::get("TORCHELASTIC_RUN_ID") == rendezvous::kOwnRunId; }
+/// True if this process is a rank of `tandem launch`, the leader of its process group, and not a program that a rank
+/// has started, whose status may change nothing.
+bool is_rank_of_own_launcher() {
+  return env::get("TORCHELASTIC_RUN_ID") == rendezvous::kOwnRunId && getpid() == getpgrp();
+}
 
 /// `tandem launch` prints one of the lines that its ranks leave.
 bool leave_line(const std::exception& error, Place place) {
@@ -82,7 +88,7 @@ std::string torchelastic_error(const std::string& message, int64_t seconds, cons
 int report_failure(const std::exception& error, const std::function<bool()>& stop_requested) {
   const auto code = static_cast<int>(exit_code_of(error));
   const auto place = place_of_this_process();
-  const bool is_own = is_under_own_launcher();
+  const bool is_own = is_rank_of_own_launcher();
   if (is_own && leave_line(error, place)) return code;
   if (!is_own) write_error_file(message_of(error), std::nullopt);
   if (const auto line = failure_line(error, place)) {
