@@ -99,6 +99,53 @@ TEST(ImageDecoder, PngOfEveryKindBecomesColour) {
   EXPECT_EQ(colour(png_of(1, 1, 4, {9, 8, 7, 255})), (std::vector<uint8_t>{9, 8, 7}));
 }
 
+TEST(ImageDecoder, PngSamplesStayAsTheyAreStored) {
+  const std::string chunks[] = {"",
+                                test::png_chunk("gAMA", std::string("\0\0\xb1\x8f", 4)),
+                                test::png_chunk("gAMA", std::string("\0\1\x86\xa0", 4)),
+                                test::png_chunk("sRGB", std::string(1, '\0')),
+                                test::png_chunk("sBIT", "\4"),
+                                test::png_chunk("iCCP", std::string("p\0\0none", 7))};
+  const auto reds = [](const std::string& file) {
+    const auto image = decode_image(bytes_of(file));
+    EXPECT_EQ(image.oddity, "");
+    std::vector<int> values;
+    for (size_t i = 0; i < image.pixels.size(); i += 3) values.push_back(image.pixels[i]);
+    return values;
+  };
+  for (const auto& one : chunks) {
+    EXPECT_EQ(reds(png_of({.width = 4}, "\x09\x11\x19\x21", one)), (std::vector{9, 17, 25, 33}));
+    EXPECT_EQ(reds(png_of({.width = 4, .bits = 16}, std::string("\x09\0\x11\x80\x19\xff\xff\xff", 8), one)),
+              (std::vector{9, 17, 25, 255}));
+    EXPECT_EQ(reds(png_of({.width = 3, .bits = 1}, "\xa0", one)), (std::vector{255, 0, 255}));
+    EXPECT_EQ(reds(png_of({.width = 4, .bits = 2}, "\x1b", one)), (std::vector{0, 85, 170, 255}));
+    EXPECT_EQ(reds(png_of({.width = 2, .bits = 4}, "\x1e", one)), (std::vector{17, 238}));
+  }
+}
+
+TEST(ImageDecoder, TransparentPixelsArePutOverWhiteByTheirSamples) {
+  const auto colours = [](const std::string& file) { return decode_image(bytes_of(file)).pixels; };
+  EXPECT_EQ(colours(png_of(2, 1, 4, {10, 20, 30, 128, 10, 20, 30, 1})),
+            (std::vector<uint8_t>{132, 137, 142, 254, 254, 254}));  // 255 - (255 - 10) * 128 / 255 and so on
+  EXPECT_EQ(colours(png_of(1, 1, 2, {100, 51})), (std::vector<uint8_t>{224, 224, 224}));
+  const auto transparent = [](const std::string& sample) { return test::png_chunk("tRNS", sample); };
+  const std::string two(1, '\0'), grey_2 = two + '\2', grey_16 = "\x11\x22";
+  EXPECT_EQ(colours(png_of({.width = 2, .bits = 2}, "\x90", transparent(grey_2))),  // samples 2 1
+            (std::vector<uint8_t>{255, 255, 255, 85, 85, 85}));
+  EXPECT_EQ(colours(png_of({.width = 2, .bits = 16}, "\x11\x22\x11\x23", transparent(grey_16))),
+            (std::vector<uint8_t>{255, 255, 255, 17, 17, 17}));
+  const auto palette = test::png_chunk("PLTE", std::string("\1\2\3\4\5\6", 6));
+  EXPECT_EQ(colours(png_of({.width = 2, .bits = 8, .colour_type = 3}, std::string("\0\1", 2),
+                           palette + transparent(std::string(1, '\0')))),
+            (std::vector<uint8_t>{255, 255, 255, 4, 5, 6}));
+}
+
+TEST(ImageDecoder, APngWithoutItsEndIsOdd) {
+  const auto png = png_of({.width = 4}, "\x09\x11\x19\x21");
+  EXPECT_EQ(decode_image(bytes_of(png)).oddity, "");
+  EXPECT_EQ(decode_image(bytes_of(png.substr(0, png.size() - 12))).oddity, "read beyond end of data");
+}
+
 TEST(ImageDecoder, FilesCutShortAreTold) {
   const std::string jpeg = jpeg_of(64, 64, 200, 100, 50), png = png_of(64, 64, 200, 100, 50);
   EXPECT_EQ(decode_fault(jpeg.substr(0, jpeg.size() - 20)),

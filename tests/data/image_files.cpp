@@ -8,11 +8,18 @@
 #include <cstdlib>
 
 #include <jpeglib.h>
+#include <zlib.h>
 
 #include "tandem/base/rng.h"
 
 namespace tandem::test {
 namespace {
+
+std::string big_endian(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
 
 std::vector<uint8_t> flat(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
   std::vector<uint8_t> pixels;
@@ -77,6 +84,27 @@ std::string png_of(int width, int height, int channels, const std::vector<uint8_
 
 std::string png_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
   return png_of(width, height, 3, flat(width, height, red, green, blue));
+}
+
+std::string png_chunk(const std::string& kind, const std::string& data) {
+  const auto body = kind + data;
+  return big_endian(data.size(), 4) + body +
+         big_endian(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())), 4);
+}
+
+std::string png_of(const PngForm& form, const std::string& rows, const std::string& chunks) {
+  std::string lines;
+  const auto row_bytes = rows.size() / form.height;
+  for (size_t y = 0; y < form.height; ++y) lines += '\0' + rows.substr(y * row_bytes, row_bytes);
+  std::string packed(compressBound(lines.size()), '\0');
+  auto length = static_cast<uLongf>(packed.size());
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &length, reinterpret_cast<const Bytef*>(lines.data()),
+                     lines.size()),
+            Z_OK);
+  packed.resize(length);
+  const auto header = big_endian(form.width, 4) + big_endian(form.height, 4) + static_cast<char>(form.bits) +
+                      static_cast<char>(form.colour_type) + std::string(3, '\0');
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + chunks + png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
 std::vector<uint8_t> textured(int width, int height, int channels, uint64_t seed) {

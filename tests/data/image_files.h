@@ -22,6 +22,14 @@ std::string jpeg_of(int width, int height, uint8_t red, uint8_t green, uint8_t b
 std::string png_of(int width, int height, int channels, const std::vector<uint8_t>& pixels);
 std::string png_of(int width, int height, uint8_t red, uint8_t green, uint8_t blue);
 
+/// A PNG of rows as they are packed, each without its filter's byte, and of chunks before them.
+struct PngForm {
+  uint32_t width = 1, height = 1;
+  int bits = 8, colour_type = 0;
+};
+std::string png_of(const PngForm& form, const std::string& rows, const std::string& chunks = "");
+std::string png_chunk(const std::string& kind, const std::string& data);
+
 /// Smooth shapes with noise on them: width * height * channels bytes, the same for the same seed.
 std::vector<uint8_t> textured(int width, int height, int channels, uint64_t seed);
 

@@ -32,10 +32,14 @@ bool is_image(std::span<const std::byte> file);
 /// Rejects JPEGs with arithmetic coding, 12 bits a sample, lossless coding, or other than 1 or 3 channels.
 ImageHeader read_image_header(std::span<const std::byte> file);
 
-/// Decodes JPEG (grey, YCbCr, RGB) and PNG (every kind; transparent pixels become white). Returns the whole image or
+/// Decodes JPEG (grey, YCbCr, RGB) and PNG (every kind). Returns the whole image or
 /// throws: a JPEG with bad codes, without its end, or with a channel that has no scan is an error. Lesser faults, such
 /// as bytes between two markers or a progressive JPEG without its last scans, are reported in Image::oddity. (A damaged
 /// file may happen to be valid: JPEG has no checksum.)
+///
+/// Pixels are the samples of the file: no gamma and no colour profile is applied. Of 16 bits the upper 8 are kept.
+/// Transparent pixels are put over white by their samples, rounded to the nearest.
+///
 /// A JPEG much larger than `at_least` pixels a side may be decoded at 1/2, 1/4 or 1/8 of its size, but neither side
 /// becomes smaller than `at_least`. Memory: the pixels, never more than kMaxPixels * 3.
 /// Throws DataError, with a text as above.
