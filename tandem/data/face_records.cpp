@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "tandem/data/image/hold_out.h"
 #include "tandem/data/image/image_decoder.h"
 #include "tandem/data/image/image_files.h"
-#include "tandem/data/image/resize.h"
 #include "tandem/data/record/face_list.h"
 #include "tandem/data/record/image_record.h"
 #include "tandem/storage/mapped_file.h"
@@ -35,7 +33,8 @@ struct Records {
 
   storage::MappedFile file;
   std::string name;
-  int64_t num_classes = 0, height = 0, width = 0;
+  int64_t num_classes = 0;
+  ImageForm form;
 };
 
 using Samples = std::vector<FaceSample>;
@@ -47,17 +46,15 @@ class FaceRecords final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
   int64_t num_classes() const override { return records_->num_classes; }
-  std::array<int64_t, 3> image_shape() const override { return {3, records_->height, records_->width}; }
+  std::array<int64_t, 3> image_shape() const override { return {3, records_->form.height, records_->form.width}; }
 
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
     check_read(index, pixels);
-    const auto [height, width] = std::pair(records_->height, records_->width);
     const auto& sample = samples_[static_cast<size_t>(index)];
-    const auto image = with_image_record(
-        records_->file.bytes(), sample.offset, records_->name,
-        [&](const ImageRecord& record) { return decode_image(record.image, std::max(height, width)); });
-    note_oddity(index, "'" + records_->name + "': record[byte " + std::to_string(sample.offset) + "]", image.oddity);
-    resize_to_planes(image, height, width, pixels);
+    const auto oddity =
+        with_image_record(records_->file.bytes(), sample.offset, records_->name,
+                          [&](const ImageRecord& record) { return read_planes(record.image, records_->form, pixels); });
+    note_oddity(index, "'" + records_->name + "': record[byte " + std::to_string(sample.offset) + "]", oddity);
     return sample.label;
   }
 
@@ -76,18 +73,22 @@ class FaceRecords final : public Dataset {
   Samples samples_;
 };
 
+/// Height and width of an image as a data set gives it.
+std::pair<int64_t, int64_t> sides_of(const ImageRecord& record, Orientation orientation) {
+  const auto image = decode_image(record.image);
+  const bool lies = image.turn.transposed && orientation == Orientation::exif;
+  return lies ? std::pair(image.width, image.height) : std::pair(image.height, image.width);
+}
+
 /// Height and width by the rule that FaceRecordOptions::size states.
-std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample& first, int64_t size,
-                                        const std::optional<FaceProperty>& property) {
-  if (size > 0) return {size, size};
-  std::pair<int64_t, int64_t> sides;
-  if (property) {
-    sides = {property->height, property->width};
-  } else {
-    const auto header = with_image_record(records.file.bytes(), first.offset, records.name,
-                                          [](const ImageRecord& record) { return read_image_header(record.image); });
-    sides = {header.height, header.width};
-  }
+std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample& first,
+                                        const FaceRecordOptions& options, const std::optional<FaceProperty>& property) {
+  if (options.size > 0) return {options.size, options.size};
+  const auto sides_of_first = [&] {
+    return with_image_record(records.file.bytes(), first.offset, records.name,
+                             [&](const ImageRecord& record) { return sides_of(record, options.orientation); });
+  };
+  const auto sides = property ? std::pair(property->height, property->width) : sides_of_first();
   if (!is_image_side(sides.first) || !is_image_side(sides.second)) {
     throw DataError("'" + records.name + "' " + (property ? "says in property" : "begins with") +
                         " an image of height " + std::to_string(sides.first) + " and width " +
@@ -120,12 +121,13 @@ void check(const FaceRecordOptions& options) {
 
 /// A note for the summary; "" if the images keep the property's size.
 std::string scaling_text(const Records& records, const std::optional<FaceProperty>& property) {
-  if (!property || (property->height == records.height && property->width == records.width)) return "";
+  if (!property || (property->height == records.form.height && property->width == records.form.width)) return "";
   const auto size = [](int64_t height, int64_t width) {
     return std::to_string(height) + " x " + std::to_string(width);
   };
   const bool can_stay = property->height == property->width && is_image_side(property->height);
-  return " · scaled from " + size(property->height, property->width) + " to " + size(records.height, records.width) +
+  return " · scaled from " + size(property->height, property->width) + " to " +
+         size(records.form.height, records.form.width) +
          (can_stay ? ", size=" + std::to_string(property->height) + " keeps them" : "");
 }
 
@@ -156,7 +158,8 @@ Split face_records(const FaceRecordOptions& options) {
     return list_faces(bytes, places, property ? property->classes : 0, records->name);
   }();
   records->num_classes = property ? property->classes : std::ranges::max(samples, {}, &FaceSample::label).label + 1;
-  std::tie(records->height, records->width) = image_sides(*records, samples.front(), options.size, property);
+  const auto [height, width] = image_sides(*records, samples.front(), options, property);
+  records->form = {height, width, options.orientation};
 
   auto [train, test] = hold_out(std::move(samples), records->num_classes, options.hold_out);
   if (test.empty() && options.hold_out > 0) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_planes.h"
 #include "tandem/data/record/face_list.h"
 
 namespace tandem::data {
@@ -21,6 +22,7 @@ struct FaceRecordOptions {
   /// image.
   int64_t size = 0;
   int64_t hold_out = 5;  // per class, by key, as in ImageFolderOptions; 0: nothing, Split::test is null
+  Orientation orientation = Orientation::exif;
 };
 
 /// The contents of DIR/property; nullopt if there is no such file. Throws DataError (other contents), IoError.

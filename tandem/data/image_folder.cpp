@@ -126,8 +126,10 @@ std::pair<Samples, Samples> hold_out(const std::vector<Class>& classes, int64_t 
 
 using Names = std::shared_ptr<const std::vector<std::string>>;
 
-std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, const Names& names, int64_t size) {
-  ImageFileList list{.num_classes = static_cast<int64_t>(names->size()), .names = names, .height = size, .width = size};
+std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, const Names& names,
+                                      const ImageFolderOptions& options) {
+  ImageFileList list{.num_classes = static_cast<int64_t>(names->size()), .names = names};
+  list.form = {options.size, options.size, options.orientation};
   list.description = "images   " + format_count(list.num_classes) + " classes · " +
                      format_count(static_cast<int64_t>(samples.size())) + " images from " + place.string();
   list.files = std::move(samples);
@@ -165,8 +167,8 @@ Split image_folder(const ImageFolderOptions& options) {
   const std::string held =
       test_place ? test_place->string() : "1 of " + std::to_string(options.hold_out) + " of each class";
   Split split;
-  split.train = image_set(train_place, std::move(train), names, options.size);
-  split.test = image_set(test_place.value_or(train_place), std::move(test), names, options.size);
+  split.train = image_set(train_place, std::move(train), names, options);
+  split.test = image_set(test_place.value_or(train_place), std::move(test), names, options);
   split.summary = split.train->describe() + " · held out: " + held;
   if (passed_over.count > 0) {
     split.summary += " · passed over, neither JPEG nor PNG: " + format_count(passed_over.count) +

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
 
@@ -21,6 +22,7 @@ struct ImageFolderOptions {
   /// the images i with i % hold_out == hold_out - 1. Of a class with fewer images the last one is, unless it is the
   /// only one.
   int64_t hold_out = 5;
+  Orientation orientation = Orientation::exif;
 };
 
 /// Opens every file once to check its header; pixels are decoded when read. Memory: the paths.

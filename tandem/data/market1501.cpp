@@ -59,8 +59,7 @@ PersonImages list_images(const fs::path& folder) {
 }
 
 std::unique_ptr<ImageFiles> image_set(ImageFileList list, const Market1501Options& options, const std::string& what) {
-  list.height = options.height;
-  list.width = options.width;
+  list.form = {options.height, options.width, options.orientation};
   list.description = "people   " + what + " · " + format_count(static_cast<int64_t>(list.files.size())) +
                      " images from " + options.folder.string();
   return std::make_unique<ImageFiles>(std::move(list));

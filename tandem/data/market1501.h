@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
 
@@ -28,6 +29,7 @@ struct Market1501Options {
   /// 0: nothing is held out, because the benchmark trains on all of bounding_box_train. Else 2 or more, as in
   /// ImageFolderOptions.
   int64_t hold_out = 0;
+  Orientation orientation = Orientation::exif;
 };
 
 /// A person re-identification task. Training classes are the pids, sorted, as labels 0..n-1; class_name() is the pid.

@@ -7,7 +7,6 @@
 #include "tandem/base/format.h"
 #include "tandem/data/image/image_decoder.h"
 #include "tandem/data/image/image_files.h"
-#include "tandem/data/image/resize.h"
 #include "tandem/data/record/pickled_pairs.h"
 #include "tandem/storage/mapped_file.h"
 
@@ -30,20 +29,21 @@ class PairImages final : public Dataset {
 
  public:
   PairImages(storage::MappedFile file, std::vector<PickledBytes> images, const VerificationPairsOptions& options)
-      : file_(std::move(file)), images_(std::move(images)), name_(options.file.string()), side_(options.size) {
+      : file_(std::move(file)),
+        images_(std::move(images)),
+        name_(options.file.string()),
+        form_({options.size, options.size, options.orientation}) {
     for (int64_t i = 0; i < size(); ++i) with_image(i, read_image_header);
   }
 
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
   int64_t num_classes() const override { return size() / 2; }
-  std::array<int64_t, 3> image_shape() const override { return {3, side_, side_}; }
+  std::array<int64_t, 3> image_shape() const override { return {3, form_.height, form_.width}; }
 
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
     check_read(index, pixels);
-    const auto decode = [&](std::span<const std::byte> image) { return decode_image(image, side_); };
-    const auto image = with_image(index, decode);
-    note_oddity(index, name_of(index), image.oddity);
-    resize_to_planes(image, side_, side_, pixels);
+    const auto read = [&](std::span<const std::byte> image) { return read_planes(image, form_, pixels); };
+    note_oddity(index, name_of(index), with_image(index, read));
     return index / 2;
   }
 
@@ -58,7 +58,7 @@ class PairImages final : public Dataset {
   storage::MappedFile file_;
   std::vector<PickledBytes> images_;
   std::string name_;
-  int64_t side_;
+  ImageForm form_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
 
@@ -14,6 +15,7 @@ namespace tandem::data {
 struct VerificationPairsOptions {
   std::filesystem::path file = {};
   int64_t size = 112;  // images are scaled to size x size, 8..1024
+  Orientation orientation = Orientation::exif;
 };
 
 struct VerificationPairs {

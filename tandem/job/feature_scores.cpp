@@ -71,7 +71,9 @@ Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset&
 }
 
 data::VerificationPairs open_pairs(const Job& job, const std::string& file) {
-  return naming_settings({"data"}, [&] { return data::verification_pairs({.file = file, .size = job.data.size}); });
+  return naming_settings({"data"}, [&] {
+    return data::verification_pairs({.file = file, .size = job.data.size, .orientation = job.data.orientation});
+  });
 }
 
 Tensor tensor_of(const std::vector<bool>& same) {

@@ -156,6 +156,18 @@ TEST_F(DataRun, FacesKeepTheSizeThatTheirFolderSays) {
       << ended.err;
 }
 
+TEST_F(DataRun, AnotherOrientationIsAnotherJob) {
+  write_images("images");
+  const Words job = {"data=images:" + path("images"), "train.batch=5", "train.steps=3"};
+  ASSERT_EQ(train(job).status, 0);
+  auto words = job;
+  words.insert(words.end(), {"resume=auto", "data.orientation=stored"});
+  const auto resumed = train(words);
+  EXPECT_EQ(resumed.status, 78);
+  EXPECT_NE(resumed.err.find("is of another job: data.orientation is exif, wanted stored"), std::string::npos)
+      << resumed.err;
+}
+
 TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {
   write_images("images");
   const auto ended = train({"data=images:" + path("images"), "train.batch=10"});

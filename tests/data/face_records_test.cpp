@@ -33,9 +33,9 @@ class FaceRecordsTest : public testing::Test {
   void add_header(float first_identity, float end) { add(0, {.labels = {first_identity, end}}, ""); }
   void set_property(const std::string& text) { test::spill(folder_ / "property", text); }
 
-  Split open(int64_t size = 0, int64_t hold_out = 0) {
+  Split open(int64_t size = 0, int64_t hold_out = 0, Orientation orientation = Orientation::exif) {
     if (!std::exchange(closed_, true)) writer_.close();
-    return face_records({.folder = folder_.path(), .size = size, .hold_out = hold_out});
+    return face_records({.folder = folder_.path(), .size = size, .hold_out = hold_out, .orientation = orientation});
   }
   std::string told(int64_t size = 0, int64_t hold_out = 0) {
     return text_of<DataError>([&] { open(size, hold_out); });
@@ -58,6 +58,16 @@ class FaceRecordsTest : public testing::Test {
   storage::RecordWriter writer_{folder_ / "train.rec", folder_ / "train.idx"};
   bool closed_ = false;
 };
+
+TEST_F(FaceRecordsTest, APictureThatLiesIsTurnedUnlessStoredIsAskedFor) {
+  auto face = png_of(10, 8, 7, 7, 7);
+  face.insert(33, test::png_chunk("eXIf", test::exif_of(6)));
+  add(0, {.label = 0}, face);
+  const auto shape = [&](Orientation orientation) { return open(0, 0, orientation).train->image_shape(); };
+  EXPECT_EQ(shape(Orientation::exif), (std::array<int64_t, 3>{3, 10, 8}));
+  EXPECT_EQ(shape(Orientation::stored), (std::array<int64_t, 3>{3, 8, 10}));
+  EXPECT_EQ(contents(*open().train), (Contents{{0, 7}}));
+}
 
 TEST_F(FaceRecordsTest, WithAHeaderTheImagesAreTheKeysBeforeTheIdentities) {
   add_header(4, 6);

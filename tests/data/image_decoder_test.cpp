@@ -146,6 +146,34 @@ TEST(ImageDecoder, APngWithoutItsEndIsOdd) {
   EXPECT_EQ(decode_image(bytes_of(png.substr(0, png.size() - 12))).oddity, "read beyond end of data");
 }
 
+TEST(ImageDecoder, CmykIsReadAsAdobeStoresIt) {
+  std::vector<uint8_t> ink;
+  for (int i = 0; i < 16 * 16; ++i) ink.insert(ink.end(), {200, 100, 255, 128});
+  const auto image = decode_image(bytes_of(jpeg_of(16, 16, ink, {.channels = 4})));
+  ASSERT_EQ(image.pixels.size(), 16U * 16 * 3);
+  for (const auto& [colour, value] : {std::pair(0, 100), {1, 50}, {2, 128}}) {  // 200 * 128 / 255 and so on
+    EXPECT_NEAR(image.pixels[static_cast<size_t>(colour)], value, 3) << colour;
+  }
+}
+
+TEST(ImageDecoder, ExifSaysHowAPictureIsTurned) {
+  const auto turn = [](const std::string& file) { return decode_image(bytes_of(file)).turn; };
+  const Turn quarter = {.transposed = true, .rows_mirrored = true};
+  const auto jpeg = jpeg_of(16, 16, 1, 2, 3);
+  EXPECT_EQ(turn(jpeg), Turn());
+  EXPECT_EQ(turn(test::with_exif(jpeg, test::exif_of(6))), quarter);
+  EXPECT_EQ(turn(test::with_exif(test::with_exif(jpeg, test::exif_of(3)), test::exif_of(6))), quarter);  // the first
+  const auto png = png_of({}, "a", test::png_chunk("eXIf", test::exif_of(6, false)));
+  EXPECT_EQ(turn(png), quarter);
+  auto late = png_of({}, "a");
+  late.insert(late.size() - 12, test::png_chunk("eXIf", test::exif_of(6)));
+  EXPECT_EQ(turn(late), quarter);
+  auto damaged = png;
+  damaged[damaged.find("eXIf") + 5] ^= 1;
+  EXPECT_EQ(turn(damaged), Turn());
+  EXPECT_EQ(decode_image(bytes_of(damaged)).oddity, "eXIf: CRC error");
+}
+
 TEST(ImageDecoder, FilesCutShortAreTold) {
   const std::string jpeg = jpeg_of(64, 64, 200, 100, 50), png = png_of(64, 64, 200, 100, 50);
   EXPECT_EQ(decode_fault(jpeg.substr(0, jpeg.size() - 20)),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>  // before jpeglib.h, which wants it
 #include <cstdlib>
@@ -105,6 +106,21 @@ std::string png_of(const PngForm& form, const std::string& rows, const std::stri
   const auto header = big_endian(form.width, 4) + big_endian(form.height, 4) + static_cast<char>(form.bits) +
                       static_cast<char>(form.colour_type) + std::string(3, '\0');
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + chunks + png_chunk("IDAT", packed) + png_chunk("IEND", "");
+}
+
+std::string exif_of(int orientation, bool is_big_endian) {
+  const auto number = [&](uint64_t value, int bytes) {
+    auto text = big_endian(value, bytes);
+    if (!is_big_endian) std::ranges::reverse(text);
+    return text;
+  };
+  return (is_big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(1, 2) + number(0x112, 2) + number(3, 2) +
+         number(1, 4) + number(static_cast<uint64_t>(orientation), 2) + number(0, 2) + number(0, 4);
+}
+
+std::string with_exif(std::string jpeg, const std::string& exif) {
+  const auto data = std::string("Exif\0\0", 6) + exif;
+  return jpeg.insert(2, "\xFF\xE1" + big_endian(data.size() + 2, 2) + data);
 }
 
 std::vector<uint8_t> textured(int width, int height, int channels, uint64_t seed) {

@@ -30,6 +30,10 @@ struct PngForm {
 std::string png_of(const PngForm& form, const std::string& rows, const std::string& chunks = "");
 std::string png_chunk(const std::string& kind, const std::string& data);
 
+/// EXIF data with an orientation, and a JPEG with such data in it.
+std::string exif_of(int orientation, bool is_big_endian = true);
+std::string with_exif(std::string jpeg, const std::string& exif);
+
 /// Smooth shapes with noise on them: width * height * channels bytes, the same for the same seed.
 std::vector<uint8_t> textured(int width, int height, int channels, uint64_t seed);
 

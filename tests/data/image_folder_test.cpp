@@ -208,15 +208,28 @@ TEST_F(ImageFolderTest, ALinkToNothingIsTold) {
             "image '" + place("a/2.jpg") + "' is a symbolic link to nothing: remove it, or put back what it names");
 }
 
-TEST_F(ImageFolderTest, CmykIsToldAtOnce) {
+TEST_F(ImageFolderTest, AJpegOfTwoChannelsIsToldAtOnce) {
   add("a/1.jpg");
   auto bytes = test::slurp(folder_ / "a/1.jpg");
   const auto frame = bytes.find("\xFF\xC0");  // the baseline frame's header; its number of channels comes 9 bytes on
   ASSERT_NE(frame, bytes.npos);
-  bytes[frame + 9] = 4;
+  bytes[frame + 9] = 2;
   test::spill(folder_ / "a/1.jpg", bytes);
   EXPECT_EQ(told(), "image '" + place("a/1.jpg") +
-                        "' is a JPEG of 4 channels (CMYK has 4), wanted 1 or 3: save it as grey or RGB");
+                        "' is a JPEG of 2 channels, wanted 1, 3 or 4: save it as grey or RGB");
+}
+
+TEST_F(ImageFolderTest, PicturesStandUprightUnlessStoredIsAskedFor) {
+  const auto left_dark = png_of(2, 1, 1, {0, 200});
+  auto tagged = left_dark;
+  tagged.insert(33, test::png_chunk("eXIf", test::exif_of(3)));  // by half a turn
+  for (const std::string name : {"a/1.png", "a/2.png", "b/1.png"}) test::spill(folder_ / name, tagged);
+  const auto first = [&](Orientation orientation) {
+    const auto split = image_folder({.folder = folder_.path(), .size = 8, .orientation = orientation});
+    return contents(*split.train)[0].second;
+  };
+  EXPECT_EQ(first(Orientation::exif), 200);
+  EXPECT_EQ(first(Orientation::stored), 0);
 }
 
 TEST_F(ImageFolderTest, WrongSettingsAreTold) {

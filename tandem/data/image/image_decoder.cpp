@@ -9,7 +9,11 @@ namespace tandem::data {
 
 Image blank_image(int64_t width, int64_t height) {
   if (width < 1 || height < 1 || height > kMaxPixels / width) throw DataError("has two headers that differ");
-  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3)), ""};
+  Image image;
+  image.width = width;
+  image.height = height;
+  image.pixels.resize(static_cast<size_t>(width * height * 3));
+  return image;
 }
 
 void fail_to_decode(const char* format, const char* reason) {

@@ -6,7 +6,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/data/image/image_decoder.h"
-#include "tandem/data/image/resize.h"
 #include "tandem/storage/mapped_file.h"
 
 namespace tandem::data {
@@ -30,10 +29,7 @@ int64_t ImageFiles::read(int64_t index, std::span<uint8_t> pixels) const {
   check_read(index, pixels);
   const auto& [path, label] = list_.files[static_cast<size_t>(index)];
   const storage::MappedFile mapped(path);
-  const int64_t side = std::max(list_.height, list_.width);
-  const auto image = with_name(path, [&] { return decode_image(mapped.bytes(), side); });
-  note_oddity(index, name_of(path), image.oddity);
-  resize_to_planes(image, list_.height, list_.width, pixels);
+  note_oddity(index, name_of(path), with_name(path, [&] { return read_planes(mapped.bytes(), list_.form, pixels); }));
   return label;
 }
 

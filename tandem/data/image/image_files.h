@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
 
@@ -20,18 +21,18 @@ struct ImageFileList {
   std::vector<ImageFile> files = {};
   int64_t num_classes = 0;
   std::shared_ptr<const std::vector<std::string>> names = nullptr;  // of the classes; null: use their numbers
-  int64_t height = 0, width = 0;
+  ImageForm form = {};
   std::string description = {};
 };
 
-/// Images in files, decoded when read and scaled to height x width (each side independently), three channels.
+/// Images in files, decoded by read_planes() when read.
 class ImageFiles final : public Dataset {
  public:
   explicit ImageFiles(ImageFileList list) : list_(std::move(list)) {}
 
   int64_t size() const override { return static_cast<int64_t>(list_.files.size()); }
   int64_t num_classes() const override { return list_.num_classes; }
-  std::array<int64_t, 3> image_shape() const override { return {3, list_.height, list_.width}; }
+  std::array<int64_t, 3> image_shape() const override { return {3, list_.form.height, list_.form.width}; }
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override;
   std::string class_name(int64_t label) const override;
   std::string describe() const override { return list_.description; }

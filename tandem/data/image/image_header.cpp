@@ -68,8 +68,8 @@ ImageHeader jpeg_header(Bytes file) {
     }
     if (is_frame(marker)) {
       const int64_t components = big_endian(file, at + 9, 1);
-      if (components != 1 && components != 3) {
-        throw DataError("is a JPEG of " + std::to_string(components) + " channels (CMYK has 4), wanted 1 or 3",
+      if (components != 1 && components != 3 && components != 4) {
+        throw DataError("is a JPEG of " + std::to_string(components) + " channels, wanted 1, 3 or 4",
                         "save it as grey or RGB");
       }
       check_kind(marker, big_endian(file, at + 4, 1));

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <vector>
 
 #include "tandem/data/image/image_codecs.h"
 
@@ -61,6 +63,29 @@ void on_progress(j_common_ptr codec) {
   std::longjmp(listener.out, 1);
 }
 
+constexpr int kExifMarker = JPEG_APP0 + 1;
+
+/// Asks for what the first EXIF segment says, of the segments that libjpeg has kept.
+Turn turn_of(const jpeg_decompress_struct& codec) {
+  constexpr std::string_view kName("Exif\0\0", 6);
+  for (const auto* segment = codec.marker_list; segment != nullptr; segment = segment->next) {
+    const auto bytes = std::as_bytes(std::span(segment->data, segment->data_length));
+    const std::string_view text(reinterpret_cast<const char*>(segment->data), segment->data_length);
+    if (text.starts_with(kName)) return exif_turn(bytes.subspan(kName.size()));
+  }
+  return {};
+}
+
+/// `ink`: samples of CMYK as Adobe stores them, 255 for none. Source: Pillow, cmyk2rgb() of Convert.c.
+void cmyk_to_rgb(std::span<const uint8_t> ink, uint8_t* pixels) {
+  for (size_t at = 0; at < ink.size(); at += 4) {
+    const int black = ink[at + 3];
+    for (size_t colour = 0; colour < 3; ++colour) {
+      *pixels++ = static_cast<uint8_t>(black - ((255 - ink[at + colour]) * black + 127) / 255);
+    }
+  }
+}
+
 class Reader {
  public:
   Reader() {
@@ -79,25 +104,36 @@ class Reader {
     guarded([&] {
       jpeg_create_decompress(&codec_);
       codec_.progress = &listener_.progress;
+      jpeg_save_markers(&codec_, kExifMarker, 0xFFFF);
       jpeg_mem_src(&codec_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
       jpeg_read_header(&codec_, TRUE);
       const int64_t side = std::min(codec_.image_width, codec_.image_height);
       codec_.scale_num = codec_.scale_denom = 1;
       while (codec_.scale_denom < 8 && side / (codec_.scale_denom * 2) >= at_least) codec_.scale_denom *= 2;
-      codec_.out_color_space = JCS_RGB;
+      codec_.out_color_space = codec_.num_components == 4 ? JCS_CMYK : JCS_RGB;
       jpeg_calc_output_dimensions(&codec_);
     });
-    return blank_image(codec_.output_width, codec_.output_height);
+    auto image = blank_image(codec_.output_width, codec_.output_height);
+    const auto spare = [&](JDIMENSION scaled, JDIMENSION whole) {
+      return scaled - static_cast<double>(whole) / codec_.scale_denom;
+    };
+    image.spare_width = spare(codec_.output_width, codec_.image_width);
+    image.spare_height = spare(codec_.output_height, codec_.image_height);
+    image.turn = turn_of(codec_);
+    return image;
   }
 
   void read(Image& image) {
-    auto* const pixels = image.pixels.data();
     const auto row_bytes = static_cast<size_t>(image.width) * 3;
+    std::vector<uint8_t> ink(codec_.out_color_space == JCS_CMYK ? static_cast<size_t>(image.width) * 4 : 0);
+    auto* const pixels = image.pixels.data();
     guarded([&] {
       jpeg_start_decompress(&codec_);
       while (codec_.output_scanline < codec_.output_height) {
-        auto* row = pixels + codec_.output_scanline * row_bytes;
-        jpeg_read_scanlines(&codec_, &row, 1);
+        auto* const row = pixels + codec_.output_scanline * row_bytes;
+        auto* into = ink.empty() ? row : ink.data();
+        jpeg_read_scanlines(&codec_, &into, 1);
+        if (!ink.empty()) cmyk_to_rgb(ink, row);
       }
     });
     check_scans();

@@ -70,6 +70,7 @@ class Reader {
       png_set_benign_errors(codec_, 1);
       // No chunk that would change the samples is read.
       png_set_keep_unknown_chunks(codec_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+      png_set_keep_unknown_chunks(codec_, PNG_HANDLE_CHUNK_AS_DEFAULT, reinterpret_cast<png_const_bytep>("eXIf"), 1);
       png_read_info(codec_, info_);
       png_set_expand(codec_);
       png_set_strip_16(codec_);
@@ -90,6 +91,7 @@ class Reader {
       }
     });
     if (!succeeds([&] { png_read_end(codec_, info_); })) keep(listener_.oddity, listener_.fault.data());
+    image.turn = turn();
     image.oddity = listener_.oddity.data();
   }
 
@@ -116,6 +118,13 @@ class Reader {
         put_over_white(from, channels == 4 ? from[3] : 255, image.pixels.data() + (y * image.width + x) * 3);
       }
     }
+  }
+
+  Turn turn() {
+    png_uint_32 size = 0;
+    png_bytep exif = nullptr;
+    if (png_get_eXIf_1(codec_, info_, &size, &exif) == 0) return {};
+    return exif_turn(std::as_bytes(std::span(exif, size)));
   }
 
   Listener listener_{};

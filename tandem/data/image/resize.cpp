@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace tandem::data {
@@ -17,9 +18,10 @@ struct Taps {
   std::vector<std::vector<float>> weights;
 };
 
-Taps triangle_taps(int64_t source, int64_t target) {
+/// `spare`: how much of the last of the `source` pixels lies beyond the picture.
+Taps triangle_taps(int64_t source, double spare, int64_t target) {
   Taps taps;
-  const double step = static_cast<double>(source) / static_cast<double>(target), reach = std::max(step, 1.0);
+  const double step = (static_cast<double>(source) - spare) / static_cast<double>(target), reach = std::max(step, 1.0);
   for (int64_t i = 0; i < target; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * step;
     const int64_t begin = std::max<int64_t>(0, std::llround(centre - reach));
@@ -54,12 +56,25 @@ void squeeze_row(const uint8_t* row, const Taps& taps, float* out) {
   }
 }
 
-uint8_t to_byte(float value) { return static_cast<uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F)); }
+/// Rounds half up. Sums of float are taken for a half if they lie a little below one, so that a turned image gives the
+/// same bytes whatever the order in which its pixels are added.
+uint8_t to_byte(float value) {
+  constexpr float kHalf = 0.501F;
+  return static_cast<uint8_t>(std::clamp(value + kHalf, 0.0F, 255.0F));
+}
 
-void store_planes(std::span<const float> pixels, int64_t count, std::span<uint8_t> planes) {
-  for (int64_t i = 0; i < count; ++i) {
+/// `pixels`: height x width of the stored image, three colours each.
+void store_planes(std::span<const float> pixels, int64_t height, int64_t width, const Turn& turn,
+                  std::span<uint8_t> planes) {
+  const int64_t rows = turn.transposed ? width : height, columns = turn.transposed ? height : width;
+  for (int64_t place = 0; place < rows * columns; ++place) {
+    int64_t y = place / columns, x = place % columns;
+    if (turn.transposed) std::swap(y, x);
+    if (turn.rows_mirrored) y = height - 1 - y;
+    if (turn.columns_mirrored) x = width - 1 - x;
     for (int64_t colour = 0; colour < kColours; ++colour) {
-      planes[static_cast<size_t>(colour * count + i)] = to_byte(pixels[static_cast<size_t>(i * kColours + colour)]);
+      planes[static_cast<size_t>(colour * rows * columns + place)] =
+          to_byte(pixels[static_cast<size_t>((y * width + x) * kColours + colour)]);
     }
   }
 }
@@ -69,7 +84,9 @@ void store_planes(std::span<const float> pixels, int64_t count, std::span<uint8_
 void resize_to_planes(const Image& image, int64_t height, int64_t width, std::span<uint8_t> planes) {
   TORCH_CHECK_VALUE(planes.size() == static_cast<size_t>(height * width * kColours), "resize: buffer is ",
                     planes.size(), " bytes, wanted ", height * width * kColours);
-  const auto across = triangle_taps(image.width, width), down = triangle_taps(image.height, height);
+  if (image.turn.transposed) std::swap(height, width);  // to those of the stored image
+  const auto across = triangle_taps(image.width, image.spare_width, width);
+  const auto down = triangle_taps(image.height, image.spare_height, height);
   const auto row_values = static_cast<size_t>(width * kColours);
   std::vector<float> row(row_values), sums(static_cast<size_t>(height) * row_values);
   size_t first_open = 0;  // the first place of the result that still needs source rows
@@ -86,7 +103,7 @@ void resize_to_planes(const Image& image, int64_t height, int64_t width, std::sp
       for (size_t j = 0; j < row_values; ++j) sum[j] += weight * row[j];
     }
   }
-  store_planes(sums, height * width, planes);
+  store_planes(sums, height, width, image.turn, planes);
 }
 
 }  // namespace tandem::data

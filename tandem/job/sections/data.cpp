@@ -4,10 +4,10 @@
 
 #include "tandem/base/error.h"
 #include "tandem/data/face_records.h"
-#include "tandem/data/image_folder.h"
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
@@ -36,16 +36,23 @@ data::Split open_synthetic(const Job& job) {
 }
 
 data::Split open_images(const Job& job) {
-  return data::image_folder({job.data.folder, job.data.size, job.data.hold_out});
+  const auto& data = job.data;
+  return data::image_folder({data.folder, data.size, data.hold_out, data.orientation});
 }
 
 data::Split open_faces(const Job& job) {
-  return data::face_records({job.data.folder, job.data.size, job.data.hold_out});
+  const auto& data = job.data;
+  return data::face_records({data.folder, data.size, data.hold_out, data.orientation});
 }
 
 data::Split open_market(const Job& job) {
-  return data::market1501({job.data.folder, job.data.size, job.data.size / 2});
+  const auto& data = job.data;
+  return data::market1501(
+      {.folder = data.folder, .height = data.size, .width = data.size / 2, .orientation = data.orientation});
 }
+
+constexpr std::array<Choice<data::Orientation>, 2> kOrientations = {
+    {{"exif", data::Orientation::exif}, {"stored", data::Orientation::stored}}};
 
 constexpr std::array<DataSource, 5> kSources = {{
     {.name = "glyphs", .is_drawn = true, .image_shape = glyph_shape, .open = open_glyphs},
@@ -113,6 +120,7 @@ void read(settings::Settings& settings, Job& job) {
   }
   data.size = settings.get_int("data.size");
   data.hold_out = settings.get_int("data.hold_out");
+  data.orientation = chosen(kOrientations, settings.get_string("data.orientation"));
   data.glyphs.classes = settings.get_string("data.classes");
   data.glyphs.size = data.size;
   data.glyphs.train_fonts = settings.get_list("data.train_fonts");
@@ -189,6 +197,11 @@ const Section& data_section() {
             "images without a test folder, and faces: every Nth image of each class becomes test data; faces: 0 holds "
             "out none",
             {0, 1e9}},
+           {.key = "data.orientation",
+            .default_value = text("exif"),
+            .doc = "images, faces, market1501 and pairs: which way up pictures are; exif: as their EXIF tag says; "
+                   "stored: as their rows are stored",
+            .choices = names_of(kOrientations)},
            {"data.unseen", int64_t{0},
             "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
             "font draws the queries, all other fonts the gallery",
@@ -201,8 +214,11 @@ const Section& data_section() {
                 "except with data=glyphs"},
                {{"data.hold_out"},
                 [](const Job& job) { return !job.data.source->has_hold_out; },
-                "except with data=images:DIR and data=faces:DIR"}},
-      .identity = {"data", "data.classes", "data.train_fonts", "data.size"}};
+                "except with data=images:DIR and data=faces:DIR"},
+               {{"data.orientation"},
+                [](const Job& job) { return !job.data.source->has_folder && job.evaluation.pairs.empty(); },
+                "without image files"}},
+      .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"}};
   return section;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tandem/data/glyphs.h"
+#include "tandem/data/image_folder.h"
 #include "tandem/data/loader.h"
 
 namespace tandem::job {
@@ -17,6 +18,7 @@ struct Data {
   std::filesystem::path folder;  // empty: the source has none
   int64_t size = 0;              // pixels a side
   int64_t hold_out = 0;
+  data::Orientation orientation = data::Orientation::exif;
   data::GlyphOptions glyphs;  // if the images are drawn from fonts
   int64_t unseen = 0;         // number of characters kept for retrieval
   data::AugmentOptions augment;
