@@ -72,18 +72,21 @@ Class open_class(const fs::path& folder, PassedOver& passed_over) {
   return one;
 }
 
-[[noreturn]] void fail_without_classes(const fs::path& folder) {
+/// `is_named`: the folder is the one that the options name.
+[[noreturn]] void fail_without_classes(const fs::path& folder, bool is_named) {
   std::error_code ignored;
   const bool has_images = std::ranges::any_of(fs::directory_iterator(folder, ignored),
                                               [](const auto& entry) { return has_image_name(entry.path()); });
   throw DataError("image folder '" + folder.string() + "' has no classes, wanted a sub-folder for each",
-                  has_images ? "the images in it are of one class: name the folder above it" : "");
+                  !has_images ? ""
+                  : is_named  ? "the images in it are of one class: name the folder above it"
+                              : "put the images in it into one for each class");
 }
 
-std::vector<Class> list_classes(const fs::path& folder, PassedOver& passed_over) {
+std::vector<Class> list_classes(const fs::path& folder, const ImageFolderOptions& options, PassedOver& passed_over) {
   std::vector<Class> classes;
   for (const auto& one : sub_folders(folder)) classes.push_back(open_class(one, passed_over));
-  if (classes.empty()) fail_without_classes(folder);
+  if (classes.empty()) fail_without_classes(folder, folder == options.folder);
   return classes;
 }
 
@@ -136,6 +139,11 @@ std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, co
   return std::make_unique<ImageFiles>(std::move(list));
 }
 
+/// "1 file, DIR/a" or "2 files, as DIR/a".
+std::string count_text(int64_t count, const std::string& what, const fs::path& example) {
+  return format_count(count) + " " + what + (count == 1 ? ", " : "s, as ") + example.string();
+}
+
 void check(const ImageFolderOptions& options) {
   check_image_side("size", options.size);
   check_hold_out(options.hold_out);
@@ -150,16 +158,17 @@ void check(const ImageFolderOptions& options) {
 
 Split image_folder(const ImageFolderOptions& options) {
   check(options);
-  const auto [train_place, test_place] = find_layout(options.folder);
+  const auto [train_place, test_place, unused] = find_layout(options.folder, options.layout);
   PassedOver passed_over;
-  const auto classes = list_classes(train_place, passed_over);
+  const auto classes = list_classes(train_place, options, passed_over);
   check_several(classes, train_place);
   auto names = std::make_shared<std::vector<std::string>>();
   for (const auto& one : classes) names->push_back(one.name);
 
-  auto [train, test] = test_place ? std::pair(label_all(classes, *names, train_place),
-                                              label_all(list_classes(*test_place, passed_over), *names, *test_place))
-                                  : hold_out(classes, options.hold_out);
+  auto [train, test] = test_place
+                           ? std::pair(label_all(classes, *names, train_place),
+                                       label_all(list_classes(*test_place, options, passed_over), *names, *test_place))
+                           : hold_out(classes, options.hold_out);
   if (test.empty()) {
     throw DataError("image folder '" + options.folder.string() + "' has one image a class, wanted two to hold one out",
                     "add images, or make train and test folders in it");
@@ -170,9 +179,12 @@ Split image_folder(const ImageFolderOptions& options) {
   split.train = image_set(train_place, std::move(train), names, options);
   split.test = image_set(test_place.value_or(train_place), std::move(test), names, options);
   split.summary = split.train->describe() + " · held out: " + held;
+  if (!unused.empty()) {
+    split.summary += " · in neither set: " + count_text(static_cast<int64_t>(unused.size()), "folder", unused.front());
+  }
   if (passed_over.count > 0) {
-    split.summary += " · passed over, neither JPEG nor PNG: " + format_count(passed_over.count) +
-                     (passed_over.count == 1 ? " file, " : " files, as ") + passed_over.example.string();
+    split.summary +=
+        " · passed over, neither JPEG nor PNG: " + count_text(passed_over.count, "file", passed_over.example);
   }
   return split;
 }

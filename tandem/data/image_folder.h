@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/folder_layout.h"
 #include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
@@ -11,10 +12,10 @@ namespace tandem::data {
 ///
 ///   DIR/cat/1.jpg  DIR/cat/more/2.png  DIR/dog/1.jpg            or the same under DIR/train and DIR/test
 ///
-/// find_layout() in folder_layout.h lists the other names of train and test. Classes are the sub-folders sorted by
-/// name, samples of a class are sorted by path, byte by byte. Hidden files and folders (their names begin with a dot)
-/// and files outside of the classes are ignored. So are files in a class that are neither JPEG nor PNG; Split::summary
-/// counts them. A file named .jpg, .jpeg or .png must be an image.
+/// find_layout() in folder_layout.h lists the other names of train and test, and says when they are classes. Classes
+/// are the sub-folders sorted by name, samples of a class are sorted by path, byte by byte. Hidden files and folders
+/// (their names begin with a dot) and files outside of the classes are ignored. So are files in a class that are
+/// neither JPEG nor PNG; Split::summary counts them. A file named .jpg, .jpeg or .png must be an image.
 struct ImageFolderOptions {
   std::filesystem::path folder = {};
   int64_t size = 64;  // images are scaled to size x size (each side by itself), three channels; 8..1024
@@ -22,13 +23,15 @@ struct ImageFolderOptions {
   /// the images i with i % hold_out == hold_out - 1. Of a class with fewer images the last one is, unless it is the
   /// only one.
   int64_t hold_out = 5;
+  LayoutKind layout = LayoutKind::automatic;
   Orientation orientation = Orientation::exif;
 };
 
 /// Opens every file once to check its header; pixels are decoded when read. Memory: the paths.
-/// Throws SettingsError (size, hold_out), DataError (no such folder, fewer than two classes, a class without images, a
-/// class only in the test set, a test set without a training set, one image in each class, a file that is not an image,
-/// too large, or cut short, a broken link), naming the folder or file; IoError (unreadable).
+/// Throws SettingsError (size, hold_out), DataError (no such folder, a layout in doubt, fewer than two classes, a class
+/// without images, a class only in the test set, a test set without a training set, one image in each class, a file
+/// that is not an image, too large, or cut short, a broken link), naming the folder or file; IoError (unreadable).
+/// Split::summary names sub-folders with images that are in neither set.
 Split image_folder(const ImageFolderOptions& options);
 
 }  // namespace tandem::data

@@ -168,6 +168,18 @@ TEST_F(DataRun, AnotherOrientationIsAnotherJob) {
       << resumed.err;
 }
 
+TEST_F(DataRun, AFolderThatMayBeSplitOrNotIsTold) {
+  write_images("images");
+  test::spill(folder_ / "images/train/steam/1.jpg", image_bytes(1));
+  const auto ended = train({"data=images:" + path("images")});
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_NE(ended.err.find(": set data.layout=split to train on the sub-folders of 'train', or data.layout=flat if "),
+            std::string::npos)
+      << ended.err;
+  const auto flat = train({"data=images:" + path("images"), "data.layout=flat", "train.batch=5", "train.steps=1"});
+  EXPECT_EQ(flat.status, 0) << flat.err;
+}
+
 TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {
   write_images("images");
   const auto ended = train({"data=images:" + path("images"), "train.batch=10"});

@@ -70,6 +70,24 @@ TEST_F(ImageFolderTest, TrainAndTestFoldersAreUsedWhereTheyAre) {
   EXPECT_EQ(contents(*open().test), (Contents{{0, 60}}));  // test goes before val
 }
 
+TEST_F(ImageFolderTest, AClassMayBeCalledAsATrainingSetIs) {
+  for (const std::string name : {"bus", "car", "train", "test"}) {
+    for (int i = 0; i < 2; ++i) add(name + "/" + std::to_string(i) + ".png");
+  }
+  const auto split = open();
+  EXPECT_EQ(split.train->num_classes(), 4);
+  EXPECT_EQ(split.train->class_name(3), "train");
+}
+
+TEST_F(ImageFolderTest, FoldersThatASplitLeavesOutAreTold) {
+  for (const std::string one : {"train/a/1.jpg", "train/b/1.jpg", "val/b/1.png", "more/1.png"}) add(one);
+  test::spill(folder_ / "labels/1.xml", "x");
+  EXPECT_TRUE(open().summary.ends_with(" · in neither set: 1 folder, " + place("more"))) << open().summary;
+  add("test/1.png");
+  EXPECT_TRUE(open().summary.ends_with(place("val") + " · in neither set: 2 folders, as " + place("test")))
+      << open().summary;
+}
+
 TEST_F(ImageFolderTest, DotFilesAndLooseFilesArePassedOver) {
   add("a/1.jpg");
   add("a/2.jpg");
@@ -136,7 +154,7 @@ TEST_F(ImageFolderTest, ATestSetAloneAndTwoTrainingSetsAreTold) {
   for (const std::string file : {"Valid/a/1.jpg", "test/a/1.jpg"}) add(file);
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
                         "' has 'Valid' but no training set, wanted a sub-folder train beside it: rename the training "
-                        "set's folder to train, or name a folder whose sub-folders are the classes");
+                        "set's folder to train, name a folder whose sub-folders are the classes, or set layout=flat");
   for (const std::string file : {"train/a/1.jpg", "Train/a/1.jpg"}) add(file);
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
                         "' has 'Train' and 'train', wanted one of them: rename or remove the other");
@@ -148,6 +166,7 @@ TEST_F(ImageFolderTest, OneClassIsToldWithTheFolderThatWasMeant) {
   EXPECT_EQ(told(), fault + "name the folder whose sub-folders are the classes");
   for (const std::string file : {"photos/inner/cat/1.jpg", "photos/inner/dog/1.jpg"}) add(file);
   EXPECT_EQ(told(), fault + "did you mean '" + place("photos/inner") + "'?");
+  fs::remove_all(folder_ / "photos");
   add("train/a/1.jpg");
   EXPECT_EQ(told(), "image folder '" + place("train") +
                         "' has one class, 'a', wanted two or more: name the folder whose sub-folders are the classes");
@@ -158,6 +177,16 @@ TEST_F(ImageFolderTest, ImagesWithoutAClassAreTold) {
   EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
                         "' has no classes, wanted a sub-folder for each: the images in it are of one class: name the "
                         "folder above it");
+}
+
+TEST_F(ImageFolderTest, ASetWithoutClassesIsTold) {
+  add("train/1.jpg");
+  EXPECT_EQ(told(), "image folder '" + folder_.path().string() +
+                        "' has one class, 'train', wanted two or more: name the folder whose sub-folders are the "
+                        "classes");
+  EXPECT_EQ(text_of<DataError>([&] { image_folder({.folder = folder_.path(), .layout = LayoutKind::split}); }),
+            "image folder '" + place("train") +
+                "' has no classes, wanted a sub-folder for each: put the images in it into one for each class");
 }
 
 TEST_F(ImageFolderTest, EachFaultNamesItsPlace) {
@@ -215,8 +244,8 @@ TEST_F(ImageFolderTest, AJpegOfTwoChannelsIsToldAtOnce) {
   ASSERT_NE(frame, bytes.npos);
   bytes[frame + 9] = 2;
   test::spill(folder_ / "a/1.jpg", bytes);
-  EXPECT_EQ(told(), "image '" + place("a/1.jpg") +
-                        "' is a JPEG of 2 channels, wanted 1, 3 or 4: save it as grey or RGB");
+  EXPECT_EQ(told(),
+            "image '" + place("a/1.jpg") + "' is a JPEG of 2 channels, wanted 1, 3 or 4: save it as grey or RGB");
 }
 
 TEST_F(ImageFolderTest, PicturesStandUprightUnlessStoredIsAskedFor) {

@@ -37,7 +37,7 @@ data::Split open_synthetic(const Job& job) {
 
 data::Split open_images(const Job& job) {
   const auto& data = job.data;
-  return data::image_folder({data.folder, data.size, data.hold_out, data.orientation});
+  return data::image_folder({data.folder, data.size, data.hold_out, data.layout, data.orientation});
 }
 
 data::Split open_faces(const Job& job) {
@@ -51,13 +51,20 @@ data::Split open_market(const Job& job) {
       {.folder = data.folder, .height = data.size, .width = data.size / 2, .orientation = data.orientation});
 }
 
+constexpr std::array<Choice<data::LayoutKind>, 3> kLayouts = {
+    {{"auto", data::LayoutKind::automatic}, {"split", data::LayoutKind::split}, {"flat", data::LayoutKind::flat}}};
 constexpr std::array<Choice<data::Orientation>, 2> kOrientations = {
     {{"exif", data::Orientation::exif}, {"stored", data::Orientation::stored}}};
 
 constexpr std::array<DataSource, 5> kSources = {{
     {.name = "glyphs", .is_drawn = true, .image_shape = glyph_shape, .open = open_glyphs},
     {.name = "synthetic", .has_test = false, .image_shape = square_shape, .open = open_synthetic},
-    {.name = "images", .has_folder = true, .has_hold_out = true, .image_shape = square_shape, .open = open_images},
+    {.name = "images",
+     .has_folder = true,
+     .has_hold_out = true,
+     .has_layout = true,
+     .image_shape = square_shape,
+     .open = open_images},
     {.name = "faces",
      .has_folder = true,
      .has_hold_out = true,
@@ -120,6 +127,7 @@ void read(settings::Settings& settings, Job& job) {
   }
   data.size = settings.get_int("data.size");
   data.hold_out = settings.get_int("data.hold_out");
+  data.layout = chosen(kLayouts, settings.get_string("data.layout"));
   data.orientation = chosen(kOrientations, settings.get_string("data.orientation"));
   data.glyphs.classes = settings.get_string("data.classes");
   data.glyphs.size = data.size;
@@ -197,6 +205,11 @@ const Section& data_section() {
             "images without a test folder, and faces: every Nth image of each class becomes test data; faces: 0 holds "
             "out none",
             {0, 1e9}},
+           {.key = "data.layout",
+            .default_value = text("auto"),
+            .doc = "images: what the folder's sub-folders are; split: a training set, train, and perhaps a test set, "
+                   "test or val; flat: the classes, whatever their names; auto: told from what they hold",
+            .choices = names_of(kLayouts)},
            {.key = "data.orientation",
             .default_value = text("exif"),
             .doc = "images, faces, market1501 and pairs: which way up pictures are; exif: as their EXIF tag says; "
@@ -215,6 +228,9 @@ const Section& data_section() {
                {{"data.hold_out"},
                 [](const Job& job) { return !job.data.source->has_hold_out; },
                 "except with data=images:DIR and data=faces:DIR"},
+               {{"data.layout"},
+                [](const Job& job) { return !job.data.source->has_layout; },
+                "except with data=images:DIR"},
                {{"data.orientation"},
                 [](const Job& job) { return !job.data.source->has_folder && job.evaluation.pairs.empty(); },
                 "without image files"}},

@@ -18,6 +18,7 @@ struct Data {
   std::filesystem::path folder;  // empty: the source has none
   int64_t size = 0;              // pixels a side
   int64_t hold_out = 0;
+  data::LayoutKind layout = data::LayoutKind::automatic;
   data::Orientation orientation = data::Orientation::exif;
   data::GlyphOptions glyphs;  // if the images are drawn from fonts
   int64_t unseen = 0;         // number of characters kept for retrieval
@@ -33,6 +34,7 @@ struct DataSource {
   bool has_folder = false;    // the path follows the name
   bool is_drawn = false;      // the settings of fonts and characters have an effect
   bool has_hold_out = false;  // data.hold_out has an effect
+  bool has_layout = false;    // so has data.layout
   bool has_test = true;       // there may be a test set
   int64_t least_size = 1;
   std::string_view why_least = "";  // end of the error text for a smaller size
