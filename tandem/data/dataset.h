@@ -75,6 +75,7 @@ struct Split {
   std::unique_ptr<Dataset> train, test;     // both have the same classes; test is null if nothing is held out
   std::string summary;                      // one line, shown at the start of a run
   std::optional<Retrieval> retrieval = {};  // a retrieval task on identities that are not trained on
+  int64_t stored_side = 0;                  // median of the shorter sides of the stored images; 0: not known
 };
 
 }  // namespace tandem::data

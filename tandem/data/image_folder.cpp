@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 struct Class {
   std::string name;
   std::vector<fs::path> files;
+  std::vector<uint16_t> sides;  // the shorter one of each image, as stored
 };
 
 /// Ignored entries: files of other formats, pipes and devices.
@@ -57,7 +58,7 @@ std::vector<fs::path> list_files(const fs::path& folder, PassedOver& passed_over
 
 /// Lists and checks the images of a class. A file named as an image must be one; another file counts only if it is one.
 Class open_class(const fs::path& folder, PassedOver& passed_over) {
-  Class one{folder.filename().string(), list_files(folder, passed_over)};
+  Class one{folder.filename().string(), list_files(folder, passed_over), {}};
   const auto is_other = [](const fs::path& file) { return !has_image_name(file) && !is_image_file(file); };
   const auto others = std::stable_partition(one.files.begin(), one.files.end(), std::not_fn(is_other));
   const auto count = one.files.end() - others;
@@ -68,7 +69,10 @@ Class open_class(const fs::path& folder, PassedOver& passed_over) {
                         ", wanted at least one image",
                     "remove the folder, or put images into it");
   }
-  std::ranges::for_each(one.files, check_image_file);
+  for (const auto& file : one.files) {
+    const auto header = check_image_file(file);
+    one.sides.push_back(static_cast<uint16_t>(std::min(header.width, header.height)));
+  }
   return one;
 }
 
@@ -95,6 +99,14 @@ void check_several(const std::vector<Class>& classes, const fs::path& folder) {
   if (classes.size() > 1) return;
   throw DataError("image folder '" + folder.string() + "' has one class, '" + classes[0].name + "', wanted two or more",
                   remedy_for_one_class(folder / classes[0].name));
+}
+
+int64_t median_side(const std::vector<Class>& classes) {
+  std::vector<uint16_t> sides;
+  for (const auto& one : classes) sides.insert(sides.end(), one.sides.begin(), one.sides.end());
+  const auto middle = sides.begin() + static_cast<int64_t>(sides.size() / 2);
+  std::ranges::nth_element(sides, middle);
+  return *middle;
 }
 
 using Samples = std::vector<ImageFile>;
@@ -178,6 +190,7 @@ Split image_folder(const ImageFolderOptions& options) {
   Split split;
   split.train = image_set(train_place, std::move(train), names, options);
   split.test = image_set(test_place.value_or(train_place), std::move(test), names, options);
+  split.stored_side = median_side(classes);
   split.summary = split.train->describe() + " · held out: " + held;
   if (!unused.empty()) {
     split.summary += " · in neither set: " + count_text(static_cast<int64_t>(unused.size()), "folder", unused.front());

@@ -168,6 +168,19 @@ TEST_F(DataRun, AnotherOrientationIsAnotherJob) {
       << resumed.err;
 }
 
+TEST_F(DataRun, AFolderWithoutTheKindOfItsDataIsUnderstood) {
+  write_images("images");
+  test::spill(folder_ / "faces/train.rec", "");
+  for (const auto& [folder, kind] : {std::pair("images", "images"), {"faces", "faces"}}) {
+    const auto ended = train({"data=" + path(folder)});
+    EXPECT_EQ(ended.status, 78);
+    EXPECT_EQ(ended.err,
+              "error: data is '" + path(folder) +
+                  "', wanted glyphs, synthetic, images:DIR, faces:DIR or market1501:DIR: did you mean data=" + kind +
+                  ":" + path(folder) + "?\n");
+  }
+}
+
 TEST_F(DataRun, AFolderThatMayBeSplitOrNotIsTold) {
   write_images("images");
   test::spill(folder_ / "images/train/steam/1.jpg", image_bytes(1));
@@ -178,6 +191,20 @@ TEST_F(DataRun, AFolderThatMayBeSplitOrNotIsTold) {
       << ended.err;
   const auto flat = train({"data=images:" + path("images"), "data.layout=flat", "train.batch=5", "train.steps=1"});
   EXPECT_EQ(flat.status, 0) << flat.err;
+}
+
+TEST_F(DataRun, LargePicturesAtTheSizeOfCharactersAreTold) {
+  for (int i = 0; i < 10; ++i) {
+    test::spill(image("images", i < 5 ? "a" : "b", i), test::jpeg_of(120, 100 + i, 1, 2, 3));
+  }
+  const Words job = {"data=images:" + path("images"), "train.batch=4", "train.steps=1"};
+  const std::string line =
+      "warning: images have 105 pixels on their shorter side (median) and are scaled to 32, which suits characters: a "
+      "larger data.size keeps more of a photograph\n";
+  EXPECT_EQ(times(train(job).err, line), 1U);
+  auto words = job;
+  words.emplace_back("data.size=32");
+  EXPECT_EQ(times(train(words).err, "photograph"), 0U);
 }
 
 TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {

@@ -21,6 +21,17 @@ TEST(LossCheck, ALossAtChanceIsTold) {
   EXPECT_EQ(stuck_loss(losses, {.classes = 60, .is_plain = true}, std::nullopt), "");  // chance is 4.09
 }
 
+TEST(LossCheck, ALossThatStaysWhileTheTestIsGuessedIsTold) {
+  const Curve losses = {{1, 8.4}, {20, 7.5}, {40, 7.1}, {45, 7.1}, {50, 7.0}, {60, 7.0}};
+  EXPECT_EQ(stuck_loss(losses, {.classes = 50}, scored(0.02)),
+            "loss no longer falls: 7.1 on average of steps 31..45, 7 on average of steps 46..60, and the test is no "
+            "better than chance: lower train.lr, train longer");
+  EXPECT_EQ(stuck_loss(losses, {.classes = 50}, scored(0.07)), "");
+  EXPECT_EQ(stuck_loss(losses, {.classes = 50}, std::nullopt), "");
+  const Curve falling = {{1, 8.4}, {20, 7.5}, {40, 7.1}, {45, 7.1}, {50, 6.8}, {60, 6.9}};
+  EXPECT_EQ(stuck_loss(falling, {.classes = 50}, scored(0.02)), "");
+}
+
 TEST(LossCheck, NothingIsToldOfARunThatLearns) {
   EXPECT_EQ(stuck_loss({{1, 10}, {20, 30}, {46, 9}, {60, 10}}, {.classes = 50}, scored(0.02)), "");
   // The loss rises from its first value and falls again: the test says whether that was for nothing.

@@ -19,6 +19,7 @@
 #include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/job/size_hint.h"
 #include "tandem/job/starting_weights.h"
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
@@ -204,6 +205,7 @@ class TrainingRun {
               (recomputed.empty() ? "" : " · recompute " + recomputed));
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
+    if (const auto line = job::size_hint(job_, data_); !line.empty()) log::warn(line);
   }
 
   void tell_result(const RunCurves& curves) {

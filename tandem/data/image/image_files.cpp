@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
-#include "tandem/data/image/image_decoder.h"
 #include "tandem/storage/mapped_file.h"
 
 namespace tandem::data {
@@ -46,9 +45,9 @@ bool has_image_name(const std::filesystem::path& file) {
 
 bool is_image_file(const std::filesystem::path& file) { return is_image(storage::MappedFile(file).bytes()); }
 
-void check_image_file(const std::filesystem::path& file) {
+ImageHeader check_image_file(const std::filesystem::path& file) {
   const storage::MappedFile mapped(file);
-  with_name(file, [&] { return read_image_header(mapped.bytes()); });
+  return with_name(file, [&] { return read_image_header(mapped.bytes()); });
 }
 
 void check_image_side(const std::string& setting, int64_t pixels) {

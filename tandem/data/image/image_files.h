@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/data/dataset.h"
+#include "tandem/data/image/image_decoder.h"
 #include "tandem/data/image/image_planes.h"
 
 namespace tandem::data {
@@ -41,8 +42,9 @@ class ImageFiles final : public Dataset {
   ImageFileList list_;
 };
 
-/// Checks a file's header. Throws DataError naming the file (not an image, too large, cut short), IoError.
-void check_image_file(const std::filesystem::path& file);
+/// Checks a file's header and returns it. Throws DataError naming the file (not an image, too large, cut short),
+/// IoError.
+ImageHeader check_image_file(const std::filesystem::path& file);
 
 /// True if a file's name ends in .jpg, .jpeg or .png, in upper or lower case.
 bool has_image_name(const std::filesystem::path& file);

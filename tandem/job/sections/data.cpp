@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/data/face_records.h"
 #include "tandem/data/market1501.h"
 #include "tandem/data/synthetic.h"
@@ -68,11 +69,13 @@ constexpr std::array<DataSource, 5> kSources = {{
     {.name = "faces",
      .has_folder = true,
      .has_hold_out = true,
+     .sign = "train.rec",
      .image_shape = square_shape,
      .open = open_faces,
      .own_size = [](const std::filesystem::path& folder) { return data::face_side(folder); }},
     {.name = "market1501",
      .has_folder = true,
+     .sign = "bounding_box_train",
      .least_size = 16,
      .why_least = "the width is half of it",
      .image_shape = tall_shape,
@@ -107,8 +110,27 @@ std::string forms_with_folder() {
   return forms;
 }
 
+/// The source whose folder `text` seems to be. Null: it is no folder.
+const DataSource* source_of_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return nullptr;
+  const DataSource* found = nullptr;
+  for (const auto& source : kSources) {
+    if (!source.has_folder) continue;
+    const bool is_told = !source.sign.empty() && std::filesystem::exists(folder / source.sign, ignored);
+    if (is_told || (source.sign.empty() && found == nullptr)) found = &source;
+  }
+  return found;
+}
+
+/// Throws SettingsError for a folder without its source's name, which is likely to be meant.
 std::optional<std::string> read_data_folder(std::string_view text) {
-  return source_of(text).first != nullptr ? std::optional(std::string(text)) : std::nullopt;
+  if (source_of(text).first != nullptr) return std::string(text);
+  const auto* source = source_of_folder(text);
+  if (source == nullptr) return std::nullopt;
+  throw SettingsError(
+      "data is " + quote(text) + ", wanted " + settings::wanted(*settings::find_setting(schema(), "data")),
+      "did you mean data=" + std::string(source->name) + ":" + printable(text) + "?");
 }
 
 std::optional<std::string> read_class_count(std::string_view text) {
@@ -202,8 +224,8 @@ const Section& data_section() {
             kFraction},
            {"data.hold_out",
             int64_t{5},
-            "images without a test folder, and faces: every Nth image of each class becomes test data; faces: 0 holds "
-            "out none",
+            "N moves every Nth image of each class to the test set, unless images come with a test folder; faces: 0 "
+            "leaves the test set out",
             {0, 1e9}},
            {.key = "data.layout",
             .default_value = text("auto"),

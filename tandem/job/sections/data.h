@@ -36,6 +36,7 @@ struct DataSource {
   bool has_hold_out = false;  // data.hold_out has an effect
   bool has_layout = false;    // so has data.layout
   bool has_test = true;       // there may be a test set
+  std::string_view sign;      // what only its folders hold; empty: nothing
   int64_t least_size = 1;
   std::string_view why_least = "";  // end of the error text for a smaller size
 
