@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/train/detail/element_fault.h"
 #include "tandem/train/detail/stored_part.h"
 
 namespace tandem::train {
@@ -25,13 +26,20 @@ std::span<std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-/// Calls `read` with the target itself, or with a contiguous CPU tensor that is then copied to the target.
-template <class Read>
-void fill(const Tensor& target, const Read& read) {
+bool can_become(at::ScalarType stored, at::ScalarType wanted) {
+  return stored == wanted || (at::isIntegralType(wanted, /*includeBool=*/false) && at::isFloatingType(stored));
+}
+
+/// Calls `read` with the target itself, or with a contiguous CPU tensor of the stored type that is then checked and
+/// copied to the target.
+template <class Read, class Check>
+void fill(const Tensor& target, at::ScalarType stored, const Read& read, const Check& check) {
   const at::NoGradGuard no_grad;
-  const bool is_plain = target.is_cpu() && target.is_contiguous() && !target.is_conj() && !target.is_neg();
-  const auto place = is_plain ? target.detach() : at::empty(target.sizes(), at::TensorOptions(target.scalar_type()));
+  const bool is_plain = stored == target.scalar_type() && target.is_cpu() && target.is_contiguous() &&
+                        !target.is_conj() && !target.is_neg();
+  const auto place = is_plain ? target.detach() : at::empty(target.sizes(), at::TensorOptions(stored));
   read(place);
+  if (stored != target.scalar_type()) check(place);
   if (!is_plain) target.detach().copy_(place);
 }
 
@@ -174,16 +182,19 @@ void StoredTensors::read_into(const std::string& name, const parallel::Placement
     throw SettingsError("tensor " + quote(name) + " is missing, wanted it in the checkpoint");
   const auto& tensor = found->second;
   const auto sizes = placement.whole_sizes(target.sizes());
-  if (tensor.type != target.scalar_type() || tensor.sizes != sizes) {
+  if (!can_become(tensor.type, target.scalar_type()) || tensor.sizes != sizes) {
     throw SettingsError("tensor " + quote(name) + " is " + describe(tensor.type, tensor.sizes) + ", wanted " +
                         describe(target.scalar_type(), sizes));
   }
   const auto box = placement.box(target.sizes());
-  fill(target, [&](const Tensor& place) {
+  const auto read = [&](const Tensor& place) {
     for (const auto& part : tensor.parts) {
       const auto common = intersection(part.box, box);
       if (common) read_sound(files_[part.file].content, part, *common, place, box);
     }
+  };
+  fill(target, tensor.type, read, [&](const Tensor& place) {
+    detail::refuse_elements(place, detail::is_no_whole_number(place), box, "tensor " + quote(name), "a whole number");
   });
 }
 

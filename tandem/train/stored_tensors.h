@@ -48,6 +48,8 @@ class StoredTensors {
 
   std::vector<std::string> names() const;  // in alphabetical order, without a rank's suffix
 
+  bool contains(const std::string& name) const { return tensors_.contains(name); }
+
   /// Throws DataError if there is no such tensor.
   const StoredTensor& tensor(const std::string& name) const;
 
@@ -60,9 +62,11 @@ class StoredTensors {
   /// Fills `target`, the part of a tensor that `placement` says. Each stored part that is needed is read once and
   /// completely, so that its checksum is verified. Memory: 1 MiB; a copy of `target` if it is not a contiguous CPU
   /// tensor; and a copy of a stored part, one at a time, if what is needed of it is not one run of bytes both there and
-  /// in `target` (never for tensors that are split along dim 0 there and here). On failure the content of `target` is
-  /// undefined. Throws SettingsError if there is no such tensor, or if its type or sizes differ; DataError,
-  /// IoError or NonFiniteError if a part is damaged, cannot be read or is not finite.
+  /// in `target` (never for tensors that are split along dim 0 there and here). A target of whole numbers takes stored
+  /// floating-point numbers, as earlier versions have saved counters of a float64 job. On failure the content of
+  /// `target` is undefined. Throws SettingsError if there is no such tensor, or if its type or sizes differ otherwise;
+  /// DataError, IoError or NonFiniteError if a part is damaged, cannot be read, is not finite or holds no whole numbers
+  /// where the target does.
   void read_into(const std::string& name, const parallel::Placement& placement, const Tensor& target) const;
 
   /// Reads and verifies, in little memory, all tensors in the files except the tensors `read`. Rank `rank` of `size`

@@ -44,6 +44,21 @@ TEST(Model, AnEmbeddingAddsALinearMapAndItsNormalisation) {
   EXPECT_TRUE(with->named_buffers().contains("embedding_bn.running_var"));
 }
 
+TEST(Model, CountersStayWholeInEveryPrecision) {
+  for (const auto type : {at::kDouble, at::kHalf, at::kBFloat16}) {
+    const auto model = make({.name = "resnet_glyph", .embedding = 8});
+    model->named_buffers()["bn1.num_batches_tracked"].fill_(70001);  // too many for float16
+    model->to(type);
+    model->to(at::Device(at::kCPU), type);
+    for (const auto& buffer : model->named_buffers()) {
+      const bool counts = buffer.key().ends_with("num_batches_tracked");
+      EXPECT_EQ(buffer.value().scalar_type(), counts ? at::kLong : type) << buffer.key();
+    }
+    EXPECT_EQ(model->named_parameters()["bn1.weight"].scalar_type(), type);
+    EXPECT_EQ(model->named_buffers()["bn1.num_batches_tracked"].item<int64_t>(), 70001);
+  }
+}
+
 TEST(Model, OneSeedGivesOneSetOfWeights) {
   for (const auto name : {"mlp", "resnet_glyph"}) {
     const auto first = make({.name = name, .seed = 3});

@@ -244,6 +244,27 @@ TEST_F(CheckpointLoad, WhatOneRankFindsDamagedAllPassOver) {
   EXPECT_EQ(load(), -1);
 }
 
+/// Earlier versions saved the counters of a float64 job in float64.
+TEST_F(CheckpointLoad, CountersMayBeStoredAsFloatingPointNumbers) {
+  const auto state_of = [](const Tensor& counter) {
+    return TrainingState{.tensors = {Parameter::replicated("batches", counter)}, .identity = {}, .trainer = {}};
+  };
+  comm::run_ranks(1, [&](comm::ProcessGroup& group) {
+    for (const double value : {7.0, 2.5}) {
+      const auto stored = at::full({}, value, at::kDouble), counter = at::zeros({}, at::kLong);
+      ASSERT_TRUE(save_checkpoint(store_, 20, state_of(stored), group));
+      testing::internal::CaptureStderr();
+      const bool is_loaded = load_checkpoint(store_, state_of(counter), {}, group).has_value();
+      const auto told = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(is_loaded, value == 7);
+      EXPECT_EQ(counter.item<int64_t>(), is_loaded ? 7 : 0);
+      EXPECT_EQ(told, is_loaded ? ""
+                                : "warning: checkpoint step_00000020 is damaged: tensor 'batches' is 2.5, wanted a "
+                                  "whole number\n");
+    }
+  });
+}
+
 TEST_F(CheckpointLoad, OtherShapesAreOfAnotherJob) {
   save(10);
   EXPECT_EQ(load(2, 4), -1);

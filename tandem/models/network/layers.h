@@ -14,10 +14,14 @@
 /// draws them by name: building a layer draws no numbers and uses no generator that threads share.
 namespace tandem::models {
 
-/// A layer that can initialise its weights.
+/// A layer that can initialise its weights. Another element type is that of its floating-point numbers, as in Python:
+/// buffers of whole numbers keep theirs.
 class Layer : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
+  using torch::nn::Module::to;
+  void to(at::ScalarType type, bool non_blocking = false) override;
+  void to(at::Device device, at::ScalarType type, bool non_blocking = false) override;
 
   /// Fills this layer's own parameters and buffers; `name` is its place in the model ("layer1.0.conv1").
   virtual void initialize(uint64_t seed, const std::string& name) = 0;
