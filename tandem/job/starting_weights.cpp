@@ -63,7 +63,7 @@ void start_from_weights(const Job& job, const train::Task& task, comm::ProcessGr
   jointly(group, [&] {
     const auto weights = task.weights();
     const auto files = train::open_weights(file);
-    const auto match = train::match_weights(files, file, weights, kRoles);
+    const auto match = train::match_weights(files, file, weights, kRoles, job.model.weights_prefix);
     train::fill_weights(files, match, weights);
     if (group.rank() == 0) tell(files, match, file, weights);
   });

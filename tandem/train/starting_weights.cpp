@@ -3,20 +3,21 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/finite.h"
 #include "tandem/base/quote.h"
+#include "tandem/train/detail/element_fault.h"
+#include "tandem/train/detail/name_prefix.h"
 
 namespace tandem::train {
 namespace {
 
-/// What torch's DistributedDataParallel, torch.compile and Lightning put before each name.
-constexpr std::array<std::string_view, 3> kWrappers = {"module.", "_orig_mod.", "model."};
+constexpr std::string_view kCounter = "num_batches_tracked", kVariance = "running_var";
 
 using Names = std::vector<std::string>;
 
@@ -24,34 +25,11 @@ bool begins_with_one(const std::string& name, const Names& beginnings) {
   return std::ranges::any_of(beginnings, [&](const auto& beginning) { return name.starts_with(beginning); });
 }
 
-/// The tensors of a file that may be weights, under the names that they have without wrappers.
-std::map<std::string, std::string> bare_names(const StoredTensors& files) {
-  std::map<std::string, std::string> stored;
-  for (const auto& name : files.names()) {
-    if (!is_state_name(name)) stored[name] = name;
-  }
-  const auto wraps_all = [&](std::string_view wrapper) {
-    return std::ranges::all_of(stored, [&](const auto& entry) { return entry.first.starts_with(wrapper); });
-  };
-  for (auto wrapper = kWrappers.begin(); !stored.empty() && wrapper != kWrappers.end();) {
-    if (!wraps_all(*wrapper)) {
-      ++wrapper;
-      continue;
-    }
-    std::map<std::string, std::string> bare;
-    for (const auto& [name, full] : stored) bare[name.substr(wrapper->size())] = full;
-    stored = std::move(bare);
-    wrapper = kWrappers.begin();
-  }
-  return stored;
-}
-
 /// "'a', 'b', 'c' and 4 more".
-std::string some_of(const Names& names) {
-  constexpr size_t kShown = 3;
+std::string some_of(const Names& names, size_t shown = 3) {
   std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i == 0 ? "" : ", ") + quote(names[i]);
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  for (size_t i = 0; i < std::min(shown, names.size()); ++i) text += (i == 0 ? "" : ", ") + quote(names[i]);
+  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
   return text;
 }
 
@@ -70,8 +48,16 @@ std::map<std::string, const Parameter*> by_name(const std::vector<Parameter>& we
 
 std::vector<int64_t> sizes_of(const Parameter& weight) { return weight.placement.whole_sizes(weight.tensor.sizes()); }
 
-bool can_be(at::ScalarType stored, at::ScalarType wanted) {
-  return at::isFloatingType(stored) == at::isFloatingType(wanted) && !at::isComplexType(stored);
+bool is_whole(const Parameter& weight) { return !at::isFloatingType(weight.tensor.scalar_type()); }
+
+/// Other programs store a counter as a list of one, and in the type to which they convert their weights.
+bool has_sizes(const StoredTensor& stored, const Parameter& weight) {
+  const auto wanted = sizes_of(weight);
+  return stored.sizes == wanted || (is_whole(weight) && wanted.empty() && stored.sizes == std::vector<int64_t>{1});
+}
+
+bool can_be(at::ScalarType stored, const Parameter& weight) {
+  return at::isFloatingType(stored) || (is_whole(weight) && at::isIntegralType(stored, /*includeBool=*/false));
 }
 
 Names without(const Names& names, const Names& beginnings) {
@@ -89,74 +75,148 @@ std::string difference(const std::string& name, const WeightMatch& match, const 
 }
 
 void check_type(const std::string& begin, const StoredTensor& stored, const Parameter& weight) {
-  const auto type = weight.tensor.scalar_type();
-  if (can_be(stored.type, type)) return;
+  if (can_be(stored.type, weight)) return;
   throw SettingsError(begin + quote(weight.name) + " is " + at::toString(stored.type) + " there, wanted " +
-                      (at::isFloatingType(type) ? "floating-point numbers" : "whole numbers"));
+                      (is_whole(weight) ? "whole numbers" : "floating-point numbers"));
+}
+
+/// The weights by which a model is known in a file: those that must be there, if there are such.
+std::set<std::string> known_by(const std::map<std::string, const Parameter*>& own, const WeightRoles& roles) {
+  std::set<std::string> all, required;
+  for (const auto& [name, weight] : own) {
+    if (name.ends_with(kCounter)) continue;
+    all.insert(name);
+    if (!begins_with_one(name, roles.may_miss)) required.insert(name);
+  }
+  return required.empty() ? all : required;
+}
+
+std::string prefix_of(const StoredTensors& files, const std::string& begin,
+                      const std::map<std::string, const Parameter*>& own, const WeightRoles& roles,
+                      std::string chosen) {
+  if (!chosen.empty() && !chosen.ends_with('.')) chosen += '.';
+  const auto names = files.names();
+  const auto known = known_by(own, roles);
+  const auto fits = [&](const std::string& prefix) {
+    return std::ranges::all_of(known, [&](const auto& name) {
+      return begins_with_one(name, roles.may_differ) || has_sizes(files.tensor(prefix + name), *own.at(name));
+    });
+  };
+  const auto found = detail::find_prefix({names.begin(), names.end()}, known, chosen, fits);
+  if (found.choices.empty()) return found.prefix;
+  const auto &one = found.choices[0], &other = found.choices[1];
+  throw SettingsError(
+      begin + "all weights of this model are there behind each of " + some_of(found.choices) + ", wanted them once",
+      "choose with weights_prefix=" + one + " or weights_prefix=" + other);
+}
+
+/// The tensors of the file that no weight takes. A checkpoint's own state has names without a prefix.
+Names unused_of(const StoredTensors& files, const WeightMatch& match) {
+  std::set<std::string> used;
+  for (const auto& [name, stored] : match.stored) used.insert(stored);
+  Names unused;
+  for (const auto& name : files.names()) {
+    if (!used.contains(name) && !(match.prefix.empty() && is_state_name(name))) unused.push_back(name);
+  }
+  return unused;
+}
+
+void check_missing(const std::string& begin, const WeightMatch& match, const WeightRoles& roles) {
+  const auto lacking = without(match.missing, roles.may_miss);
+  if (lacking.empty()) return;
+  const auto behind = match.prefix.empty() ? "" : " behind " + quote(match.prefix);
+  const auto others = match.unused.empty() ? "" : "; the file also has " + some_of(match.unused);
+  throw SettingsError(begin + some_of(lacking) + (lacking.size() == 1 ? " is" : " are") + " missing there" + behind +
+                          ", wanted all weights of this model" + others,
+                      "give the model that they are of");
+}
+
+void check_sizes(const std::string& begin, const WeightMatch& match, const WeightRoles& roles,
+                 const StoredTensors& files, const std::map<std::string, const Parameter*>& own) {
+  const auto odd = without(match.other_sizes, roles.may_differ);
+  if (odd.empty()) return;
+  throw SettingsError(begin + difference(odd[0], match, files, *own.at(odd[0])) +
+                          (odd.size() == 1 ? "" : ", and " + std::to_string(odd.size() - 1) + " more differ"),
+                      "give the model, and images of the size and channels, that they are of");
+}
+
+/// What the file has for the part `box` of a weight, in the file's type.
+Tensor stored_part(const StoredTensors& files, const std::string& stored, const Parameter& weight,
+                   const parallel::Box& box) {
+  if (!is_whole(weight)) return files.read(stored, box);
+  const auto sizes = sizes_of(weight);
+  return parallel::view_of(files.read(stored).reshape(sizes), parallel::whole_box(sizes), box);
+}
+
+/// `what`: begins an error's text. The weight has been filled with `values`.
+void check_values(const std::string& what, const Tensor& values, const Parameter& weight, const parallel::Box& box) {
+  const auto refuse = [&](const Tensor& odd, const std::string& wanted, const std::string& remedy = "") {
+    detail::refuse_elements(values, odd, box, what, wanted, remedy);
+  };
+  const auto wide = [&] { return values.to(at::kDouble); };
+  if (!all_finite(weight.tensor.detach())) {
+    refuse(wide().isfinite().logical_not(), "a finite number");
+    refuse(weight.tensor.detach().cpu().isfinite().logical_not(),
+           "a number that " + std::string(at::toString(weight.tensor.scalar_type())) + " can hold");
+  }
+  if (is_whole(weight)) {
+    refuse(detail::is_no_whole_number(values), "a whole number", "leave it out of the file to count from 0");
+  }
+  if (weight.name.ends_with(kCounter) || weight.name.ends_with(kVariance)) refuse(wide().lt(0), "0 or more");
 }
 
 }  // namespace
 
 WeightMatch match_weights(const StoredTensors& files, const std::string& file, const std::vector<Parameter>& weights,
-                          const WeightRoles& roles) {
+                          const WeightRoles& roles, const std::string& prefix) {
   const auto begin = "weights is " + quote(file) + ": ";
-  WeightMatch match;
-  auto stored = bare_names(files);
   const auto own = by_name(weights);
+  WeightMatch match{.file = file, .prefix = prefix_of(files, begin, own, roles, prefix)};
   for (const auto& [name, weight] : own) {
-    const auto found = stored.find(name);
-    if (found == stored.end()) {
-      if (!name.ends_with("num_batches_tracked")) match.missing.push_back(name);
+    const auto stored = match.prefix + name;
+    if (!files.contains(stored)) {
+      if (!name.ends_with(kCounter)) match.missing.push_back(name);
       continue;
     }
-    const auto& tensor = files.tensor(found->second);
-    check_type(begin, tensor, *weight);
-    if (tensor.sizes != sizes_of(*weight)) match.other_sizes.push_back(name);
-    match.stored[name] = found->second;
-    stored.erase(found);
+    check_type(begin, files.tensor(stored), *weight);
+    if (!has_sizes(files.tensor(stored), *weight)) match.other_sizes.push_back(name);
+    match.stored[name] = stored;
   }
-  for (const auto& [name, full] : stored) match.unused.push_back(full);
-
-  if (const auto lacking = without(match.missing, roles.may_miss); !lacking.empty()) {
-    throw SettingsError(begin + some_of(lacking) + (lacking.size() == 1 ? " is" : " are") +
-                            " missing there, wanted all weights of this model",
-                        "give the model that they are of");
-  }
-  if (const auto odd = without(match.other_sizes, roles.may_differ); !odd.empty()) {
-    throw SettingsError(begin + difference(odd[0], match, files, *own.at(odd[0])) +
-                            (odd.size() == 1 ? "" : ", and " + std::to_string(odd.size() - 1) + " more differ"),
-                        "give the model, and images of the size and channels, that they are of");
-  }
+  match.unused = unused_of(files, match);
+  check_missing(begin, match, roles);
+  check_sizes(begin, match, roles, files, own);
   return match;
 }
 
 void fill_weights(const StoredTensors& files, const WeightMatch& match, const std::vector<Parameter>& weights) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::buffers);
-  for (const auto& [name, tensor, placement] : weights) {
-    const auto found = match.stored.find(name);
-    if (found == match.stored.end() || std::ranges::count(match.other_sizes, name) > 0) continue;
-    const auto values = files.read(found->second, placement.box(tensor.sizes()));
-    if (!all_finite(values)) {
-      throw NonFiniteError("weights have an infinity or NaN in " + quote(found->second) + ", wanted finite numbers");
-    }
-    tensor.detach().copy_(values);
-    if (!all_finite(tensor.detach())) {
-      throw NonFiniteError("weights have numbers in " + quote(found->second) + " that are too large for " +
-                           at::toString(tensor.scalar_type()) + ", wanted finite numbers");
-    }
+  for (const auto& weight : weights) {
+    const auto found = match.stored.find(weight.name);
+    if (found == match.stored.end() || std::ranges::count(match.other_sizes, weight.name) > 0) continue;
+    const auto box = weight.placement.box(weight.tensor.sizes());
+    const auto values = stored_part(files, found->second, weight, box);
+    weight.tensor.detach().copy_(values);
+    check_values("weights is " + quote(match.file) + ": " + quote(found->second), values, weight, box);
   }
 }
 
 std::vector<std::string> lines_of(const WeightMatch& match, const StoredTensors& files,
                                   const std::vector<Parameter>& weights) {
   std::vector<std::string> lines;
+  if (!match.prefix.empty()) {
+    const auto others = std::to_string(match.unused.size()) + (match.unused.size() == 1 ? " other tensor" : " others") +
+                        " left out: " + some_of(match.unused, 2);
+    lines.push_back(quote(match.prefix) + " taken off the names" + (match.unused.empty() ? "" : "; " + others));
+  }
   if (!match.missing.empty()) lines.push_back(some_of(match.missing) + " not there: start as drawn");
   const auto own = by_name(weights);
   for (const auto& name : match.other_sizes) {
     lines.push_back(difference(name, match, files, *own.at(name)) + ": starts as drawn");
   }
-  if (!match.unused.empty()) lines.push_back(some_of(match.unused) + " left out: the model has no such weights");
+  if (match.prefix.empty() && !match.unused.empty()) {
+    lines.push_back(some_of(match.unused) + " left out: the model has no such weights");
+  }
   return lines;
 }
 

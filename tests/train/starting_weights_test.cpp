@@ -49,9 +49,9 @@ class StartingWeights : public testing::Test {
   }
 
   /// Fills `weights` and returns what is told.
-  static Lines load(const std::string& file, const std::vector<Parameter>& weights) {
+  static Lines load(const std::string& file, const std::vector<Parameter>& weights, const std::string& prefix = "") {
     const auto files = open_weights(locate_weights(file));
-    const auto match = match_weights(files, "w.safetensors", weights, kRoles);
+    const auto match = match_weights(files, "w.safetensors", weights, kRoles, prefix);
     fill_weights(files, match, weights);
     return lines_of(match, files, weights);
   }
@@ -67,11 +67,68 @@ void expect_all(const std::vector<Parameter>& weights, double value) {
   for (const auto& weight : weights) EXPECT_TRUE(weight.tensor.eq(value).all().item<bool>()) << weight.name;
 }
 
-TEST_F(StartingWeights, OfAnyTypeAndWithAnyWrapperFillAModel) {
+TEST_F(StartingWeights, OfAnyTypeFillAModel) {
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
-    for (const std::string before : {"", "module.", "_orig_mod.", "model.", "module._orig_mod."}) {
+    const auto weights = model_of(0);
+    EXPECT_EQ(load(write(named(model_of(3, type))), weights), Lines());
+    expect_all(weights, 3);
+  }
+}
+
+TEST_F(StartingWeights, OfAnyProgramThatCallsTheModelByANameOfItsOwn) {
+  for (const std::string before : {"module.", "_orig_mod.", "model.", "backbone.", "encoder.", "net.", "student.",
+                                   "state_dict.", "module._orig_mod.", "state_dict.model.", "a.b.c.d."}) {
+    auto tensors = named(model_of(3), before);
+    auto weights = model_of(0);
+    EXPECT_EQ(load(write(tensors), weights), Lines{"'" + before + "' taken off the names"});
+    expect_all(weights, 3);
+    for (const std::string other : {"n_averaged", "loss.weight", "optimizer.state.0", "zz.conv.bias"}) {
+      tensors.push_back({other, at::ones({}, at::kLong)});
+    }
+    EXPECT_EQ(load(write(tensors), weights = model_of(0)),
+              Lines{"'" + before + "' taken off the names; 4 others left out: 'loss.weight', 'n_averaged' and 2 more"});
+    expect_all(weights, 3);
+  }
+}
+
+TEST_F(StartingWeights, OfSeveralModelsOneIsChosen) {
+  auto tensors = named(model_of(3), "student.net.");
+  for (const auto& tensor : named(model_of(4), "teacher.net.")) tensors.push_back(tensor);
+  EXPECT_EQ(fault(tensors),
+            "weights is 'w.safetensors': all weights of this model are there behind each of 'student.net.', "
+            "'teacher.net.', wanted them once: choose with weights_prefix=student.net. or weights_prefix=teacher.net.");
+  for (const std::string chosen : {"teacher", "teacher.", "teacher.net", "teacher.net."}) {
+    const auto weights = model_of(0);
+    EXPECT_EQ(load(write(tensors), weights, chosen).size(), 1) << chosen;
+    expect_all(weights, 4);
+  }
+  EXPECT_EQ(text_of<Error>([&] { load(write(tensors), model_of(0), "teach"); }),
+            "weights is 'w.safetensors': 'conv.weight' is missing there behind 'teach.', wanted all weights of this "
+            "model; the file also has 'student.net.bn.num_batches_tracked', 'student.net.conv.weight', "
+            "'student.net.embedding.weight' and 5 more: give the model that they are of");
+  for (auto& tensor : tensors) {  // a larger teacher
+    if (tensor.name == "teacher.net.conv.weight") tensor.tensor = at::ones({2, 4});
+  }
+  const auto weights = model_of(0);
+  load(write(tensors), weights);
+  expect_all(weights, 3);
+  tensors = named(model_of(3));
+  for (const auto& tensor : named(model_of(4), "ema.")) tensors.push_back(tensor);
+  EXPECT_EQ(load(write(tensors), weights),
+            Lines{"'ema.bn.num_batches_tracked', 'ema.conv.weight', 'ema.embedding.weight' and 1 more left out: the "
+                  "model has no such weights"});
+  expect_all(weights, 3);
+  load(write(tensors), weights, "ema");
+  expect_all(weights, 4);
+}
+
+TEST_F(StartingWeights, CountersOfAnyTypeAndOfOneElementAreRead) {
+  for (const auto type : {at::kHalf, at::kFloat, at::kDouble, at::kInt, at::kByte, at::kLong}) {
+    for (const auto& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{1}}) {
+      auto tensors = named(model_of(3));
+      tensors.back().tensor = at::full(sizes, 3, type);
       const auto weights = model_of(0);
-      EXPECT_EQ(load(write(named(model_of(3, type), before)), weights), Lines()) << before;
+      EXPECT_EQ(load(write(tensors), weights), Lines());
       expect_all(weights, 3);
     }
   }
@@ -101,11 +158,41 @@ TEST_F(StartingWeights, FaultsAreOneLine) {
       "and images of the size and channels, that they are of");
   EXPECT_EQ(fault({{"conv.weight", at::ones({2, 3}, at::kChar)}}),
             "weights is 'w.safetensors': 'conv.weight' is Char there, wanted floating-point numbers");
-  EXPECT_EQ(fault({{"conv.weight", at::full({2, 3}, std::numeric_limits<double>::infinity())}}),
-            "weights have an infinity or NaN in 'conv.weight', wanted finite numbers");
-  EXPECT_EQ(fault({{"conv.weight", at::full({2, 3}, 1e300, at::kDouble)}}),
-            "weights have numbers in 'conv.weight' that are too large for Float, wanted finite numbers");
-  EXPECT_EQ(exit_code_of(SettingsError("")), ExitCode::settings);
+  EXPECT_EQ(fault({{"features.conv", at::ones({2, 3})}}),
+            "weights is 'w.safetensors': 'conv.weight' is missing there, wanted all weights of this model; the file "
+            "also has 'features.conv': give the model that they are of");
+}
+
+TEST_F(StartingWeights, NumbersThatCannotBeAreNamedByTheirPlace) {
+  const auto fault_with = [&](const std::string& name, const Tensor& values) {
+    auto tensors = named(model_of(1), "net.");
+    for (auto& tensor : tensors) {
+      if (tensor.name == "net." + name) tensor.tensor = values;
+    }
+    auto weights = model_of(0);
+    weights.push_back(Parameter::replicated("bn.running_var", at::ones({4})));
+    tensors.push_back({"net.bn.running_var", name == "bn.running_var" ? values : at::ones({4})});
+    return text_of<DataError>([&] { load(write(tensors), weights); });
+  };
+  const auto odd = [](at::IntArrayRef sizes, int64_t place, double value) {
+    auto tensor = at::ones(sizes, at::kDouble);
+    tensor.view(-1)[place] = value;
+    return tensor;
+  };
+  constexpr auto kNaN = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  const std::string begin = "weights is 'w.safetensors': 'net.", counter = begin + "bn.num_batches_tracked' is ",
+                    leave = ": leave it out of the file to count from 0";
+  EXPECT_EQ(fault_with("conv.weight", odd({2, 3}, 5, kInfinity)),
+            begin + "conv.weight'[1, 2] is inf, wanted a finite number");
+  EXPECT_EQ(fault_with("conv.weight", odd({2, 3}, 3, -kNaN)),
+            begin + "conv.weight'[1, 0] is NaN, wanted a finite number");
+  EXPECT_EQ(fault_with("conv.weight", odd({2, 3}, 1, 1e300)),
+            begin + "conv.weight'[0, 1] is 1e+300, wanted a number that Float can hold");
+  EXPECT_EQ(fault_with("bn.running_var", odd({4}, 3, -0.5)), begin + "bn.running_var'[3] is -0.5, wanted 0 or more");
+  EXPECT_EQ(fault_with("bn.num_batches_tracked", odd({}, 0, 2.5)), counter + "2.5, wanted a whole number" + leave);
+  EXPECT_EQ(fault_with("bn.num_batches_tracked", odd({1}, 0, kNaN)), counter + "NaN, wanted a whole number" + leave);
+  EXPECT_EQ(fault_with("bn.num_batches_tracked", odd({}, 0, 1e19)), counter + "1e+19, wanted a whole number" + leave);
+  EXPECT_EQ(fault_with("bn.num_batches_tracked", odd({}, 0, -2)), counter + "-2, wanted 0 or more");
 }
 
 TEST_F(StartingWeights, PathsThatLeadNowhereAreNamed) {

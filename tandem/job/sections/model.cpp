@@ -26,7 +26,8 @@ void read(settings::Settings& settings, Job& job) {
                .ghost = settings.get_int("model.ghost"),
                .zero_gamma = settings.get_bool("model.zero_gamma"),
                .freeze = settings.get_list("model.freeze"),
-               .weights = weights == kDrawn ? "" : weights};
+               .weights = weights == kDrawn ? "" : weights,
+               .weights_prefix = settings.get_string("model.weights_prefix")};
 }
 
 }  // namespace
@@ -68,7 +69,10 @@ const Section& model_section() {
                     "weights that a new run starts from; none: drawn by the seed; a file: safetensors, or the index of "
                     "several; a folder: a run or one of its checkpoints",
                 .choices = {kDrawn},
-                .other = {"a file or folder", read_path}}},
+                .other = {"a file or folder", read_path}},
+               {"model.weights_prefix", text(""),
+                "model.weights: which of several models in the file to read, by the beginning of its names there, such "
+                "as teacher; empty: the one that there is"}},
       .read = read,
       .idle = {{{"model.norm", "model.activation", "model.dropout", "model.freeze"},
                 [](const Job& job) { return job.model.is_identity; },
@@ -85,6 +89,9 @@ const Section& model_section() {
                 },
                 "except with model.norm=ghost"},
                {{"model.freeze"}, [](const Job& job) { return job.model.freeze.empty(); }, "when it is empty"},
+               {{"model.weights_prefix"},
+                [](const Job& job) { return job.model.weights.empty(); },
+                "without model.weights"},
                {{"model.activation"},
                 [](const Job& job) { return models::has_own_activation(job.model.norm); },
                 "with this model.norm: its activation is a part of it"}},

@@ -19,6 +19,7 @@ struct Model {
   bool zero_gamma = false;
   std::vector<std::string> freeze;  // parameters whose names begin so are not trained
   std::string weights;              // where a new run's weights come from; "": drawn by the seed
+  std::string weights_prefix;       // begins what stands before their names there; "": found by the names
 };
 
 }  // namespace tandem::job
