@@ -85,7 +85,11 @@ const Section& ddp_section() {
                 .default_value = text(parallel::gradient_hooks().front().name),
                 .doc = hooks,
                 .choices = names_of(parallel::gradient_hooks())},
-               {"ddp.rank", int64_t{2}, "of the factors that stand for a matrix", {1, 1024}},
+               {"ddp.rank",
+                int64_t{2},
+                "ddp.hook=powersgd: columns of each of the two narrow matrices whose product travels in place of a "
+                "gradient",
+                {1, 1024}},
                {"ddp.local_start", int64_t{1000},
                 "ddp.hook=post-local-sgd: steps whose gradients are summed before the ranks train apart", kCount},
                {"ddp.local_every",

@@ -208,7 +208,8 @@ const Section& parallel_section() {
       {.rows =
            {{"ranks",
              int64_t{1},
-             "ranks that train together in this process; omit under a launcher, where another number is an error",
+             "ranks that train together, as threads of this process; under a launcher leave it out: the launcher has "
+             "started the ranks, and another number than theirs is refused",
              {1, 1024}},
             {"threads",
              int64_t{0},
@@ -244,9 +245,8 @@ const Section& parallel_section() {
              .choices = names_of(kModes)},
             {"ps.staleness",
              int64_t{2},
-             "ps.mode=async: how many steps a rank may be ahead of the slowest, and updates its weights lack; 0: as "
-             "sync; a "
-             "rank holds as many gradients more",
+             "ps.mode=async: most steps that a rank may be ahead of the slowest one; its weights then lack at most as "
+             "many updates, and it holds memory for as many gradients more; 0: as ps.mode=sync",
              {0, 1023}},
             {"local_sgd.every",
              int64_t{16},
