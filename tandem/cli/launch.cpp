@@ -102,10 +102,10 @@ rendezvous::Listener listen_at(const std::string& loopback) {
   }
 }
 
-/// Without this many the store could not answer all ranks, which would wait for it.
+/// Without this many the store could not answer all ranks, which would wait for it. A rank's error has a file too.
 void check_descriptors(int ranks) {
   constexpr int kOfTheStore = 16;  // its server's and its client's, and the pipe of a start
-  require_descriptors(ranks + kOfTheStore, "launch of " + std::to_string(ranks) + " ranks");
+  require_descriptors(2 * ranks + kOfTheStore, "launch of " + std::to_string(ranks) + " ranks");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct Failure {
 
 class Agent {
  public:
-  Agent(const AgentOptions& options, SignalInbox& inbox) : options_(options), inbox_(inbox) {}
+  Agent(const AgentOptions& options, SignalInbox& inbox) : options_(options), inbox_(inbox), lines_(options.ranks) {}
   ~Agent();
 
   int run();

@@ -1,32 +1,33 @@
 #include "tandem/launch/detail/last_lines.h"
 
-#include <cstdlib>
-#include <fstream>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 namespace tandem::launch::detail {
 
-namespace fs = std::filesystem;
-
-LastLines::LastLines() {
-  std::error_code fault;
-  auto pattern = (fs::temp_directory_path(fault) / "tandem-launch-XXXXXX").string();
-  if (!fault && mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
+LastLines::LastLines(int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) files_.push_back(memfd_create("last line", MFD_CLOEXEC));
 }
 
 LastLines::~LastLines() {
-  std::error_code ignored;
-  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+  for (const int file : files_) {
+    if (file >= 0) close(file);
+  }
 }
 
 std::string LastLines::path(int rank) const {
-  return folder_.empty() ? "" : (folder_ / (std::to_string(rank) + ".json")).string();
+  const int file = files_[static_cast<size_t>(rank)];
+  return file < 0 ? "" : "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
 }
 
 std::optional<std::string> LastLines::line(int rank) const {
-  std::ifstream file(path(rank));
-  const auto error = nlohmann::json::parse(file, nullptr, false);
+  const int file = files_[static_cast<size_t>(rank)];
+  std::string text(1 << 16, '\0');
+  const auto size = file < 0 ? 0 : pread(file, text.data(), text.size(), 0);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  const auto error = nlohmann::json::parse(text, nullptr, false);
   if (!error.is_object()) return std::nullopt;
   const auto line = error.find("line");
   return line != error.end() && line->is_string() ? std::optional(line->get<std::string>()) : std::nullopt;

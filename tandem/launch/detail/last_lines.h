@@ -1,27 +1,28 @@
 #pragma once
-#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tandem::launch::detail {
 
 /// The files in which ranks leave the line of their error, so that of several ranks that fail for one reason only one
-/// is heard: torchrun's error files, with the key "line" for an agent that prints it.
+/// is heard: torchrun's error files, with the key "line" for an agent that prints it. They are in memory, and end with
+/// this process.
 class LastLines {
  public:
-  LastLines();   // if the folder cannot be made, the ranks print their lines themselves
-  ~LastLines();  // removes the folder
+  explicit LastLines(int ranks);  // a rank without a file, where the system refuses one, prints its line itself
+  ~LastLines();
   LastLines(const LastLines&) = delete;
   LastLines& operator=(const LastLines&) = delete;
 
-  /// The value of TORCHELASTIC_ERROR_FILE for a rank; "" if there is no folder.
+  /// The value of TORCHELASTIC_ERROR_FILE for a rank; "" if it has no file.
   std::string path(int rank) const;
 
   /// What the rank has left; nullopt if it has left nothing.
   std::optional<std::string> line(int rank) const;
 
  private:
-  std::filesystem::path folder_;
+  std::vector<int> files_;  // by rank; -1: none
 };
 
 }  // namespace tandem::launch::detail
