@@ -1,6 +1,7 @@
 #include "tandem/job/job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "tandem/base/error.h"
@@ -18,6 +19,12 @@ std::string class_names_checksum(const data::Dataset& dataset) {
     checksum.update(std::as_bytes(std::span(name)));
   }
   return checksum.hex();
+}
+
+std::vector<std::string_view> identity_keys(const Section& section, const Job& job) {
+  auto keys = section.identity;
+  if (section.more_identity != nullptr) std::ranges::copy(section.more_identity(job), std::back_inserter(keys));
+  return keys;
 }
 
 const IdleRule* idle_rule(const Job& job, std::string_view key) {
@@ -112,7 +119,7 @@ storage::Identity identity(const Job& job, const data::Dataset& dataset) {
   const settings::Settings defaults(schema());
   storage::Identity result;
   for (const auto* section : sections()) {
-    for (const auto key : section->identity) {
+    for (const auto key : identity_keys(*section, job)) {
       const auto& settings = is_idle(job, key) ? defaults : job.settings;
       result.emplace_back(key, settings::format_value(settings.get(key)));
     }
@@ -133,8 +140,10 @@ storage::Identity shared_identity(const Job& job, storage::Identity identity) {
 
 storage::Identity weights_identity(const Job& job, storage::Identity identity) {
   identity = shared_identity(job, std::move(identity));
-  std::erase_if(identity, [](const auto& entry) {
-    const auto is_of = [&](const Section& section) { return std::ranges::count(section.identity, entry.first) > 0; };
+  std::erase_if(identity, [&](const auto& entry) {
+    const auto is_of = [&](const Section& section) {
+      return std::ranges::count(identity_keys(section, job), entry.first) > 0;
+    };
     return entry.first == "images" || is_of(training_section()) || is_of(optimizer_section());
   });
   return identity;

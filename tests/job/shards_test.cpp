@@ -93,6 +93,34 @@ TEST(Shards, AreTheBatchInAnotherOrderOfSums) {
   EXPECT_NE(plain.hash, sharded.hash);
 }
 
+/// The threads of a rank change the order of sums: they must not follow from cores and ranks.
+TEST(Shards, FixTheThreadsOfARankAndRecordThem) {
+  const Patterns patterns;
+  const auto recorded = [&](const Words& words) -> std::string {
+    const auto job = job_of(words);
+    for (const auto& [key, value] : shared_identity(job, identity(job, patterns))) {
+      if (key == "threads") return value;
+    }
+    return "none";
+  };
+  for (const std::string ranks : {"ranks=1", "ranks=2", "ranks=4"}) {
+    const auto job = job_of({"train.shards=4", ranks});
+    EXPECT_EQ(job.parallel.threads, 1);
+    EXPECT_EQ(job.settings.get_int("threads"), 1);
+    EXPECT_TRUE(job.training.fixes_threads);
+    EXPECT_EQ(recorded({"train.shards=4", ranks}), "1");
+  }
+  EXPECT_EQ(recorded({"train.shards=4", "threads=0"}), "1");
+  EXPECT_EQ(recorded({"train.shards=4", "threads=3"}), "3");
+  EXPECT_FALSE(job_of({"train.shards=4", "threads=3"}).training.fixes_threads);
+  EXPECT_EQ(recorded({"threads=3"}), "none");
+  EXPECT_EQ(job_of({}).parallel.threads, 0);
+  const auto job = job_of({"train.shards=4", "threads=3"});
+  for (const auto& [key, value] : weights_identity(job, identity(job, patterns))) {
+    EXPECT_NE(key, "threads") << "eval may have other threads";
+  }
+}
+
 std::string refused(const Words& words) {
   return test::text_of<SettingsError>([&] { check_training(job_of(words)); });
 }

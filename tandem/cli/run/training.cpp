@@ -203,6 +203,9 @@ class TrainingRun {
               std::string(job_.parallel.strategy->title) + ") · " + std::string(job_.head.form->plan) +
               (job_.head.form->is_whole ? "" : " " + job::counts_text(plan_.task.counts)) +
               (recomputed.empty() ? "" : " · recompute " + recomputed));
+    if (job_.training.fixes_threads) {
+      log::info("threads  1 a rank, with train.shards; another number gives other bits: threads=N");
+    }
     for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
     if (const auto line = job::size_hint(job_, data_); !line.empty()) log::warn(line);

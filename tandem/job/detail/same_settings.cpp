@@ -8,8 +8,10 @@
 namespace tandem::job::detail {
 namespace {
 
-/// All ranks use rank 0's `out`; `threads` may differ, as machines differ in cores.
-bool may_differ(std::string_view key) { return key == "out" || key == "threads"; }
+/// All ranks use rank 0's `out`; `threads` may differ, as machines differ in cores, unless the order of sums must not.
+bool may_differ(std::string_view key, const settings::Settings& leader) {
+  return key == "out" || (key == "threads" && leader.get_int("train.shards") == 0);
+}
 
 }  // namespace
 
@@ -17,7 +19,7 @@ std::string difference_to_leader(const settings::Settings& own, int rank, const 
   for (const auto& setting : own.schema()) {
     const auto found = settings::format_value(own.get(setting.key)),
                wanted = settings::format_value(leader.get(setting.key));
-    if (found == wanted || may_differ(setting.key)) continue;
+    if (found == wanted || may_differ(setting.key, leader)) continue;
     return std::string(setting.key) + " is " + quote(found) + " on rank " + std::to_string(rank) + ", wanted " +
            quote(wanted) + " as rank 0 has";
   }

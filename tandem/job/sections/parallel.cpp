@@ -213,7 +213,8 @@ const Section& parallel_section() {
              {1, 1024}},
             {"threads",
              int64_t{0},
-             "compute threads per rank; 0: OMP_NUM_THREADS, or else the rank's part of the cores",
+             "compute threads per rank; 0: OMP_NUM_THREADS, or else the rank's part of the cores, and 1 with "
+             "train.shards",
              {0, 1024}},
             {.key = "device",
              .default_value = text("cpu"),

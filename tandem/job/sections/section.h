@@ -34,6 +34,9 @@ struct Section {
   std::string (*hint)(const Job& job) = nullptr;
 
   std::vector<std::string_view> identity = {};  // keys that a checkpoint must share with the job that resumes it
+
+  /// Keys, of any section, that it must share besides in this job. Null: there are none.
+  std::vector<std::string_view> (*more_identity)(const Job& job) = nullptr;
 };
 
 // In the order of the help text.

@@ -34,6 +34,20 @@ std::optional<train::LossScaleOptions> loss_scale_of(const settings::Settings& s
   return options;
 }
 
+/// The number of threads changes the order of sums inside a rank: with shards it must not follow from the machine's
+/// cores and the number of ranks.
+void fix_threads(settings::Settings& settings, Job& job) {
+  job.training.fixes_threads = job.training.shards > 0 && job.parallel.threads == 0;
+  if (!job.training.fixes_threads) return;
+  job.parallel.threads = 1;
+  settings.set("threads", "1");
+}
+
+std::vector<std::string_view> identity_of_shards(const Job& job) {
+  if (job.training.shards == 0) return {};
+  return {"threads"};
+}
+
 void read(settings::Settings& settings, Job& job) {
   job.training = {.epochs = settings.get_int("train.epochs"),
                   .steps = settings.get_int("train.steps"),
@@ -44,6 +58,7 @@ void read(settings::Settings& settings, Job& job) {
                   .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
                   .precision = chosen(kPrecisions, settings.get_string("train.precision")),
                   .log_every = settings.get_int("train.log_every")};
+  fix_threads(settings, job);
   job.training.loss_scale = loss_scale_of(settings, job.training.precision);
   job.seed = static_cast<uint64_t>(settings.get_int("seed"));
   job.head.options.dtype = job.training.precision.type;
@@ -148,7 +163,7 @@ const Section& training_section() {
                {"train.shards",
                 int64_t{0},
                 "cut the batch and the classes into this many shards, and sum over them in their order: the same bits "
-                "for every number of ranks that divides it; 0: sums over the ranks",
+                "for every number of ranks that divides it, if threads is the same; 0: sums over the ranks",
                 {0, 1e6}},
                {"train.clip", 0.0, "maximum norm of all gradients together; 0: no clipping", kNotNegative},
                {"train.skip_nonfinite", int64_t{0},
@@ -181,7 +196,8 @@ const Section& training_section() {
                {{"train.loss_scale_growth"},
                 [](const Job& job) { return job.training.loss_scale && !job.training.loss_scale->is_dynamic; },
                 "except with train.loss_scale=auto"}},
-      .identity = {"train.batch", "train.precision", "seed"}};
+      .identity = {"train.batch", "train.precision", "seed"},
+      .more_identity = identity_of_shards};
   return section;
 }
 

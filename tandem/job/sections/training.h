@@ -20,6 +20,7 @@ struct Training {
   int64_t batch = 0;              // images per step, over all ranks
   int64_t accumulate = 1;         // micro-batches of a step
   int64_t shards = 0;             // of a step, for the same bits on every number of ranks; 0: not
+  bool fixes_threads = false;     // shards, and the threads of a rank were not given: one
   double clip = 0;                // largest norm of the gradients; 0: no clipping
   int64_t skip_nonfinite = 0;     // how many steps in a row may be skipped
   Precision precision;
