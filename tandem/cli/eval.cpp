@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
+#include "tandem/base/quote.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
@@ -31,10 +32,31 @@ std::string checkpoint_source(const settings::Settings& settings) {
                       "add resume=FOLDER, a run's folder or one of its checkpoints");
 }
 
+bool holds_checkpoints(const std::string& source) {
+  return !train::CheckpointStore(train::locate_checkpoints(source).folder).list().empty();
+}
+
+/// Before any data is opened: without a run's settings these would be the default ones.
+void check_source(const std::string& source) {
+  if (holds_checkpoints(source)) return;
+  throw DataError("'" + source + "' holds no checkpoint, wanted a run's folder, its checkpoints or one of them");
+}
+
+/// A run's folder that is written without its key.
+void check_words(const Arguments& arguments) {
+  for (const auto& word : arguments.words) {
+    std::error_code ignored;
+    if (word.find('=') != word.npos || !std::filesystem::is_directory(word, ignored)) continue;
+    if (!holds_checkpoints(word)) continue;
+    throw UsageError("argument " + quote(word) + " is a run's folder, wanted key=value", "tandem eval resume=" + word);
+  }
+}
+
 /// The defaults, then the settings that the run was trained with (unless --config names a file), then the words.
 settings::Settings evaluation_settings(const Arguments& arguments) {
   const auto settings = read_settings(arguments);
   const auto source = checkpoint_source(settings);
+  check_source(source);
   if (arguments.flag("--config")) return settings;
   const auto saved = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
   if (!std::filesystem::exists(saved)) return settings;
@@ -116,6 +138,7 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
 
 int run_eval(const Arguments& arguments) {
   memory::install_meter();
+  check_words(arguments);
   auto job = job::read_job(evaluation_settings(arguments));
   if (job::prints_for_the_job()) check_result_file(arguments);
   job::check_pairs(job);

@@ -3,6 +3,7 @@
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run/folder.h"
 #include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/training.h"
 #include "tandem/cli/stop_signals.h"
@@ -19,6 +20,7 @@ int run_train(const Arguments& arguments) {
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);
+  if (job.data.has_folder()) check_apart(folder_of(job.run), job.data.folder);
   if (job.run.resume == job::Resume::none) job::check_weights(job);
   if (job::prints_for_the_job()) {
     check_result_file(arguments);

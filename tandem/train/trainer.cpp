@@ -60,7 +60,7 @@ Outcome Trainer::run(Observer& observer) {
   step_.unify();
   check_state();
   if (!outcome.stopped && evaluated_step_ != steps_done_) evaluate_now(outcome, observer);
-  if (saved_step_ != steps_done_) save(outcome, observer);
+  if (saved_step_ != steps_done_ || is_saved_elsewhere_) save(outcome, observer);
   outcome.steps = steps_done_;
   outcome.skipped_steps = skipped_steps_;
   outcome.checkpoint = newest_checkpoint_;
@@ -225,6 +225,7 @@ TrainingState Trainer::state() const {
   state.tensors = step_.state();
   state.identity = options_.identity;
   state.trainer = {{"step", steps_done_}, {"seconds", total_seconds()}};
+  if (steps_done_ > 0) state.trainer.emplace_back("lr", learning_rate(options_.schedule, steps_done_ - 1));
   for (const auto& number : step_.numbers()) state.trainer.push_back(number);
   return state;
 }
@@ -236,6 +237,7 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
   outcome.saved = save_checkpoint(*checkpoints_, steps_done_, state(), world_);
   if (!outcome.saved) return;
   saved_step_ = steps_done_;
+  is_saved_elsewhere_ = false;
   updates_since_save_ = 0;
   newest_checkpoint_ = checkpoints_->path(steps_done_);
   observer.on_checkpoint(steps_done_, newest_checkpoint_);
@@ -247,14 +249,20 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   wanted.identity = options_.shared_identity;
   const auto restored = load_checkpoint(from, wanted, newest, world_);
   if (!restored) return false;
-  // Checkpoints of earlier versions have no "seconds".
-  seconds_before_ =
-      storage::find_value(restored->trainer, "seconds") ? storage::number(restored->trainer, "seconds") : 0;
+  // Checkpoints of earlier versions have no "seconds" and no "lr".
+  const auto saved = [&](const char* name) {
+    const auto& fields = restored->trainer;
+    return storage::find_value(fields, name) ? std::optional(storage::number(fields, name)) : std::nullopt;
+  };
+  seconds_before_ = saved("seconds").value_or(0);
+  rate_before_ = saved("lr");
   step_.set_numbers(restored->trainer);
   steps_begun_ = steps_done_ = steps_voted_ = restored->step;
   saved_step_ = steps_done_;
   updates_since_save_ = 0;
   newest_checkpoint_ = from.path(steps_done_);
+  const bool is_own = checkpoints_ != nullptr && newest_checkpoint_ == checkpoints_->path(steps_done_);
+  is_saved_elsewhere_ = comm::broadcast_number(is_own ? 0 : 1, 0, world_) == 1;
   return true;
 }
 

@@ -82,8 +82,12 @@ class Trainer {
   Trainer(Step& step, data::Loader& training, data::Loader* evaluation, TrainerOptions options,
           CheckpointStore* checkpoints, comm::ProcessGroup& world);
 
-  /// Resumes from the newest good checkpoint, up to step `newest`; returns false if there is none. Collective.
+  /// Resumes from the newest good checkpoint, up to step `newest`; returns false if there is none. If `from` is another
+  /// store than the trainer's own, run() also saves a state that it need not train. Collective.
   bool resume(const CheckpointStore& from, std::optional<int64_t> newest);
+
+  /// The learning rate of the last step before a resume; nullopt: there was none, or an earlier version has saved it.
+  std::optional<double> rate_before() const { return rate_before_; }
 
   /// Trains and reports to `observer`. Collective. Throws NonFiniteError, and whatever the step and the loader throw.
   Outcome run(Observer& observer);
@@ -116,10 +120,12 @@ class Trainer {
   memory::PeakWatch memory_;  // of training steps
   std::vector<double> step_seconds_;
   double seconds_before_ = 0;                // of the steps before a resume
+  std::optional<double> rate_before_;        // of the last of them
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
   detail::Votes votes_;
   int64_t steps_begun_ = 0, steps_done_ = 0, steps_voted_ = 0, saved_step_ = -1, evaluated_step_ = -1,
           checked_step_ = -1;
+  bool is_saved_elsewhere_ = false;  // and not in checkpoints_
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0, updates_since_save_ = 0;
 };
 

@@ -97,6 +97,34 @@ TEST_F(RunFiles, TheFolderItselfMayBeALink) {
   EXPECT_TRUE(fs::exists(folder_ / "disk" / "checkpoints" / "step_00000010" / "manifest.json"));
 }
 
+TEST_F(RunFiles, ARunAndItsDataLieApart) {
+  const auto pics = folder_ / "pics", link = folder_ / "link";
+  fs::create_directories(pics / "cat");
+  fs::create_directory_symlink(pics, link);
+  const auto fault = [&](const fs::path& run, const fs::path& data) {
+    return test::text_of<SettingsError>([&] { check_apart(run.string(), data); });
+  };
+  for (const auto& run : {pics, pics / "run", pics / "new" / "run", link / "run", pics / "cat" / ".." / "run",
+                          folder_ / "no" / ".." / "pics" / "run"}) {
+    for (const auto& data : {pics, link, pics / "cat" / ".."}) {
+      EXPECT_EQ(fault(run, data), "run's folder '" + run.string() + "' lies in the data's '" + data.string() +
+                                      "', wanted two folders apart: name another folder for the run with out=");
+    }
+  }
+  EXPECT_EQ(fault(folder_.path(), link), "data's folder '" + link.string() + "' lies in the run's '" +
+                                             folder_.path().string() +
+                                             "', wanted two folders apart: name another folder for the run with out=");
+  EXPECT_NE(fault("", fs::current_path()), "nothing thrown");
+  for (const auto& run : {folder_ / "pics-run", folder_ / "picsrun" / "a", link.parent_path() / "x"}) {
+    EXPECT_EQ(fault(run, pics), "nothing thrown");
+  }
+  EXPECT_EQ(fault("", folder_ / "runs"), "nothing thrown");
+  EXPECT_EQ(fault("", fs::current_path() / "runs" / "pics"), "nothing thrown");  // a new folder beside it
+  const auto ended = run_tandem(job({"data=images:" + pics.string(), "out=" + (pics / "run").string()}));
+  EXPECT_EQ(ended.status, 78) << ended.err;
+  EXPECT_FALSE(fs::exists(pics / "run"));
+}
+
 TEST_F(RunFiles, ACheckpointThatIsNotFiniteIsPassedOverByAll) {
   const auto glyphs = [&](const Words& more) {
     Words words = {"train",   "data.classes=20",      "train.batch=16",     "model=mlp",         "train.steps=15",

@@ -38,7 +38,18 @@ std::string letters(int number) {
 /// The files that a run opens in its folder, and the folders that it fills. A run replaces all other files, links too.
 constexpr const char* kOpened[] = {".lock", "log.jsonl"};
 constexpr const char* kFilled[] = {"checkpoints", "events", "flight"};
+constexpr const char* kRuns = "runs";
 constexpr size_t kMarkDigits = 16;
+
+/// Also true if both are one folder. A path that cannot be followed lies nowhere.
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  std::error_code no_inner, no_outer;
+  const auto path = fs::weakly_canonical(fs::absolute(inner), no_inner),
+             around = fs::weakly_canonical(fs::absolute(outer), no_outer);
+  if (no_inner || no_outer) return false;
+  const auto way = path.lexically_relative(around);
+  return *way.begin() != "..";
+}
 
 void check_folder_within(const fs::path& path) {
   storage::refuse_link(path);
@@ -71,8 +82,14 @@ std::string read_mark(int file) {
   return {mark, static_cast<size_t>(std::max<ssize_t>(count, 0))};
 }
 
-[[noreturn]] void fail(const fs::path& folder, const std::error_code& error) {
-  throw IoError("run's folder '" + folder.string() + "' cannot be made: " + error.message(), "name another with out=");
+[[noreturn]] void fail(const fs::path& folder, const std::error_code& error, const std::string& what = "made") {
+  throw IoError("run's folder '" + folder.string() + "' cannot be " + what + ": " + error.message(),
+                "name another with out=");
+}
+
+void check_writable(const fs::path& folder) {
+  if (faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
+  fail(folder, {errno, std::generic_category()}, "written");
 }
 
 }  // namespace
@@ -82,14 +99,15 @@ fs::path make_run_folder(const std::string& out) {
   if (!out.empty()) {
     fs::create_directories(out, error);
     if (error) fail(out, error);
+    check_writable(out);
     for (const char* name : kOpened) storage::refuse_link(fs::path(out) / name);
     for (const char* name : kFilled) check_folder_within(fs::path(out) / name);
     return out;
   }
-  fs::create_directories("runs", error);
-  if (error) fail("runs", error);
+  fs::create_directories(kRuns, error);
+  if (error) fail(kRuns, error);
   for (int number = 0;; ++number) {
-    const fs::path folder = fs::path("runs") / (today() + "-" + letters(number));
+    const fs::path folder = fs::path(kRuns) / (today() + "-" + letters(number));
     if (fs::create_directory(folder, error)) return folder;
     if (error) fail(folder, error);
   }
@@ -99,6 +117,17 @@ void remove_new_folder(const fs::path& folder, bool is_unnamed) noexcept {
   std::error_code ignored;
   for (const char* name : {"settings.toml", ".lock", "log.jsonl", "checkpoints"}) fs::remove(folder / name, ignored);
   if (fs::remove(folder, ignored) && is_unnamed) fs::remove(folder.parent_path(), ignored);
+}
+
+void check_apart(const std::string& run, const fs::path& data) {
+  const fs::path folder = run.empty() ? kRuns : run;
+  const auto refuse = [](const std::string& what) {
+    throw SettingsError(what + ", wanted two folders apart", "name another folder for the run with out=");
+  };
+  const auto named = [](const std::string& whose, const fs::path& path) { return whose + " '" + path.string() + "'"; };
+  if (lies_in(folder, data)) refuse(named("run's folder", folder) + " lies in " + named("the data's", data));
+  if (!run.empty() && lies_in(data, folder))
+    refuse(named("data's folder", data) + " lies in " + named("the run's", run));
 }
 
 FolderLock::FolderLock(const fs::path& folder)
@@ -112,8 +141,9 @@ FolderLock::FolderLock(const fs::path& folder)
     return;
   }
   close(file_);
-  throw SettingsError("out is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
-                      "wait for that run to end, or name another folder");
+  throw SettingsError(
+      "run's folder is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
+      "wait for that run to end, or name another folder");
 }
 
 bool FolderLock::is_in_place() const { return file_ < 0 || storage::is_in_place(file_, folder_ / ".lock"); }

@@ -12,6 +12,10 @@ std::filesystem::path make_run_folder(const std::string& out);
 /// the folder, with an empty runs/ above it if the run was not named. What others have put there stays.
 void remove_new_folder(const std::filesystem::path& folder, bool is_unnamed) noexcept;
 
+/// Throws SettingsError if one of the two folders lies in the other, links followed: a later run would take the run's
+/// files for data. `run`: as make_run_folder() takes it. No folder need exist.
+void check_apart(const std::string& run, const std::filesystem::path& data);
+
 /// Locks the folder against a second run while this object lives. The lock ends with the process, also if it is killed.
 /// On a file system without locks every run is let in. The lock is the file `.lock`, to which a run writes a mark of
 /// its own. Throws SettingsError if another run holds the lock.

@@ -1,8 +1,12 @@
 #include "tandem/cli/run/resume.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
+#include "tandem/cli/run/scores.h"
 #include "tandem/comm/agree.h"
 #include "tandem/train/checkpoint_store.h"
 
@@ -10,6 +14,14 @@ namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kCheckpoints = "checkpoints";
+
+/// The place is one checkpoint, and not the newest of its folder.
+bool has_newer(const train::CheckpointPlace& place) {
+  const auto steps = train::CheckpointStore(place.folder).list();
+  return place.newest && !steps.empty() && steps.front() > *place.newest;
+}
 
 void tell_resumed(int64_t step) { log::info("resume   goes on after step " + format_count(step)); }
 
@@ -25,8 +37,8 @@ void resume_newest(train::Trainer& trainer, const fs::path& folder, const train:
   if (leads) log::info("resume   no checkpoint of this job in '" + folder.string() + "': begins at step 0");
 }
 
-void resume_from(const std::string& path, const train::CheckpointPlace& place, train::Trainer& trainer, bool leads) {
-  const train::CheckpointStore store(place.folder);
+void resume_from(const std::string& path, const train::CheckpointPlace& place, const train::CheckpointStore& store,
+                 train::Trainer& trainer, bool leads) {
   if (!trainer.resume(store, place.newest)) {
     throw DataError("resume is '" + path + "', which holds no whole checkpoint of this job",
                     "see the warnings above; model.weights=CHECKPOINT starts another job from its weights, and "
@@ -36,6 +48,27 @@ void resume_from(const std::string& path, const train::CheckpointPlace& place, t
 }
 
 }  // namespace
+
+std::string folder_of(const job::Run& run) {
+  if (!run.out.empty() || run.resume != job::Resume::from_path) return run.out;
+  const auto place = train::locate_checkpoints(run.resume_path);
+  if (place.folder.filename() != kCheckpoints || has_newer(place)) return "";
+  const auto folder = place.folder.parent_path();
+  const bool is_absolute = fs::path(run.resume_path).is_absolute();
+  return (is_absolute ? folder : folder.lexically_proximate(fs::current_path())).string();
+}
+
+void tell_new_folder(const job::Run& run, const fs::path& folder) {
+  if (run.resume != job::Resume::from_path || !run.out.empty() || is_of_run(run.resume_path, folder)) return;
+  const bool is_older = has_newer(train::locate_checkpoints(run.resume_path));
+  log::info("resume   writes to the new folder '" + folder.string() + "'" +
+            (is_older ? ", for there are newer checkpoints beside '" + run.resume_path + "'" : ""));
+}
+
+bool is_of_run(const fs::path& path, const fs::path& folder) {
+  std::error_code ignored;
+  return fs::equivalent(train::locate_checkpoints(path).folder, folder / kCheckpoints, ignored);
+}
 
 fs::path resume(const job::Job& job, train::Trainer& trainer, const fs::path& folder, const train::CheckpointStore& own,
                 bool leads) {
@@ -48,7 +81,8 @@ fs::path resume(const job::Job& job, train::Trainer& trainer, const fs::path& fo
       return folder / kLog;
     case job::Resume::from_path:
       const auto place = train::locate_checkpoints(job.run.resume_path);
-      resume_from(job.run.resume_path, place, trainer, leads);
+      const bool is_own = is_of_run(job.run.resume_path, folder);
+      resume_from(job.run.resume_path, place, is_own ? own : train::CheckpointStore(place.folder), trainer, leads);
       return place.folder.parent_path() / kLog;
   }
   return {};
@@ -69,10 +103,33 @@ void check_resume(const job::Run& run) {
     throw DataError("resume is '" + run.resume_path + "', which holds no checkpoint", "resume=none begins anew");
 }
 
-void check_folder_is_new(const job::Job& job, const fs::path& folder) {
-  if (job.run.resume != job::Resume::none || train::CheckpointStore(folder / "checkpoints").list().empty()) return;
-  throw SettingsError("out is '" + folder.string() + "', which holds checkpoints of a run, wanted a new folder",
+void check_folder(const job::Run& run, const fs::path& folder) {
+  if (run.resume == job::Resume::newest || train::CheckpointStore(folder / kCheckpoints).list().empty()) return;
+  const auto out = "out is '" + folder.string() + "', which holds ";
+  if (run.resume == job::Resume::from_path) {
+    const bool is_own = is_of_run(run.resume_path, folder);
+    if (is_own && !has_newer(train::locate_checkpoints(run.resume_path))) return;
+    if (is_own) {
+      throw SettingsError(out + "newer checkpoints than '" + run.resume_path + "', wanted a new folder",
+                          "name another folder with out=, or leave it out for a new one");
+    }
+  }
+  throw SettingsError(out + "checkpoints of a run, wanted a new folder",
                       "add resume=auto to go on with that run, or name another folder");
+}
+
+std::string rate_jump(const job::Job& job, const train::Trainer& trainer, const train::TrainerOptions& options) {
+  constexpr double kNoJump = 0.01;
+  const auto before = trainer.rate_before();
+  if (!before || trainer.step() >= options.steps) return "";
+  const auto same_step = train::learning_rate(options.schedule, trainer.step() - 1);
+  if (std::abs(same_step - *before) <= kNoJump * std::max(same_step, *before)) return "";
+  const bool is_scaled = job.settings.get_int("train.base_batch") > 0;
+  return "the learning rate jumps from " + short_number(*before) + " to " +
+         short_number(train::learning_rate(options.schedule, trainer.step())) +
+         ", because train.steps, train.epochs or the schedule have changed: leave them as they were, or go on with "
+         "train.schedule=constant train.lr=" +
+         short_number(*before) + (is_scaled ? " train.base_batch=0" : "");
 }
 
 }  // namespace tandem::cli

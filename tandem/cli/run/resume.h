@@ -6,6 +6,16 @@
 
 namespace tandem::cli {
 
+/// The folder that the run writes to: `out`; without it, with resume=PATH, the folder of the run that PATH leads to,
+/// unless PATH is a checkpoint and that run has newer ones. "": a new folder.
+std::string folder_of(const job::Run& run);
+
+/// True if the path leads to the folder of this run, its checkpoints or one of them.
+bool is_of_run(const std::filesystem::path& path, const std::filesystem::path& folder);
+
+/// Tells that a run which resumes from a path has been given the new folder `folder`, and why.
+void tell_new_folder(const job::Run& run, const std::filesystem::path& folder);
+
 /// Resumes `trainer` from the checkpoint that the job names, if it names one. `own`: the checkpoints in the run's
 /// folder. `leads`: whether this is rank 0, which logs. Returns the path of the resumed run's log; empty with
 /// resume=none. Throws SettingsError or DataError. Collective.
@@ -18,8 +28,12 @@ bool begins_anew(const job::Run& run, const train::CheckpointStore& own, comm::P
 /// Throws SettingsError or DataError if there is nothing that this run could resume from. Reads folders only.
 void check_resume(const job::Run& run);
 
-/// Throws SettingsError if a new run would share its folder with checkpoints of an older run: a later run might resume
-/// from the wrong ones.
-void check_folder_is_new(const job::Job& job, const std::filesystem::path& folder);
+/// Throws SettingsError if the run would share its folder with checkpoints of another run, or with newer ones than that
+/// from which it resumes: a later run might resume from the wrong ones.
+void check_folder(const job::Run& run, const std::filesystem::path& folder);
+
+/// A line that says how the learning rate jumps at a resume, because the schedule, or the number of steps over which it
+/// stretches, is another one than before; "" if it does not. `steps`: of the whole run.
+std::string rate_jump(const job::Job& job, const train::Trainer& trainer, const train::TrainerOptions& options);
 
 }  // namespace tandem::cli

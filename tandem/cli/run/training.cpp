@@ -31,6 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kResult = "result.json";
+
 class TrainingRun {
  public:
   TrainingRun(const Arguments& arguments, const job::Job& job, const data::Split& data, comm::ProcessGroup& group)
@@ -72,11 +74,25 @@ class TrainingRun {
 
   void enter_folder() {
     std::error_code ignored;
-    is_new_folder_ = !fs::exists(job_.run.out, ignored);
-    folder_ = comm::broadcast_text(leads_ ? make_run_folder(job_.run.out).string() : "", 0, group_);
+    const auto folder = folder_of(job_.run);
+    is_new_folder_ = !fs::exists(folder, ignored);
+    folder_ = comm::broadcast_text(leads_ ? make_run_folder(folder).string() : "", 0, group_);
     if (leads_) lock_.emplace(folder_);
-    check_folder_is_new(job_, folder_);
-    if (leads_) write_run_file(folder_ / "settings.toml", job_.settings.to_toml());
+    if (leads_) tell_new_folder(job_.run, folder_);
+    check_folder(job_.run, folder_);
+    if (leads_ && job_.run.resume == job::Resume::none) write_settings();
+  }
+
+  void write_settings() { write_run_file(folder_ / "settings.toml", saved_settings()); }
+
+  /// A run that goes on in its own folder is one run: its settings do not name the folder as one to resume from.
+  std::string saved_settings() const {
+    auto settings = job_.settings;
+    if (job_.run.resume == job::Resume::from_path && is_of_run(job_.run.resume_path, folder_)) {
+      settings.set("resume", "auto");
+      settings.set("out", folder_.string());
+    }
+    return settings.to_toml();
   }
 
   ExitCode train() {
@@ -94,6 +110,7 @@ class TrainingRun {
     const auto step = job::make_step(job_, shape_, *task, mesh_);
     train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
+    if (leads_) take_over(trainer, options);
     if (leads_) set_flight_aside(folder_);
     const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
     train::Observer nobody;
@@ -110,6 +127,13 @@ class TrainingRun {
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
+  }
+
+  /// Only now is it known that the folder is this job's.
+  void take_over(const train::Trainer& trainer, const train::TrainerOptions& options) {
+    if (job_.run.resume == job::Resume::none) return;
+    write_settings();
+    if (const auto line = rate_jump(job_, trainer, options); !line.empty()) log::info("resume   " + line);
   }
 
   /// Trains within memory.limit.
@@ -134,7 +158,7 @@ class TrainingRun {
                                                             .steps = steps,
                                                             .first_step = trainer.step(),
                                                             .earlier_log = earlier_log,
-                                                            .settings = job_.settings.to_toml(),
+                                                            .settings = saved_settings(),
                                                             .chance = {shape_.classes, is_plain},
                                                             .lock = &*lock_});
   }
@@ -167,8 +191,9 @@ class TrainingRun {
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);
     const auto& outcome = trained_.outcome;
+    keeps_result_ = outcome.images == 0 && comm::any_rank(leads_ && fs::exists(folder_ / kResult), group_);
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
-    if (has_more && outcome.images > 0 && !outcome.stopped) {
+    if (has_more && !keeps_result_ && !outcome.stopped) {
       if (leads_) write_result_file();  // in case the rest fails
       trained_.features = score_features(job_, task, data_, group_);
     }
@@ -190,7 +215,7 @@ class TrainingRun {
 
   bool write_result_file() {
     if (!owns_folder("result is")) return false;
-    write_run_file(folder_ / "result.json", trained_json(trained_).dump(2) + "\n");
+    write_run_file(folder_ / kResult, trained_json(trained_).dump(2) + "\n");
     return true;
   }
 
@@ -213,10 +238,8 @@ class TrainingRun {
 
   void tell_result(const RunCurves& curves) {
     const auto result = trained_json(trained_);
-    if (trained_.outcome.images == 0) {  // the run was complete: its files stay
-      log::info("nothing was left to train");
-      return write_result(arguments_, "", result);
-    }
+    if (trained_.outcome.images == 0) log::info("nothing was left to train");
+    if (keeps_result_) return write_result(arguments_, "", result);
     fs::path report;
     if (write_result_file()) report = write_run_report(job_, trained_, curves);
     write_result(arguments_, trained_text(trained_, report), result);
@@ -244,6 +267,7 @@ class TrainingRun {
   std::unique_ptr<data::Loader> training_, evaluation_;
   job::RankPlan plan_;
   Trained trained_;
+  bool keeps_result_ = false;  // the run was complete before
   fs::path folder_;
   bool is_new_folder_ = false, has_begun_ = false;
   std::optional<FolderLock> lock_;

@@ -29,11 +29,11 @@ void read(settings::Settings& settings, Job& job) {
 
 const Section& run_section() {
   static const Section section = {
-      .rows = {{"out", text(""), "folder of the run; empty: runs/<date>-<letter>"},
+      .rows = {{"out", text(""), "folder of the run; empty: runs/<date>-<letter>, or with resume=FOLDER that folder"},
                {.key = "resume",
                 .default_value = text("none"),
-                .doc = "none: start a new run; auto: resume from the newest good checkpoint in `out`; a folder: resume "
-                       "from its newest good checkpoint",
+                .doc = "none: start a new run; auto: go on from the newest good checkpoint in `out`; a folder: go on "
+                       "with that run from its newest good checkpoint, in that folder unless `out` names another",
                 .choices = names_of(kResumes),
                 .other = {"a folder", read_folder}},
                {"checkpoint.every", int64_t{0}, "steps between two checkpoints; 0: at the end of each epoch", kCount},
