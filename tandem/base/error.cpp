@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <filesystem>
+
 #include "tandem/base/limits.h"
 #include "tandem/base/quote.h"
 
@@ -51,6 +53,10 @@ void rethrow_with_rank(int rank, int size) {
     throw;
   } catch (const RankError&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& error) {
+    IoError own(error.what());
+    own.set_rank(rank, size);
+    throw own;
   } catch (const std::exception& error) {
     std::throw_with_nested(RankError(where + ": " + error.what()));
   } catch (...) {
@@ -72,6 +78,7 @@ std::string message_of(const std::exception& error) {
 
 ExitCode exit_code_of(const std::exception& error) {
   if (const auto* own = dynamic_cast<const Error*>(&error)) return own->code();
+  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error)) return ExitCode::io;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error)) return ExitCode::out_of_memory;
   if (const auto refused = refusal_in(error)) return refused->code();
   if (dynamic_cast<const c10::DistError*>(&error)) return ExitCode::communication;

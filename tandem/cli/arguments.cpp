@@ -4,6 +4,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/job/job.h"
 #include "tandem/settings/settings.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -64,6 +65,10 @@ Arguments read_arguments(const Command& command, std::span<const std::string> wo
     } else if (command.ends_at_word) {
       break;
     } else {
+      if (words[at].empty()) {
+        throw UsageError("argument '' is empty, wanted " + std::string(command.words),
+                         "a variable of the shell may be unset");
+      }
       arguments.words.push_back(words[at]);
     }
   }
@@ -71,9 +76,14 @@ Arguments read_arguments(const Command& command, std::span<const std::string> wo
   return arguments;
 }
 
+void load_settings(settings::Settings& settings, const std::filesystem::path& file) {
+  constexpr uint64_t kLargest = 1 << 20;
+  settings.load_toml(storage::read_named_file("settings file", file, kLargest), file.string());
+}
+
 settings::Settings read_settings(const Arguments& arguments) {
   settings::Settings settings(job::schema());
-  if (const auto path = arguments.flag("--config")) settings.load_file(*path);
+  if (const auto path = arguments.flag("--config")) load_settings(settings, *path);
   settings.apply(arguments.words);
   return settings;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@ struct Flag {
   std::string_view name;   // "--json", "-n"
   std::string_view value;  // name of its value in the help; "" if it takes none
   std::string_view doc;
+  bool is_output = false;  // its value is a file that the subcommand writes
 };
 
 struct Command {
@@ -60,6 +62,9 @@ const Command* find_command(std::string_view name);
 /// Separates a subcommand's flags from its words. `--flag value` and `--flag=value` are the same; everything after `--`
 /// is a word. Throws UsageError for an unknown flag, and for a missing or needless value.
 Arguments read_arguments(const Command& command, std::span<const std::string> words);
+
+/// Reads settings from a TOML file of at most 1 MiB, which may be a pipe. Throws IoError, DataError or SettingsError.
+void load_settings(settings::Settings& settings, const std::filesystem::path& file);
 
 /// Reads the job's settings from --config and the words.
 settings::Settings read_settings(const Arguments& arguments);

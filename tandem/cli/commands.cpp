@@ -3,7 +3,7 @@
 namespace tandem::cli {
 namespace {
 
-const Flag kJson{"--json", "FILE", "write the result as JSON; - for stdout"};
+const Flag kJson{"--json", "FILE", "write the result as JSON; - for stdout", true};
 const Flag kConfig{"--config", "FILE", "read settings from a TOML file"};
 
 /// A subcommand that works on a job's settings.
@@ -19,15 +19,15 @@ const std::vector<Command>& table() {
        "predict the memory of each rank in a training step, without training",
        "key=value...",
        run_plan,
-       {kConfig, kJson, {"--figure", "FILE", "draw the memory of each form of the head as SVG"}}},
+       {kConfig, kJson, {"--figure", "FILE", "draw the memory of each form of the head as SVG", true}}},
       {"memory",
        "measure one training step: who holds which bytes, by category, by block and over time",
        "key=value...",
        run_memory,
        {kConfig,
         kJson,
-        {"--page", "FILE", "draw the step as an HTML page"},
-        {"--snapshot", "FILE", "with device=cuda: write what pytorch.org/memory_viz opens"},
+        {"--page", "FILE", "draw the step as an HTML page", true},
+        {"--snapshot", "FILE", "with device=cuda: write what pytorch.org/memory_viz opens", true},
         {"--compare", "", "measure nothing: compare two results of --json, A.json B.json"}}},
       {"reshard",
        "rewrite a checkpoint for another number of ranks, or merge it into one file of weights",

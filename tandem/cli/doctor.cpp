@@ -13,7 +13,6 @@ int run_doctor(const Arguments& arguments) {
     throw UsageError("doctor has " + std::to_string(arguments.words.size()) + " folders, wanted one",
                      "tandem doctor RUN/flight");
   }
-  check_result_file(arguments);
   std::filesystem::path folder = arguments.words[0];
   std::error_code ignored;
   if (std::filesystem::is_directory(folder / kFlightFolder, ignored)) {

@@ -16,6 +16,7 @@
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/rendezvous/environment.h"
+#include "tandem/storage/file_io.h"
 #include "tandem/train/evaluate.h"
 
 namespace tandem::cli {
@@ -59,9 +60,9 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
   check_source(source);
   if (arguments.flag("--config")) return settings;
   const auto saved = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
-  if (!std::filesystem::exists(saved)) return settings;
+  if (!storage::is_there(saved)) return settings;
   settings::Settings run(job::schema());
-  run.load_file(saved);
+  load_settings(run, saved);
   run.set("resume", "none");
   run.set("ps.servers", "0");  // there is nothing to serve
   const auto launch = rendezvous::detect_launch();
@@ -140,7 +141,6 @@ int run_eval(const Arguments& arguments) {
   memory::install_meter();
   check_words(arguments);
   auto job = job::read_job(evaluation_settings(arguments));
-  if (job::prints_for_the_job()) check_result_file(arguments);
   job::check_pairs(job);
   const auto data = open_data(job);
   if (job::prints_for_the_job()) log::info(data.summary);

@@ -16,7 +16,7 @@
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/report/report.h"
-#include "tandem/storage/file_io.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -122,7 +122,7 @@ report::RunReport page_of(const nlohmann::json& result) {
 void write_page(const Arguments& arguments, const report::RunReport& page) {
   const auto path = arguments.flag("--page");
   if (!path) return;
-  storage::write_named_file(*path, render_report(page));
+  storage::write_named_file("--page file", *path, render_report(page));
   log::info("page     " + *path);
 }
 
@@ -130,7 +130,7 @@ void write_page(const Arguments& arguments, const report::RunReport& page) {
 void write_snapshot(const Arguments& arguments) {
   const auto path = arguments.flag("--snapshot");
   if (!path) return;
-  storage::write_named_file(*path, memory::device_snapshot());
+  storage::write_named_file("--snapshot file", *path, memory::device_snapshot());
   log::info("snapshot " + *path);
 }
 
@@ -146,15 +146,15 @@ void measure(const Arguments& arguments) {
     const auto own = measure_step(job, shape, group);
     const auto result = result_of(own, job, shape, group);
     if (group.rank() != 0) return;
-    write_snapshot(arguments);
-    write_page(arguments, page_of(result));
     write_result(arguments, text_of(result), result);
+    write_page(arguments, page_of(result));
+    write_snapshot(arguments);
   });
 }
 
 nlohmann::json read_result(const std::string& path) {
   constexpr uint64_t kLargest = 64 << 20;
-  const auto text = storage::read_text_file(path, kLargest);
+  const auto text = storage::read_named_file("result file", path, kLargest);
   try {
     auto result = nlohmann::json::parse(text);
     curve_of(result, "");
@@ -183,15 +183,14 @@ void compare(const Arguments& arguments) {
     results.push_back(result);
   }
   page.tables = {table};
-  write_page(arguments, page);
   write_result(arguments, text_of(table), results);
+  write_page(arguments, page);
 }
 
 }  // namespace
 
 int run_memory(const Arguments& arguments) {
   memory::install_meter();
-  if (job::prints_for_the_job()) check_result_file(arguments);
   arguments.flag("--compare") ? compare(arguments) : measure(arguments);
   return 0;
 }

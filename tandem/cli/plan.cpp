@@ -20,7 +20,7 @@
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
 #include "tandem/report/chart.h"
-#include "tandem/storage/file_io.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -182,10 +182,12 @@ std::string text_of(const Planned& planned, const nlohmann::json& result) {
   return text + (planned.most.empty() ? "\n" : "") + verdict_text(planned) + "\n";
 }
 
-void draw(const std::string& path, const Planned& planned) {
+void draw(const Arguments& arguments, const Planned& planned) {
+  const auto path = arguments.flag("--figure");
+  if (!path) return;
   std::vector<report::MemoryBars> bars;
   for (const auto& form : planned.forms) bars.push_back({.form = form.name, .ranks = form.ranks, .predicted = {}});
-  storage::write_named_file(path, report::memory_figure_svg(bars));
+  storage::write_named_file("--figure file", *path, report::memory_figure_svg(bars));
 }
 
 }  // namespace
@@ -196,11 +198,10 @@ int run_plan(const Arguments& arguments) {
   const auto job = job::read_job(read_settings(arguments));
   check_training(job);
   for (const auto& line : job::idle_settings(job)) log::warn(line);
-  check_result_file(arguments);
   const auto planned = plan_of(job);
   const auto result = result_of(job, planned);
-  if (const auto figure = arguments.flag("--figure")) draw(*figure, planned);
   write_result(arguments, text_of(planned, result), result);
+  draw(arguments, planned);
   return 0;
 }
 

@@ -48,7 +48,7 @@ int dispatch(std::span<const std::string> words) {
   const auto& command = require_command(name);
   const auto arguments = read_arguments(command, rest);
   if (arguments.flag("--help")) return print(help_text(command));
-  check_result_file(arguments);
+  check_output_files(command, arguments);
   return command.run(arguments);
 }
 

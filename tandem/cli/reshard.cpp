@@ -15,6 +15,7 @@
 #include "tandem/job/ranks.h"
 #include "tandem/settings/settings.h"
 #include "tandem/settings/value.h"
+#include "tandem/storage/named_file.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/checkpoint_reader.h"
 
@@ -42,6 +43,17 @@ struct Request {
   std::vector<double> shares;
   fs::path out, merged;
 };
+
+/// Whether the result can be written: reading a large checkpoint takes a while.
+void check_place(const Request& request) {
+  if (!request.merged.empty()) {
+    storage::check_named_file("merge file", request.merged);
+    if (storage::is_there(request.merged)) {
+      throw SettingsError("merge is '" + request.merged.string() + "', which exists, wanted a new file");
+    }
+  }
+  if (!request.out.empty()) check_run_folder(request.out);
+}
 
 Request read_request(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0].find('=') != std::string::npos) {
@@ -72,10 +84,7 @@ Request read_request(const Arguments& arguments) {
     throw SettingsError("out and merge are empty, wanted a place for the result",
                         "add out=FOLDER for a checkpoint, or merge=FILE for a file of all weights");
   }
-  std::error_code ignored;
-  if (!request.merged.empty() && fs::exists(request.merged, ignored)) {
-    throw SettingsError("merge is '" + request.merged.string() + "', which exists, wanted a new file");
-  }
+  check_place(request);
   return request;
 }
 
@@ -100,9 +109,9 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& reques
 /// The settings of the run, for the new checkpoint's folder, so that train and eval find them; "" if there are none.
 std::string settings_for(const fs::path& checkpoints, const Request& request) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
-  if (!fs::exists(saved)) return "";
+  if (!storage::is_there(saved)) return "";
   settings::Settings run(job::schema());
-  run.load_file(saved);
+  load_settings(run, saved);
   job::set_ranks(run, request.ranks);
   run.set("out", request.out.string());
   return run.to_toml();
@@ -110,8 +119,7 @@ std::string settings_for(const fs::path& checkpoints, const Request& request) {
 
 /// Writes to a temporary file first, so that `path` never holds an incomplete file.
 void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
-  auto unfinished = path;
-  unfinished += ".unfinished";
+  const auto unfinished = storage::part_of(path, ".unfinished");
   train::merge_weights(reader, unfinished);
   try {
     storage::rename_over(unfinished, path);
@@ -139,7 +147,6 @@ settings::Schema reshard_schema() { return reshard_settings(); }
 
 int run_reshard(const Arguments& arguments) {
   if (!job::prints_for_the_job()) return 0;  // one process of a job does it
-  check_result_file(arguments);
   const auto request = read_request(arguments);
   const auto [store, step] = find_checkpoint(request);
   const train::CheckpointReader reader(store, step);
@@ -169,7 +176,7 @@ int run_reshard(const Arguments& arguments) {
     write_merged(reader, request.merged);
     result["merged"] = request.merged.string();
     text += "merged   " + request.merged.string() + ", " +
-            format_bytes(static_cast<int64_t>(fs::file_size(request.merged))) + "\n";
+            format_bytes(static_cast<int64_t>(storage::InputFile(request.merged).size())) + "\n";
   }
   write_result(arguments, text, result);
   return 0;

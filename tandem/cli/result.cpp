@@ -1,15 +1,13 @@
 #include "tandem/cli/result.h"
 
-#include <unistd.h>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
-#include "tandem/storage/file_io.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -40,26 +38,17 @@ std::string json_text(const nlohmann::json& json) {
   return result + "\n";
 }
 
-[[noreturn]] void reject(const std::string& path, const std::string& why) {
-  throw IoError("--json file '" + path + "' cannot be written", why);
-}
-
 }  // namespace
 
 void flush_stdout() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw IoError("stdout cannot be written", reason());
 }
 
-void check_result_file(const Arguments& arguments) {
-  const auto path = arguments.flag("--json");
-  if (!path || *path == "-") return;
-  std::error_code error;
-  if (std::filesystem::is_directory(*path, error)) reject(*path, "it is a folder");
-  const bool exists = std::filesystem::exists(*path, error);
-  const auto folder = std::filesystem::absolute(*path).parent_path();
-  const bool is_file = !exists || std::filesystem::is_regular_file(*path, error);
-  if (exists && access(path->c_str(), W_OK) != 0) reject(*path, reason());
-  if (is_file && access(folder.c_str(), W_OK) != 0) reject(*path, reason());
+void check_output_files(const Command& command, const Arguments& arguments) {
+  for (const auto& flag : command.flags) {
+    const auto path = arguments.flag(flag.name);
+    if (flag.is_output && path && *path != "-") storage::check_named_file(std::string(flag.name) + " file", *path);
+  }
 }
 
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json) {
@@ -68,7 +57,7 @@ void write_result(const Arguments& arguments, const std::string& text, const nlo
   if (path != "-") print(printable_lines(text));
   if (!path) return;
   if (*path == "-") return print(written);
-  storage::write_named_file(*path, written);
+  storage::write_named_file("--json file", *path, written);
 }
 
 }  // namespace tandem::cli

@@ -10,8 +10,8 @@ namespace tandem::cli {
 /// written, to stdout. In a job of several processes only rank 0 may call it. Throws IoError.
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json);
 
-/// Throws IoError if the file of --json cannot be written. Call it before long work.
-void check_result_file(const Arguments& arguments);
+/// Throws IoError if a file that the arguments name for the subcommand's output cannot be written.
+void check_output_files(const Command& command, const Arguments& arguments);
 
 /// Flushes stdout. Throws IoError if not all of the output could be written.
 void flush_stdout();

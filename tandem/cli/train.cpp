@@ -2,7 +2,6 @@
 
 #include "tandem/base/log.h"
 #include "tandem/cli/command.h"
-#include "tandem/cli/result.h"
 #include "tandem/cli/run/folder.h"
 #include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/training.h"
@@ -20,10 +19,12 @@ int run_train(const Arguments& arguments) {
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);
-  if (job.data.has_folder()) check_apart(folder_of(job.run), job.data.folder);
+  const auto folder = folder_of(job.run);
+  if (job.data.has_folder()) check_apart(folder, job.data.folder);
   if (job.run.resume == job::Resume::none) job::check_weights(job);
+  check_run_folder(folder);
+  if (!folder.empty()) check_folder(job.run, folder);
   if (job::prints_for_the_job()) {
-    check_result_file(arguments);
     for (const auto& line : job::idle_settings(job)) log::warn(line);
   }
   const auto data = job::open_data(job);

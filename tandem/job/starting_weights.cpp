@@ -50,7 +50,7 @@ void tell(const train::StoredTensors& files, const train::WeightMatch& match, co
 
 void check_weights(const Job& job) {
   if (job.model.weights.empty()) return;
-  naming_settings({"model"}, [&] { train::locate_weights(job.model.weights); });
+  naming_settings({"model"}, [&] { train::open_weights(train::locate_weights(job.model.weights)); });
 }
 
 void start_from_weights(const Job& job, const train::Task& task, comm::ProcessGroup& group) {

@@ -1,5 +1,4 @@
 #pragma once
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,8 +18,7 @@ class Settings {
  public:
   explicit Settings(Schema schema);
 
-  /// Throws IoError (cannot be read), SettingsError (not TOML, unknown key, wrong value).
-  void load_file(const std::filesystem::path& path);
+  /// Reads the text of a TOML file, which errors call `name`. Throws SettingsError: not TOML, unknown key, wrong value.
   void load_toml(std::string_view text, const std::string& name);
 
   /// Throws SettingsError: unknown key, wrong value.
@@ -41,7 +39,7 @@ class Settings {
   bool given(std::string_view key) const;       // true if a file or a word has set it
   bool is_default(std::string_view key) const;  // true if it has the default value, given or not
 
-  /// All settings with their values, as a TOML file that load_file() reads.
+  /// All settings with their values, as a TOML file that load_toml() reads.
   std::string to_toml() const;
 
   Schema schema() const { return schema_; }

@@ -1,9 +1,7 @@
 #include <toml++/toml.h>
-#include <fstream>
+
 #include <functional>
-#include <iterator>
 #include <optional>
-#include <system_error>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
@@ -14,23 +12,8 @@
 namespace tandem::settings {
 namespace {
 
-constexpr size_t kLargestFile = 1 << 20, kLongestFault = 300;
+constexpr size_t kLongestFault = 300;
 constexpr int kMostParts = 16;  // of a dotted key
-
-std::string read_text(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto fault = "settings file '" + path.string() + "' cannot be read";
-  if (std::filesystem::is_directory(path, error)) throw IoError(fault, "it is a folder");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw IoError(fault, std::generic_category().message(errno));
-  std::string text(kLargestFile + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) throw IoError(fault, std::generic_category().message(errno));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kLargestFile)
-    throw SettingsError("settings file '" + path.string() + "' is over 1 MiB, wanted less");
-  return text;
-}
 
 std::string place(const std::string& name, size_t line, size_t column) {
   return name + ":" + std::to_string(line) + ":" + std::to_string(column) + ": ";
@@ -151,8 +134,6 @@ std::string toml_value(const Value& value) {
 }
 
 }  // namespace
-
-void Settings::load_file(const std::filesystem::path& path) { load_toml(read_text(path), path.string()); }
 
 void Settings::load_toml(std::string_view text, const std::string& name) {
   check_depth(text, name);

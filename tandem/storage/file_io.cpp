@@ -40,12 +40,6 @@ bool is_link(const std::filesystem::path& path) {
   return std::filesystem::is_symlink(path, ignored);
 }
 
-/// Such as /dev/stdout and the names that a shell gives to pipes: what they lead to has no other name.
-bool names_an_open_file(const std::filesystem::path& path) {
-  const auto& name = path.native();
-  return name.starts_with("/dev/std") || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
-}
-
 struct Opened {
   int descriptor;
   bool is_new;
@@ -139,6 +133,19 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+std::filesystem::path part_of(const std::filesystem::path& path, std::string_view suffix) {
+  constexpr size_t kLongestName = 255;  // of Linux's file systems
+  const auto name = path.filename().native();
+  return path.parent_path() / (name.substr(0, kLongestName - suffix.size()) + std::string(suffix));
+}
+
+bool is_there(const std::filesystem::path& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail("read", path, errno);
+  return false;
+}
+
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit) {
   const InputFile file(path);
   if (file.size() > limit) {
@@ -155,8 +162,7 @@ void write_file(const std::filesystem::path& path, std::span<const std::span<con
   std::error_code ignored;
   const auto status = std::filesystem::symlink_status(path, ignored);
   const bool is_file = !exists(status) || is_regular_file(status) || is_symlink(status);
-  auto part = path;
-  if (is_file) part += suffix;
+  const auto part = is_file ? part_of(path, suffix) : path;
   OutputFile file(part);
   for (const auto bytes : parts) file.append(bytes);
   file.finish();
@@ -172,25 +178,6 @@ void write_file(const std::filesystem::path& path, std::span<const std::span<con
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   write_file(path, {&bytes, 1});
-}
-
-void write_named_file(const std::filesystem::path& path, std::string_view text) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (!names_an_open_file(path) && (!exists(status) || is_regular_file(status))) {
-    return write_text_file(std::filesystem::weakly_canonical(path), text);
-  }
-  announce("create", path);
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) fail("write", path, errno);
-  int error = 0;
-  while (!text.empty() && error == 0) {
-    const auto count = write(descriptor, text.data(), text.size());
-    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
-    if (count < 0 && errno != EINTR) error = errno;
-  }
-  close(descriptor);
-  if (error != 0) fail("write", path, error);
 }
 
 int open_log(const std::filesystem::path& path, bool append) {

@@ -56,19 +56,23 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
+/// True if the path leads to something; links are followed. Throws IoError if that cannot be found out, as in a folder
+/// that may not be searched.
+bool is_there(const std::filesystem::path& path);
+
+/// The file beside `path` in which its bytes are collected before it gets its name: `path` + `suffix`, with a long name
+/// cut.
+std::filesystem::path part_of(const std::filesystem::path& path, std::string_view suffix);
+
 /// The whole file as text. Throws DataError if it is longer than `limit` bytes, IoError if it cannot be read.
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit);
 
 /// Writes a file, whole or not at all, and waits until its bytes are on the disk: the parts, one after the other. An
 /// older file of that name stays until then; a failure leaves nothing else behind. The bytes are first written to
-/// `path` + `suffix`; processes that may write the same file at once need different suffixes. Throws IoError.
+/// part_of(path, suffix); processes that may write the same file at once need different suffixes. Throws IoError.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts,
                 std::string_view suffix = ".tmp");
 void write_text_file(const std::filesystem::path& path, std::string_view text);
-
-/// Writes a text to a path that a user has named: links are followed, and a device or a pipe (/dev/stdout, a shell's
-/// substitution) is written to in place. A file is written whole or not at all. Throws IoError.
-void write_named_file(const std::filesystem::path& path, std::string_view text);
 
 /// Opens a log for append_whole(); `append`: keeps its contents. The caller must close the descriptor. Throws IoError,
 /// also if the log is a link.

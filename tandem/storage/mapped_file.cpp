@@ -14,9 +14,11 @@
 namespace tandem::storage {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& file, int reason) {
-  throw IoError("file '" + file.string() + "' cannot be read (" + std::strerror(reason) + ")");
+[[noreturn]] void fail(const std::filesystem::path& file, const char* reason) {
+  throw IoError("file '" + file.string() + "' cannot be read (" + reason + ")");
 }
+
+[[noreturn]] void fail(const std::filesystem::path& file, int error) { fail(file, std::strerror(error)); }
 
 struct Descriptor {
   int fd;
@@ -31,7 +33,8 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   const Descriptor descriptor{fd};
   struct stat status {};
   if (::fstat(fd, &status) != 0) fail(file, errno);
-  if (!S_ISREG(status.st_mode)) fail(file, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+  if (S_ISDIR(status.st_mode)) fail(file, EISDIR);
+  if (!S_ISREG(status.st_mode)) fail(file, "it is a device or a pipe");
   if (status.st_size == 0) return;
   const auto size = static_cast<size_t>(status.st_size);
   void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -300,9 +300,9 @@ storage::SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) cons
 }
 
 CheckpointPlace locate_checkpoints(const fs::path& path) {
-  auto place = fs::absolute(path).lexically_normal();
-  if (!place.has_filename()) place = place.parent_path();  // a slash at the end
   std::error_code error;
+  auto place = fs::absolute(path, error).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();  // a slash at the end
   const auto step = step_of(place.filename().string());
   if (step && fs::is_directory(place, error)) return {place.parent_path(), step};
   const auto name = place.filename().string();

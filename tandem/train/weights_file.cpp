@@ -70,10 +70,10 @@ void check_index(const std::map<std::string, std::string>& file_of_tensor,
 
 fs::path locate_weights(const fs::path& path) {
   const auto shown = "weights is " + quote(path.string());
-  if (!fs::exists(path)) throw DataError(shown + ", which does not exist" + kWanted);
-  if (fs::is_directory(path)) {
+  if (!storage::is_there(path)) throw DataError(shown + ", which does not exist" + kWanted);
+  if (std::error_code ignored; fs::is_directory(path, ignored)) {
     for (const auto* name : {storage::kIndexName, "model.safetensors"}) {
-      if (fs::exists(path / name)) return path / name;
+      if (storage::is_there(path / name)) return path / name;
     }
     return newest_checkpoint(path);
   }

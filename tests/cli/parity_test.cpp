@@ -55,7 +55,7 @@ TEST(Parity, WritesItsPageAndItsResult) {
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
   EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,
-            "error: page is '/nowhere/page.md', wanted a file in a folder that exists\n");
+            "error: page '/nowhere/page.md' cannot be written: No such file or directory; make its folder first\n");
 }
 
 }  // namespace

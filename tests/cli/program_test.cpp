@@ -167,11 +167,14 @@ TEST(Result, PlacesThatCannotBeWritten) {
   const auto missing = run_here({"info", "--json", "/no/such/folder/x"});
   EXPECT_EQ(missing.status, 74);
   EXPECT_EQ(missing.out, "");
-  EXPECT_EQ(missing.err, "error: --json file '/no/such/folder/x' cannot be written: No such file or directory\n");
+  EXPECT_EQ(missing.err,
+            "error: --json file '/no/such/folder/x' cannot be written: No such file or directory; make its folder "
+            "first\n");
   EXPECT_EQ(run_here({"info", "--json", "/"}).err, "error: --json file '/' cannot be written: it is a folder\n");
   EXPECT_EQ(
       run_here({"info", "--json", "/dev/full"}).err,
-      "error: cannot write '/dev/full': No space left on device: free some space there or choose another folder\n");
+      "error: --json file '/dev/full' cannot be written: No space left on device; free some space there or choose "
+      "another folder\n");
 }
 
 TEST(ErrorFile, IsFilledUnderTorchrun) {
@@ -194,7 +197,8 @@ TEST(Program, ARankNamesItselfWhenTheFaultIsItsOwn) {
                                                                         {"MASTER_PORT", "1"}});
   EXPECT_EQ(own.status, 74);
   EXPECT_EQ(own.err,
-            "error: --json file '/no/such/folder/x' cannot be written (rank 1 of 2): No such file or directory\n");
+            "error: --json file '/no/such/folder/x' cannot be written (rank 1 of 2): No such file or directory; "
+            "make its folder first\n");
 }
 
 TEST(Program, ReplicasOfOneProcessRefuseALauncherOfSeveral) {

@@ -1,10 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
 #include "tandem/settings/settings.h"
@@ -163,43 +158,11 @@ TEST(SettingsFile, ValuesSurviveTheRoundTrip) {
   }
 }
 
-class SettingsFileOnDisk : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("tandem_cli_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path folder_;
-};
-
-TEST_F(SettingsFileOnDisk, WordsComeAfterTheFile) {
-  std::ofstream(folder_ / "job.toml") << "ranks = 3\nseed = 5\n";
-  Settings settings(job::schema());
-  settings.load_file(folder_ / "job.toml");
+TEST(SettingsFile, WordsComeAfterTheFile) {
+  auto settings = loaded("ranks = 3\nseed = 5\n");
   settings.set("ranks", "4");
   EXPECT_EQ(settings.get_int("ranks"), 4);
   EXPECT_EQ(settings.get_int("seed"), 5);
-}
-
-TEST_F(SettingsFileOnDisk, FilesThatCannotBeRead) {
-  const auto fault = [&](const std::filesystem::path& path) -> std::string {
-    try {
-      Settings(job::schema()).load_file(path);
-    } catch (const IoError& error) {
-      return error.what();
-    } catch (const SettingsError& error) {
-      return error.what();
-    }
-    return "nothing thrown";
-  };
-  const auto missing = folder_ / "no.toml";
-  EXPECT_EQ(fault(missing), "settings file '" + missing.string() + "' cannot be read: No such file or directory");
-  EXPECT_EQ(fault(folder_), "settings file '" + folder_.string() + "' cannot be read: it is a folder");
-  std::ofstream(folder_ / "big.toml") << std::string(2 << 20, '#');
-  EXPECT_EQ(fault(folder_ / "big.toml"),
-            "settings file '" + (folder_ / "big.toml").string() + "' is over 1 MiB, wanted less");
 }
 
 }  // namespace

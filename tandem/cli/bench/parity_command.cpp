@@ -9,7 +9,7 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
-#include "tandem/storage/file_io.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -112,15 +112,13 @@ int run_parity(const Arguments& arguments) {
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});
   const auto bench = read_bench(settings);
   const std::filesystem::path page = settings.get_string("page");
-  if (!page.empty() && !std::filesystem::is_directory(std::filesystem::absolute(page).parent_path())) {
-    throw SettingsError("page is '" + page.string() + "', wanted a file in a folder that exists");
-  }
+  if (!page.empty()) storage::check_named_file("page", page);
   const auto result = bench_parity(bench);
   Table table({"parallel", "ranks", "micro-batches", "recompute", "losses", "gradients", "weights"});
   for (const auto& one : result.cases) table.add_row(cells_of(one));
   write_result(arguments, "greatest differences from one device: " + scale_text(result) + "\n" + table.str(),
                json_of(result));
-  if (!page.empty()) storage::write_named_file(page, page_of(bench, result));
+  if (!page.empty()) storage::write_named_file("page", page, page_of(bench, result));
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/quote.h"
 #include "tandem/storage/file_io.h"
 
 namespace tandem::cli {
@@ -82,26 +83,64 @@ std::string read_mark(int file) {
   return {mark, static_cast<size_t>(std::max<ssize_t>(count, 0))};
 }
 
-[[noreturn]] void fail(const fs::path& folder, const std::error_code& error, const std::string& what = "made") {
-  throw IoError("run's folder '" + folder.string() + "' cannot be " + what + ": " + error.message(),
-                "name another with out=");
+[[noreturn]] void fail(const fs::path& folder, const std::string& why) {
+  throw IoError("run's folder " + quote(folder.string()) + " cannot be made: " + why, "name another with out=");
 }
 
-void check_writable(const fs::path& folder) {
-  if (faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
-  fail(folder, {errno, std::generic_category()}, "written");
+[[noreturn]] void fail(const fs::path& folder, const std::error_code& error) { fail(folder, error.message()); }
+[[noreturn]] void fail(const fs::path& folder, int error) { fail(folder, std::generic_category().message(error)); }
+
+[[noreturn]] void fail_for_lock(const fs::path& folder) {
+  throw SettingsError(
+      "run's folder is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
+      "wait for that run to end, or name another folder");
+}
+
+/// The part of the path that is there.
+fs::path known_part(const fs::path& folder) {
+  auto part = folder;
+  std::error_code error;
+  for (auto status = fs::symlink_status(part, error); !exists(status); status = fs::symlink_status(part, error)) {
+    if (status.type() != fs::file_type::not_found) fail(folder, error);
+    if (part.empty()) return ".";
+    part = part.parent_path();
+  }
+  if (fs::is_directory(part, error)) return part;
+  fail(folder, fs::is_symlink(part, error) ? quote(part.string()) + " is a link that leads to no folder"
+                                           : quote(part.string()) + " is no folder");
+}
+
+void check_contents(const fs::path& folder) {
+  for (const char* name : kOpened) storage::refuse_link(folder / name);
+  for (const char* name : kFilled) check_folder_within(folder / name);
+}
+
+/// Several processes of a job may look at the lock at once; none of them may take another for the run that holds it.
+void check_lock(const fs::path& folder) {
+  const int file = open((folder / ".lock").c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return;
+  const bool is_held = flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(file);
+  if (is_held) fail_for_lock(folder);
 }
 
 }  // namespace
+
+void check_run_folder(const std::string& out) {
+  const fs::path folder = out.empty() ? kRuns : out;
+  const auto part = known_part(folder);
+  if (access(part.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
+  if (out.empty()) return;
+  check_contents(folder);
+  check_lock(folder);
+}
 
 fs::path make_run_folder(const std::string& out) {
   std::error_code error;
   if (!out.empty()) {
     fs::create_directories(out, error);
     if (error) fail(out, error);
-    check_writable(out);
-    for (const char* name : kOpened) storage::refuse_link(fs::path(out) / name);
-    for (const char* name : kFilled) check_folder_within(fs::path(out) / name);
+    check_contents(out);
     return out;
   }
   fs::create_directories(kRuns, error);
@@ -141,9 +180,7 @@ FolderLock::FolderLock(const fs::path& folder)
     return;
   }
   close(file_);
-  throw SettingsError(
-      "run's folder is '" + folder.string() + "', in which another run is at work, wanted a folder of its own",
-      "wait for that run to end, or name another folder");
+  fail_for_lock(folder);
 }
 
 bool FolderLock::is_in_place() const { return file_ < 0 || storage::is_in_place(file_, folder_ / ".lock"); }

@@ -16,6 +16,10 @@ void remove_new_folder(const std::filesystem::path& folder, bool is_unnamed) noe
 /// files for data. `run`: as make_run_folder() takes it. No folder need exist.
 void check_apart(const std::string& run, const std::filesystem::path& data);
 
+/// Throws IoError if make_run_folder(out) would fail for a reason that is known before: a place that may not be
+/// written, a file where a folder is wanted. SettingsError if another run holds the folder's lock. Makes nothing.
+void check_run_folder(const std::string& out);
+
 /// Locks the folder against a second run while this object lives. The lock ends with the process, also if it is killed.
 /// On a file system without locks every run is let in. The lock is the file `.lock`, to which a run writes a mark of
 /// its own. Throws SettingsError if another run holds the lock.

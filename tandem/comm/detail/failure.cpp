@@ -10,7 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/rendezvous/environment.h"
-#include "tandem/storage/file_io.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::comm::detail {
 namespace {
@@ -33,7 +33,7 @@ bool write_error_file(const std::string& message, const std::optional<std::strin
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   try {
-    storage::write_named_file(*path, torchelastic_error(message, seconds, line));
+    storage::write_named_file("TORCHELASTIC_ERROR_FILE", *path, torchelastic_error(message, seconds, line));
     return true;
   } catch (const std::exception& error) {
     if (!line) log::warn(message_of(error));  // what is being reported matters more
