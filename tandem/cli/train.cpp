@@ -29,7 +29,6 @@ int run_train(const Arguments& arguments) {
   }
   const auto data = job::open_data(job);
   std::atomic<ExitCode> code{ExitCode::done};
-  stop_signals::begin();
   job::on_ranks(
       job, [&](comm::ProcessGroup& group) { code = run_training(arguments, job, data, group); },
       stop_signals::requested);

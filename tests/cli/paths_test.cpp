@@ -174,5 +174,16 @@ TEST_F(Paths, AFolderThatCannotBeMadeIsKnownBeforeTheWork) {
   EXPECT_TRUE(used.err.starts_with("error: out is '" + at("run") + "', which holds checkpoints of a run")) << used.err;
 }
 
+TEST_F(Paths, AFailedStartLeavesNoFolder) {
+  ASSERT_EQ(test::run_here(training({"out=" + at("first")})).status, 0);
+  const auto failed = test::run_here(training({"out=" + at("second"), "data.size=16", "model.weights=" + at("first")}));
+  EXPECT_EQ(failed.status, 78) << failed.err;
+  EXPECT_FALSE(fs::exists(folder_ / "second"));
+  fs::create_directory(folder_ / "third");  // it was there before
+  EXPECT_EQ(test::run_here(training({"out=" + at("third"), "data.size=16", "model.weights=" + at("first")})).status,
+            78);
+  EXPECT_TRUE(fs::exists(folder_ / "third"));
+}
+
 }  // namespace
 }  // namespace tandem::cli

@@ -5,6 +5,9 @@
 
 #include <csignal>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
 
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"
@@ -89,6 +92,33 @@ TEST_F(Stop, BeforeTheSettingsAreReadThereIsNothingToSave) {
     EXPECT_EQ(ended.err, "error: stopped before the job had begun; there is nothing to save\n");
     EXPECT_FALSE(fs::exists(folder_ / "run"));
   }
+}
+
+/// Seconds of the CPU that a process has used.
+double cpu_seconds(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string field;
+  double ticks = 0;
+  for (int i = 3; fields >> field; ++i) {
+    if (i == 14 || i == 15) ticks += std::stod(field);
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+TEST_F(Stop, WhileMemoryIsPlannedItEndsAtOnce) {
+  Running running(tandem_command({"train", "data=synthetic", "head.classes=100", "model=resnet50", "data.size=224",
+                                  "train.batch=256", "threads=1", "train.steps=1", "report.compare=false",
+                                  "out=" + (folder_ / "run").string()}));
+  constexpr double kInTheMiddle = 3;  // of about a minute
+  for (int i = 0; i < 6000 && cpu_seconds(running.pid()) < kInTheMiddle; ++i) usleep(10'000);
+  running.signal(SIGTERM);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_NE(ended.err.find("error: stopped before the job had begun; there is nothing to save\n"), std::string::npos)
+      << ended.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
 TEST_F(Stop, OtherSubcommandsEndAsAnyProgram) {

@@ -24,6 +24,7 @@
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/table.h"
+#include "tandem/report/slow_notice.h"
 #include "tandem/train/weights_hash.h"
 
 namespace tandem::cli {
@@ -45,19 +46,16 @@ class TrainingRun {
         shape_(shape_of(job, *data.train)) {}
 
   ExitCode operator()() {
-    leave_if_asked();
     training_ = job::training_loader(job_, *data_.train, mesh_.batch());
     if (data_.test && data_.test->size() > 0) {
       evaluation_ = job::evaluation_loader(job_, *data_.test, mesh_.batch());
     }
-    plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
+    plan();
     tell_plan();
-    if (job_.run.compares_forms) {
-      trained_.forms = job::predict_other_forms(job_, shape_, training_->batches_per_epoch(), group_);
-    }
+    if (job_.run.compares_forms) predict_other_forms();
+    begin();
     enter_folder();
     try {
-      leave_if_asked();
       return train();
     } catch (...) {
       if (leads_ && is_new_folder_ && !has_begun_) remove_new_folder(folder_, job_.run.out.empty());
@@ -66,10 +64,28 @@ class TrainingRun {
   }
 
  private:
-  /// Before the first step there is nothing to save. All ranks leave together, or none does.
-  void leave_if_asked() {
-    if (!comm::any_rank(stop_signals::requested(), group_)) return;
-    throw Interrupted("stopped before the first step; there is nothing to save");
+  /// Until here nothing is there to save, and a stop signal ends the process at once; from here it is a request. A
+  /// signal that comes meanwhile may end a part of the processes.
+  void begin() {
+    stop_signals::begin();
+    bool is_asked = true;
+    try {
+      is_asked = comm::any_rank(stop_signals::requested(), group_);
+    } catch (const c10::DistError&) {
+      if (!stop_signals::requested()) throw;
+    }
+    if (is_asked) throw Interrupted("stopped before the first step; there is nothing to save");
+  }
+
+  void plan() {
+    const report::SlowNotice notice("memory   plans each block before the first step", leads_);
+    plan_ = job::plan_rank(job_, shape_, {training_->batches_per_epoch(), data_.test ? data_.test->size() : 0}, group_);
+  }
+
+  void predict_other_forms() {
+    const report::SlowNotice notice("memory   plans the other forms of the head; report.compare=false leaves them out",
+                                    leads_);
+    trained_.forms = job::predict_other_forms(job_, shape_, training_->batches_per_epoch(), group_);
   }
 
   void enter_folder() {
