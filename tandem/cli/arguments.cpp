@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
@@ -11,6 +13,21 @@ namespace {
 
 const Flag kHelp{"--help", "", "this text"};
 
+/// What may have been meant by an unknown flag: one that is near or has the same first letter, a flag with its value in
+/// one word, a setting with dashes.
+std::string remedy_for_flag(const Command& command, std::string_view name, const std::vector<std::string_view>& flags) {
+  if (const auto near = nearest(name, flags); !near.empty()) return did_you_mean(near);
+  for (const auto flag : flags) {
+    if (name.starts_with(flag) && name.substr(flag.size()).starts_with(' ')) {
+      return "write the flag and its value as two words";
+    }
+    if (name.size() == 2 && flag.starts_with("--" + std::string(1, name[1]))) return did_you_mean({std::string(flag)});
+  }
+  const auto similar = settings::similar_keys(schema_of(command), name);
+  if (similar.size() == 1) return "settings have no dashes, write " + similar.front() + "=...";
+  return similar.empty() ? "" : "settings have no dashes, " + did_you_mean(similar);
+}
+
 const Flag& require_flag(const Command& command, std::string_view name) {
   if (name == kHelp.name || name == "-h") return kHelp;
   std::vector<std::string_view> names{kHelp.name};
@@ -18,8 +35,8 @@ const Flag& require_flag(const Command& command, std::string_view name) {
     if (flag.name == name) return flag;
     names.push_back(flag.name);
   }
-  const std::vector<std::string> known(names.begin(), names.end());
-  throw UsageError("flag " + quote(name) + " is unknown, wanted " + one_of(known), did_you_mean(nearest(name, names)));
+  throw UsageError("flag " + quote(name) + " is unknown, wanted " + one_of({names.begin(), names.end()}),
+                   remedy_for_flag(command, name, names));
 }
 
 std::string missing_value(const Flag& flag) {
@@ -39,9 +56,32 @@ void read_flag(const Command& command, std::span<const std::string> words, size_
   } else {
     if (at + 1 == words.size()) throw UsageError(missing_value(flag));
     value = words[++at];
+    const bool is_flag =
+        value == kHelp.name || std::ranges::find(command.flags, value, &Flag::name) != command.flags.end();
+    if (is_flag) throw UsageError(missing_value(flag));
   }
   if (!flag.value.empty() && value.empty()) throw UsageError(missing_value(flag));
   arguments.flags[std::string(flag.name)] = value;
+}
+
+/// Rejects what is no word of any subcommand: an empty one, a flag without its dashes, a settings file without its
+/// flag.
+void check_word(const Command& command, const std::string& word) {
+  const auto wanted = ", wanted " + std::string(command.words);
+  if (word.empty()) throw UsageError("argument '' is empty" + wanted, "a variable of the shell may be unset");
+  const auto schema = schema_of(command);
+  if (schema.empty() || !command.words.starts_with("key=")) return;
+  const auto key = word.substr(0, word.find('='));
+  const auto is_named = [&](const Flag& flag) { return flag.name == "--" + key; };
+  if (key.size() < word.size() && settings::find_setting(schema, key) == nullptr &&
+      std::ranges::any_of(command.flags, is_named)) {
+    throw UsageError("argument " + quote(word) + " is a flag without its dashes" + wanted,
+                     "write --" + printable(word, 120));
+  }
+  if (key.size() == word.size() && word.ends_with(".toml")) {
+    throw UsageError("argument " + quote(word) + " is neither a flag nor key=value" + wanted,
+                     "did you mean --config " + printable(word, 120) + "?");
+  }
 }
 
 }  // namespace
@@ -65,10 +105,7 @@ Arguments read_arguments(const Command& command, std::span<const std::string> wo
     } else if (command.ends_at_word) {
       break;
     } else {
-      if (words[at].empty()) {
-        throw UsageError("argument '' is empty, wanted " + std::string(command.words),
-                         "a variable of the shell may be unset");
-      }
+      check_word(command, words[at]);
       arguments.words.push_back(words[at]);
     }
   }

@@ -56,6 +56,9 @@ settings::Schema reshard_schema();
 /// All subcommands. A new one is a line here, in commands.cpp.
 std::span<const Command> commands();
 
+/// The settings that the subcommand's words may give; empty if there are none, or if they are those of a bench.
+settings::Schema schema_of(const Command& command);
+
 /// Returns null if there is no subcommand of that name.
 const Command* find_command(std::string_view name);
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
@@ -22,18 +23,31 @@ int print(const std::string& text) {
 
 const Command& require_command(const std::string& name) {
   if (const auto* command = find_command(name)) return *command;
-  std::vector<std::string_view> names;
-  for (const auto& command : commands()) names.push_back(command.name);
-  const auto kind = name.starts_with("-") ? "flag" : "subcommand";
-  throw UsageError(
-      std::string(kind) + " " + quote(name) + " is unknown, wanted " + one_of({names.begin(), names.end()}),
-      did_you_mean(nearest(name, names)));
+  const bool is_flag = name.starts_with("-");
+  std::vector<std::string_view> flags{"--help", "--version"}, subcommands;
+  std::string remedy;
+  for (const auto& command : commands()) {
+    subcommands.push_back(command.name);
+    const bool is_its =
+        std::ranges::any_of(command.flags, [&](const Flag& flag) { return name.starts_with(flag.name); });
+    if (is_its || (!is_flag && name.find('=') != name.npos))
+      remedy = "write the subcommand first: tandem train " + name;
+  }
+  const auto& names = is_flag ? flags : subcommands;
+  if (remedy.empty()) remedy = did_you_mean(nearest(name, names));
+  if (remedy.empty()) remedy = did_you_mean(nearest(name, subcommands));
+  throw UsageError(std::string(is_flag ? "flag " : "subcommand ") + quote(name) + " is unknown, wanted " +
+                       one_of({names.begin(), names.end()}),
+                   remedy);
 }
 
-int help(std::span<const std::string> words) {
-  if (words.empty()) return print(help_text());
-  if (words[0] == "settings") return print(settings::describe(job::schema()));
-  return print(help_text(require_command(words[0])));
+/// The words of `tandem train --help train.lr` that are topics of the help: not its settings, nor words that are no
+/// keys in a subcommand without settings.
+std::vector<std::string> topics_of(const Command& command, const std::vector<std::string>& words) {
+  std::vector<std::string> topics{std::string(command.name)};
+  if (schema_of(command).empty() || !command.words.starts_with("key=")) return topics;
+  std::ranges::copy_if(words, std::back_inserter(topics), [](const auto& word) { return word.find('=') == word.npos; });
+  return topics;
 }
 
 int dispatch(std::span<const std::string> words) {
@@ -43,25 +57,18 @@ int dispatch(std::span<const std::string> words) {
   }
   const auto& name = words[0];
   const auto rest = words.subspan(1);
-  if (name == "help" || name == "--help" || name == "-h") return help(rest);
+  if (name == "help" || name == "--help" || name == "-h") return print(help_text(rest));
   if (name == "--version") return print("tandem " + version() + " (torch " + torch_version() + ")\n");
   const auto& command = require_command(name);
+  if (!rest.empty() && rest[0] == "help") {
+    std::vector<std::string> topics(words.begin(), words.end());
+    topics.erase(topics.begin() + 1);
+    return print(help_text(topics));
+  }
   const auto arguments = read_arguments(command, rest);
-  if (arguments.flag("--help")) return print(help_text(command));
+  if (arguments.flag("--help")) return print(help_text(topics_of(command, arguments.words)));
   check_output_files(command, arguments);
   return command.run(arguments);
-}
-
-std::string help_line(std::string_view term, std::string_view doc, size_t width) {
-  std::string line("  ");
-  line.append(term).append(width > term.size() ? width - term.size() : 1, ' ').append(doc).append("\n");
-  return line;
-}
-
-std::string help_line(const Flag& flag) {
-  std::string term(flag.name);
-  if (!flag.value.empty()) term.append(" ").append(flag.value);
-  return help_line(term, flag.doc, 18);
 }
 
 }  // namespace
@@ -78,27 +85,6 @@ int run_program(std::span<const std::string> words) {
     }
   };
   return comm::run_main(body, stop_signals::requested);
-}
-
-std::string help_text() {
-  std::string text = "Usage: tandem SUBCOMMAND [FLAGS] [key=value...]\n\nSubcommands:\n";
-  for (const auto& command : commands()) text += help_line(command.name, command.doc, 10);
-  text += help_line("help", "this text; help SUBCOMMAND; help settings lists the settings", 10);
-  text += "\nFlags:\n";
-  text += help_line({"--version", "", "show the versions"});
-  return text + help_line({"--help", "", "this text"});
-}
-
-std::string help_text(const Command& command) {
-  std::string text = "Usage: tandem " + std::string(command.name) + " [FLAGS]";
-  if (!command.words.empty()) text.append(" ").append(command.words);
-  text.append("\n\n  ").append(command.doc).append("\n\nFlags:\n");
-  for (const auto& flag : command.flags) text += help_line(flag);
-  text += help_line({"--help", "", "this text"});
-  const bool on_settings = std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.name == "--config"; });
-  const auto schema = on_settings ? job::schema() : command.settings;
-  if (!schema.empty()) text += "\nSettings (key, default, meaning):\n" + settings::describe(schema);
-  return text;
 }
 
 }  // namespace tandem::cli

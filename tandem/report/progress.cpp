@@ -1,14 +1,13 @@
 #include "tandem/report/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 #include "tandem/base/log.h"
+#include "tandem/base/terminal.h"
 
 namespace tandem::report {
 namespace {
@@ -84,15 +83,6 @@ std::string format_line(const ProgressState& state, bool has_bar, size_t num_val
   return line + "]";
 }
 
-int columns_of_terminal() {
-  if (!isatty(STDERR_FILENO)) return 0;
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
-  const int number = columns ? std::atoi(columns) : 0;
-  return number > 0 ? number : 80;
-}
-
 double seconds_of_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -124,7 +114,7 @@ Progress::~Progress() {
   }
 }
 
-int Progress::columns() const { return options_.columns.value_or(columns_of_terminal()); }
+int Progress::columns() const { return options_.columns.value_or(terminal_columns(STDERR_FILENO)); }
 
 bool Progress::is_due(double now) const {
   if (columns() > 0) return !drawn_at_ || now - *drawn_at_ >= kRedrawSeconds;

@@ -47,8 +47,9 @@ const Setting* find_setting(Schema schema, std::string_view key);
 /// True if there are settings `key.…`.
 bool is_section(Schema schema, std::string_view key);
 
-/// The keys that may have been meant by an unknown `key`: the nearest by edit distance of the whole key or, if there is
-/// none, of the last part. At most three; empty if none is near.
+/// The keys that may have been meant by an unknown `key`: in the usual spelling, the nearest by edit distance of the
+/// whole key; if there is none, of the last part; else those whose meaning or last part has its words. At most three;
+/// empty if none is near.
 std::vector<std::string> similar_keys(Schema schema, std::string_view key);
 
 }  // namespace tandem::settings

@@ -7,6 +7,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
+#include "tandem/base/terminal.h"
+#include "tandem/settings/detail/remedy.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::settings {
@@ -25,18 +27,31 @@ Settings::Settings(Schema schema) : schema_(schema) {
 
 void Settings::set(std::string_view key, std::string_view text) {
   const auto& setting = require(key);
-  put(setting, read_value(setting, text));
+  try {
+    put(setting, read_value(setting, text));
+  } catch (Error& error) {
+    if (error.remedy().empty()) error.set_remedy(detail::remedy_for_value(setting, text));
+    throw;
+  }
 }
 
 void Settings::apply(std::span<const std::string> words) {
-  for (const auto& word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
     const auto equals = word.find('=');
-    if (equals == 0 || equals == word.npos) {
-      const auto similar = similar_keys(schema_, word);
-      throw UsageError("argument " + quote(word) + " is neither a flag nor key=value, wanted key=value",
-                       similar.empty() ? "" : "did you mean " + similar.front() + "=...?");
+    const bool has_key = equals != 0 && equals != word.npos;
+    const bool has_lost_value = word.ends_with('=') && i + 1 < words.size() && words[i + 1].find('=') == word.npos;
+    if (!has_key || has_lost_value) {
+      throw UsageError("argument " + quote(word) + " is " +
+                           (has_key ? "without a value" : "neither a flag nor key=value") + ", wanted key=value",
+                       detail::remedy_for_word(schema_, word, words.subspan(i + 1)));
     }
-    set(std::string_view(word).substr(0, equals), std::string_view(word).substr(equals + 1));
+    const auto key = word.substr(0, equals);
+    if (find_setting(schema_, key) == nullptr && (key.starts_with(' ') || key.ends_with(' '))) {
+      throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings",
+                          detail::remedy_for_spaces(schema_, key, word.substr(equals + 1)));
+    }
+    set(key, word.substr(equals + 1));
   }
 }
 
@@ -83,19 +98,12 @@ bool Settings::is_default(std::string_view key) const {
   return entries_[index].value == schema_[index].default_value;
 }
 
-std::string describe(Schema schema) {
-  size_t key_width = 0, default_width = 0;
-  for (const auto& setting : schema) {
-    key_width = std::max(key_width, setting.key.size());
-    default_width = std::max(default_width, shown_default(setting).size());
-  }
+std::string describe(Schema schema, size_t columns) {
+  constexpr size_t kIndent = 4;
   std::string text;
   for (const auto& setting : schema) {
-    std::string line = std::string(setting.key);
-    line.resize(key_width + 2, ' ');
-    line += shown_default(setting);
-    line.resize(key_width + default_width + 4, ' ');
-    text += line + std::string(setting.doc) + " (" + wanted(setting) + ")\n";
+    text += std::string(setting.key) + "  " + shown_default(setting) + "\n";
+    text += wrapped(std::string(setting.doc) + " (" + wanted(setting) + ")", columns, kIndent);
   }
   return text;
 }

@@ -60,8 +60,9 @@ class Settings {
   std::vector<Entry> entries_;
 };
 
-/// All settings of a schema, for a terminal: key, default, meaning and accepted values.
-std::string describe(Schema schema);
+/// All settings of a schema, for a terminal of so many columns: key and default, and in the lines below them the
+/// meaning and the accepted values.
+std::string describe(Schema schema, size_t columns);
 
 /// The same as the rows of a Markdown table: `| `key` | default | values | meaning |`.
 std::string describe_markdown(Schema schema);

@@ -38,6 +38,29 @@ std::string toml_number(double number) {
   return text.find_first_of(".e") == text.npos ? text + ".0" : text;
 }
 
+std::string toml_text(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+std::string toml_value(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return toml_text(*text);
+  if (const auto* number = std::get_if<double>(&value)) return toml_number(*number);
+  std::string list;
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (const auto& text : *texts) list += (list.empty() ? "" : ", ") + toml_text(text);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    for (const double number : *numbers) list += (list.empty() ? "" : ", ") + toml_number(number);
+  } else {
+    return format_value(value);
+  }
+  return "[" + list + "]";
+}
+
 /// A value as the command line would write it; nullopt if it has no such form.
 std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
@@ -72,11 +95,22 @@ std::string wanted_node(const Setting& setting) {
   return wanted_kind(setting);
 }
 
+/// A text where another type is wanted, as TOML writes that type: 0.1 for "0.1", ["a"] for "a". "" if there is none.
+std::string unquoted(const Setting& setting, const std::string& text) {
+  try {
+    return toml_value(read_value(setting, text));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 [[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
   const auto* number = node.as_floating_point();
   const auto text = number != nullptr ? toml_number(number->get()) : scalar_text(node);
-  throw SettingsError(std::string(setting.key) + " is " + (text ? quote(*text) : kind_name(node)) + ", wanted " +
-                      wanted_node(setting));
+  const auto value = node.is_string() ? unquoted(setting, *text) : "";
+  throw SettingsError(
+      std::string(setting.key) + " is " + (text ? quote(*text) : kind_name(node)) + ", wanted " + wanted_node(setting),
+      value.empty() ? "" : "write " + printable(value, kLongestFault));
 }
 
 Value read_node(const Setting& setting, const toml::node& node) {
@@ -110,27 +144,18 @@ void visit_leaves(const toml::table& table, std::string& name, const Visit& visi
   }
 }
 
-std::string toml_text(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
+std::string remedy_for_toml(Schema schema, std::string_view fault) {
+  if (fault.find("redefine") != fault.npos) {
+    std::string names;
+    for (const auto& setting : schema) {
+      if (is_section(schema, setting.key)) names.append(names.empty() ? "" : ", ").append(setting.key);
+    }
+    return "a key stands twice; where " + names + " is a section too, write the value as name = ... in the section";
   }
-  return result + "\"";
-}
-
-std::string toml_value(const Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return toml_text(*text);
-  if (const auto* number = std::get_if<double>(&value)) return toml_number(*number);
-  std::string list;
-  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-    for (const auto& text : *texts) list += (list.empty() ? "" : ", ") + toml_text(text);
-  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
-    for (const double number : *numbers) list += (list.empty() ? "" : ", ") + toml_number(number);
-  } else {
-    return format_value(value);
+  if (fault.find("could not determine value type") != fault.npos) {
+    return "a text stands in quotes, and a truth value is true or false";
   }
-  return "[" + list + "]";
+  return "the file is written in TOML";
 }
 
 }  // namespace
@@ -142,7 +167,7 @@ void Settings::load_toml(std::string_view text, const std::string& name) {
     table = toml::parse(text);
   } catch (const toml::parse_error& error) {
     throw SettingsError(place(name, error.source()) + printable(error.description(), kLongestFault),
-                        "the file is written in TOML");
+                        remedy_for_toml(schema_, error.description()));
   }
   std::string prefix;
   visit_leaves(table, prefix, [&](const std::string& key, const toml::node& node) {

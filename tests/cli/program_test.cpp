@@ -35,6 +35,69 @@ TEST(Program, HelpGoesToStdout) {
   EXPECT_NE(run_here({"help", "settings"}).out.find("\ntrain.lr "), std::string::npos);
 }
 
+TEST(Program, HelpExplainsSettingsAndSections) {
+  const auto rate = run_here({"help", "train.lr"}).out;
+  EXPECT_TRUE(rate.starts_with("train.lr  0.3\n    ")) << rate;
+  EXPECT_EQ(run_here({"help", "train", "train.lr"}).out, rate);
+  EXPECT_EQ(run_here({"train", "help", "train.lr"}).out, rate);
+  EXPECT_EQ(run_here({"train", "--help", "train.lr"}).out, rate);
+  EXPECT_EQ(run_here({"train", "ranks=2", "--help"}).out, help_text(*find_command("train")));
+  EXPECT_EQ(run_here({"train", "help"}).out, help_text(*find_command("train")));
+  EXPECT_EQ(run_here({"reshard", "RUN", "--help"}).out, help_text(*find_command("reshard")));
+  const auto section = run_here({"help", "train", "data"}).out;
+  EXPECT_TRUE(section.starts_with("data  glyphs\n")) << section;
+  EXPECT_NE(section.find("\ndata.hold_out  5\n"), section.npos) << section;
+  EXPECT_EQ(section.find("\ntrain.lr"), section.npos) << section;
+  EXPECT_EQ(run_here({"help", "data.name"}).out, section);
+  EXPECT_TRUE(run_here({"help", "reshard", "merge"}).out.starts_with("merge  (empty)\n"));
+}
+
+TEST(Program, UnknownHelpTopicsGetASuggestion) {
+  const auto wrong = run_here({"help", "trian.lr"});
+  EXPECT_EQ(wrong.status, 64);
+  EXPECT_EQ(wrong.err,
+            "error: help topic 'trian.lr' is unknown, wanted a subcommand, a setting or a section of settings: did you "
+            "mean train.lr?\n");
+  EXPECT_TRUE(run_here({"help", "trian"}).err.ends_with("did you mean train?\n"));
+  EXPECT_EQ(run_here({"train", "help", "zzzzzz"}).err,
+            "error: help topic 'zzzzzz' is unknown, wanted a setting or a section of settings: tandem help lists the "
+            "subcommands, tandem help settings the settings\n");
+}
+
+TEST(Program, HelpFitsTheTerminal) {
+  for (const char* columns : {"60", "100"}) {
+    setenv("COLUMNS", columns, 1);
+    for (const auto& words : std::vector<std::vector<std::string>>{{"help"}, {"help", "train"}, {"help", "launch"}}) {
+      std::istringstream lines(run_here(words).out);
+      for (std::string line; std::getline(lines, line);) {
+        const bool is_wide = line.size() > std::stoul(columns);
+        EXPECT_TRUE(!is_wide || line.find_first_not_of(' ') == 0 ||
+                    line.find(' ', line.find_first_not_of(' ')) == line.npos)
+            << line;
+      }
+    }
+  }
+  unsetenv("COLUMNS");
+}
+
+TEST(Program, FlagsAndSubcommandsInTheWrongPlace) {
+  EXPECT_EQ(run_here({"info", "--train.batch=64"}).err,
+            "error: flag '--train.batch' is unknown, wanted --help, --config or --json: settings have no dashes, write "
+            "train.batch=...\n");
+  EXPECT_EQ(run_here({"info", "--lr", "0.1"}).err,
+            "error: flag '--lr' is unknown, wanted --help, --config or --json: settings have no dashes, did you mean "
+            "diloco.lr or train.lr?\n");
+  EXPECT_TRUE(run_here({"info", "-c", "x"}).err.ends_with("did you mean --config?\n"));
+  EXPECT_TRUE(run_here({"info", "--json x"}).err.ends_with("write the flag and its value as two words\n"));
+  EXPECT_EQ(run_here({"info", "--json", "--config", "x"}).err, "error: flag --json has no value, wanted FILE\n");
+  EXPECT_EQ(run_here({"info", "config=x"}).err,
+            "error: argument 'config=x' is a flag without its dashes, wanted key=value...: write --config=x\n");
+  EXPECT_TRUE(run_here({"info", "x.toml"}).err.ends_with("did you mean --config x.toml?\n"));
+  EXPECT_EQ(run_here({"-v"}).err, "error: flag '-v' is unknown, wanted --help or --version\n");
+  EXPECT_TRUE(run_here({"ranks=2", "train"}).err.ends_with("write the subcommand first: tandem train ranks=2\n"));
+  EXPECT_TRUE(run_here({"--json", "x", "info"}).err.ends_with("write the subcommand first: tandem train --json\n"));
+}
+
 TEST(Program, AGpuThatIsNotThereIsAWrongSetting) {
   if (at::hasCUDA()) GTEST_SKIP() << "a GPU is here";
   const auto ended = run_here({"train", "device=cuda"});

@@ -44,7 +44,7 @@ TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
 }
 
 TEST(Schema, DescriptionsName) {
-  const auto text = std::regex_replace(settings::describe(schema()), std::regex("  +"), "  ");
+  const auto text = std::regex_replace(settings::describe(schema(), 1000), std::regex("\n  +"), "  ");
   EXPECT_NE(
       text.find("train.weight_decay  5e-4  weight decay; SGD: added to the gradient; AdamW: decoupled (0 or more)\n"),
       text.npos)

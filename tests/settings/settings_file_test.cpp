@@ -85,6 +85,30 @@ TEST(SettingsFile, WrongTypes) {
   EXPECT_EQ(fault_of("[[train]]\nlr = 1").substr(0, 41), "job.toml:1:1: setting 'train' is unknown,");
 }
 
+TEST(SettingsFile, ValuesInQuotesAndTextsWithout) {
+  EXPECT_EQ(fault_of("train.lr = \"0.1\""), "job.toml:1:12: train.lr is '0.1', wanted a number: write 0.1");
+  EXPECT_EQ(fault_of("train.batch = \"64\""), "job.toml:1:15: train.batch is '64', wanted a whole number: write 64");
+  EXPECT_EQ(fault_of("train.nesterov = \"yes\""),
+            "job.toml:1:18: train.nesterov is 'yes', wanted true or false: write true");
+  EXPECT_EQ(fault_of("data.train_fonts = \"ukai\""),
+            "job.toml:1:20: data.train_fonts is 'ukai', wanted a list like [\"a\", \"b\"]: write [\"ukai\"]");
+  EXPECT_EQ(fault_of("train.milestones = \"1,2\""),
+            "job.toml:1:20: train.milestones is '1,2', wanted a list like [1.0, 2.5]: write [1.0, 2.0]");
+  for (const auto text : {"out = runs/x", "train.nesterov = yes"}) {
+    EXPECT_TRUE(fault_of(text).ends_with(": a text stands in quotes, and a truth value is true or false"))
+        << fault_of(text);
+  }
+}
+
+TEST(SettingsFile, AKeyThatIsASectionToo) {
+  for (const auto text : {"data = \"synthetic\"\n[data]\nsize = 8\n", "data = \"synthetic\"\ndata.size = 8\n"}) {
+    EXPECT_TRUE(
+        fault_of(text).ends_with(": a key stands twice; where data, model, head is a section too, write the value "
+                                 "as name = ... in the section"))
+        << fault_of(text);
+  }
+}
+
 TEST(SettingsFile, FaultsOfTomlItself) {
   const auto fault = fault_of("ranks = \n[train");
   EXPECT_TRUE(fault.starts_with("job.toml:1:")) << fault;

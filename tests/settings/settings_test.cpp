@@ -156,6 +156,56 @@ TEST(Settings, WordsThatAreNoSettings) {
   EXPECT_EQ(fault_of<UsageError>({"=4"}), "argument '=4' is neither a flag nor key=value, wanted key=value");
 }
 
+TEST(Settings, SpacesAndColonsBetweenKeyAndValue) {
+  const auto remedy = [](const std::vector<std::string>& words) {
+    const auto text = fault_of<UsageError>(words);
+    const auto at = text.find(", wanted key=value: ");
+    return at == text.npos ? text : text.substr(at + 20);
+  };
+  EXPECT_EQ(remedy({"train.batch", "=", "64"}), "did you mean train.batch=64? (without spaces)");
+  EXPECT_EQ(remedy({"train.batch=", "64"}), "did you mean train.batch=64? (without a space)");
+  EXPECT_EQ(remedy({"train.batch", "=64"}), "did you mean train.batch=64? (without a space)");
+  EXPECT_EQ(remedy({"train.batch", "64"}), "did you mean train.batch=64?");
+  EXPECT_EQ(remedy({"train.batch:64"}), "did you mean train.batch=64?");
+  EXPECT_EQ(remedy({"train.batch:", "64"}), "did you mean train.batch=64?");
+  EXPECT_EQ(remedy({"data", "=", "images:pics"}), "did you mean data=images:pics? (without spaces)");
+  EXPECT_EQ(remedy({"images:pics"}), "did you mean data=images:pics?");
+  EXPECT_EQ(remedy({"resnet18"}), "did you mean model=resnet18?");
+  EXPECT_EQ(
+      fault_of("train.batch = 64"),
+      "setting 'train.batch ' is unknown, wanted one of the settings: did you mean train.batch=64? (without spaces)");
+  EXPECT_EQ(applied({"out=", "ranks=2"}).get_string("out"), "");
+}
+
+TEST(Settings, OtherSpellingsOfKeysGetASuggestion) {
+  for (const auto& [key, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"Train.Batch", "train.batch"},
+                                                        {"TRAIN.LR", "train.lr"},
+                                                        {"train.batchsize", "train.batch"},
+                                                        {"train/lr", "train.lr"},
+                                                        {"\xe2\x80\x94ranks", "ranks"},
+                                                        {"num_epochs", "train.epochs"},
+                                                        {"weight-decay", "train.weight_decay"}}) {
+    const auto fault = fault_of(key + "=1");
+    EXPECT_TRUE(fault.ends_with("did you mean " + meant + "?")) << fault;
+  }
+  EXPECT_NE(fault_of("batch_size=64").find("train.batch"), std::string::npos);
+  EXPECT_NE(fault_of("learning_rate=1").find("train.lr"), std::string::npos);
+}
+
+TEST(Settings, OtherSpellingsOfValuesGetASuggestion) {
+  EXPECT_EQ(fault_of("train.batch='64'"),
+            "train.batch is ''64'', wanted a whole number: did you mean train.batch=64? (without quotes)");
+  EXPECT_EQ(fault_of("train.lr= 0.1"),
+            "train.lr is ' 0.1', wanted a number: did you mean train.lr=0.1? (without a space)");
+  EXPECT_EQ(fault_of("train.nesterov=TRUE"),
+            "train.nesterov is 'TRUE', wanted true or false: did you mean train.nesterov=true?");
+  EXPECT_EQ(fault_of("device=CPU"), "device is 'CPU', wanted cpu or cuda: did you mean device=cpu?");
+  EXPECT_EQ(fault_of("train.lr=0,1"), "train.lr is '0,1', wanted a number: did you mean train.lr=0.1? (with a point)");
+  EXPECT_EQ(fault_of("train.milestones=[1,2]"),
+            "train.milestones is '[1', wanted a number: did you mean train.milestones=1,2? (without brackets)");
+}
+
 TEST(Settings, WrongUseInTheProgramIsAnInternalError) {
   const Settings settings(job::schema());
   EXPECT_THROW(settings.get_int("no.such"), c10::Error);

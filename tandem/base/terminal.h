@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+/// Columns of the terminal that a stream (STDOUT_FILENO, STDERR_FILENO) writes to; 0 if it is no terminal.
+int terminal_columns(int stream);
+
+/// Breaks a text at its spaces into lines of at most `columns` characters, each after `indent` spaces and with a line
+/// break at its end. A longer word has a line of its own.
+std::string wrapped(std::string_view text, size_t columns, size_t indent);
+
+}  // namespace tandem
