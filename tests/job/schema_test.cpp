@@ -53,7 +53,7 @@ TEST(Schema, DescriptionsName) {
 }
 
 TEST(Schema, DocsHoldTheTable) {
-  const auto path = std::string(std::getenv("TANDEM_SOURCE_DIR")) + "/docs/cli.md";
+  const auto path = std::string(std::getenv("TANDEM_SOURCE_DIR")) + "/docs/setting_list.md";
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   std::istringstream rows(settings::describe_markdown(schema()));
