@@ -69,11 +69,11 @@ const Section& ddp_section() {
                 .doc = "bytes of gradients that travel together; the first bucket has at most 1M",
                 .other = settings::kSizes},
                {"ddp.bucket_view", true,
-                "gradients lie in the buckets; false: in memory of their own, as many bytes again"},
+                "store gradients inside the buckets; false: store them separately, which takes as many bytes again"},
                {.key = "ddp.unused",
                 .default_value = text(kUnused.front().name),
-                .doc = "parameters that a step leaves out; error: the step fails and names them; find: each step may "
-                       "leave out others; static: each step leaves out those of the first one",
+                .doc = "what happens if a step gives parameters no gradient; error: the step fails and names them; "
+                       "find: allowed; static: allowed, if each step leaves out those of the first step",
                 .choices = names_of(kUnused)},
                {.key = "ddp.buffers",
                 .default_value = text(kBuffers.front().name),

@@ -92,7 +92,7 @@ std::string strategies_doc() {
 }
 
 std::string aggregates_doc() {
-  std::string doc = "ps: what becomes of the ranks' gradients";
+  std::string doc = "ps: how the ranks' gradients are combined";
   for (const auto& aggregate : parallel::aggregates()) {
     doc.append("; ").append(aggregate.name).append(": ").append(aggregate.doc);
   }
@@ -230,13 +230,13 @@ const Section& parallel_section() {
              .choices = names_of(parallel::aggregates())},
             {"ps.servers",
              int64_t{0},
-             "ps: the last so many ranks only serve, and the others only train; 0: each rank does both",
+             "ps: number of ranks, the last ones, that only serve while the others only train; 0: each rank does both",
              {0, 1023}},
             {.key = "ps.update",
              .default_value = text(kUpdates.front().name),
-             .doc = "ps: who steps; worker: each rank that trains, on the gradients that it pulls; server: the server "
-                    "of a part, which alone holds the optimizer's state of it, and the others pull weights; as with "
-                    "ps.mode=async",
+             .doc = "ps: which ranks update the weights; worker: each rank that trains, with the gradients that it "
+                    "pulls; server: the server of each part, which alone holds that part's optimizer state, and the "
+                    "others pull weights; ps.mode=async implies server",
              .choices = names_of(kUpdates)},
             {.key = "ps.mode",
              .default_value = text(kModes.front().name),
