@@ -64,6 +64,20 @@ TEST_F(Market1501Test, TrainingClassesAreThePidsSorted) {
   EXPECT_EQ(task.summary, "people   3 classes · 4 images from " + folder_.path().string());
 }
 
+TEST_F(Market1501Test, PicturesStandUprightUnlessStoredIsAskedFor) {
+  add_smallest();
+  auto tagged = test::png_of(2, 1, 1, {0, 200});
+  tagged.insert(33, test::png_chunk("eXIf", test::exif_of(3)));  // by half a turn
+  for (const std::string name : {"bounding_box_train/0003_c1s1_000001_01.png", "query/0003_c1s1_000001_01.png"}) {
+    test::spill(folder_ / name, tagged);
+  }
+  for (const auto& [orientation, red] : {std::pair(Orientation::exif, 200), {Orientation::stored, 0}}) {
+    const auto task = market1501({.folder = folder_.path(), .height = 16, .width = 8, .orientation = orientation});
+    EXPECT_EQ(contents(*task.train)[1], (std::pair<int64_t, int>(1, red)));
+    EXPECT_EQ(contents(*task.retrieval->query.images)[1], (std::pair<int64_t, int>(3, red)));
+  }
+}
+
 TEST_F(Market1501Test, JunkIsDroppedAndDistractorsStay) {
   add_smallest();
   add("query/0020_c3s1_000151_00.png", 20);

@@ -51,6 +51,21 @@ TEST_F(VerificationPairsTest, ImagesAreDecodedInTheirOrder) {
   }
 }
 
+TEST_F(VerificationPairsTest, PicturesStandUprightUnlessStoredIsAskedFor) {
+  const auto plain = test::png_of(2, 1, 1, {0, 200});
+  auto tagged = plain;
+  tagged.insert(33, test::png_chunk("eXIf", test::exif_of(3)));  // by half a turn
+  dump({tagged, plain}, "[True]", 4);
+  std::vector<uint8_t> pixels(3 * 8 * 8);
+  for (const auto& [orientation, red] : {std::pair(Orientation::exif, 200), {Orientation::stored, 0}}) {
+    const auto pairs = verification_pairs({.file = folder_ / "pairs.bin", .size = 8, .orientation = orientation});
+    pairs.images->read(0, pixels);
+    EXPECT_EQ(pixels[0], red);
+    pairs.images->read(1, pixels);
+    EXPECT_EQ(pixels[0], 0);
+  }
+}
+
 TEST_F(VerificationPairsTest, AnImageThatIsNoneIsTold) {
   dump({test::png_of(9, 12, 1, 2, 3), "hello"}, "[True]", 4);
   EXPECT_EQ(text_of<DataError>([&] { open(); }), place() + ": images[1] is neither JPEG nor PNG");
