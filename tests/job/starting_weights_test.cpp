@@ -7,6 +7,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/reshard.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/job/job_of.h"
 #include "tests/support/files.h"
@@ -41,6 +42,25 @@ TEST(StartFromWeights, AnyNumberOfRanksStartsFromTheRunOfAnyOther) {
     EXPECT_NE(hash_of(glyph_job({"ranks=" + ranks}), shape), saved);
     for (const auto& path : {folder.path(), folder / "checkpoints/step_00000001"}) {
       EXPECT_EQ(hash_of(glyph_job({"ranks=" + ranks, "model.weights=" + path.string()}), shape), saved);
+    }
+  }
+}
+
+TEST(StartFromWeights, WeightsTravelBetweenPrecisions) {
+  const DataShape shape = {.classes = 11, .image = {1, 16, 16}};
+  const test::TemporaryFolder first;
+  train::CheckpointStore store(first / "checkpoints");
+  const auto saved = hash_of(glyph_job({"seed=5"}), shape, &store);
+  for (const std::string precision : {"float64", "bf16", "float16"}) {
+    const test::TemporaryFolder folder;
+    train::CheckpointStore other(folder / "checkpoints");
+    const auto there = Words{"train.precision=" + precision, "model.weights=" + first.path().string()};
+    hash_of(glyph_job(there), shape, &other);
+    const auto merged = folder / "merged.safetensors";
+    train::merge_weights(train::CheckpointReader(other, 1), merged);
+    EXPECT_EQ(storage::SafetensorsFile(merged).dtype("bn1.num_batches_tracked"), at::kLong) << precision;
+    for (const auto& path : {folder.path(), merged}) {
+      EXPECT_EQ(hash_of(glyph_job({"model.weights=" + path.string()}), shape), saved) << precision;
     }
   }
 }
