@@ -8,6 +8,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/reshard.h"
+#include "tandem/train/weights_file.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/job/job_of.h"
 #include "tests/support/files.h"
@@ -63,6 +64,30 @@ TEST(StartFromWeights, WeightsTravelBetweenPrecisions) {
       EXPECT_EQ(hash_of(glyph_job({"model.weights=" + path.string()}), shape), saved) << precision;
     }
   }
+}
+
+TEST(StartFromWeights, OneOfSeveralModelsIsChosenByASetting) {
+  const DataShape shape = {.classes = 11, .image = {1, 16, 16}};
+  const test::TemporaryFolder folder;
+  train::CheckpointStore store(folder / "checkpoints");
+  const auto saved = hash_of(glyph_job({"seed=5"}), shape, &store);
+  std::vector<storage::NamedTensor> tensors;
+  const auto files = train::open_weights(train::locate_weights(folder.path()));
+  for (const auto& name : files.names()) {
+    tensors.push_back({"teacher." + name, files.read(name)});
+    tensors.push_back({"student." + name, files.read(name).zero_()});
+  }
+  const auto file = folder / "both.safetensors";
+  storage::write_safetensors(file, std::span<const storage::NamedTensor>(tensors));
+  const auto word = "model.weights=" + file.string();
+  EXPECT_EQ(
+      test::text_of<Error>([&] { hash_of(glyph_job({word}), shape); }),
+      "model.weights is '" + file.string() +
+          "': all weights of this model are there behind each of 'student.', 'teacher.', wanted them once: choose "
+          "with model.weights_prefix=student. or model.weights_prefix=teacher.");
+  EXPECT_EQ(hash_of(glyph_job({word, "model.weights_prefix=teacher"}), shape), saved);
+  EXPECT_EQ(idle_settings(glyph_job({"model.weights_prefix=teacher"})),
+            Words{"model.weights_prefix has no effect without model.weights"});
 }
 
 TEST(StartFromWeights, FaultsNameTheSettingOnAllRanks) {
