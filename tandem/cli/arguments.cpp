@@ -16,11 +16,13 @@ const Flag kHelp{"--help", "", "this text"};
 /// What may have been meant by an unknown flag: one that is near or has the same first letter, a flag with its value in
 /// one word, a setting with dashes.
 std::string remedy_for_flag(const Command& command, std::string_view name, const std::vector<std::string_view>& flags) {
-  if (const auto near = nearest(name, flags); !near.empty()) return did_you_mean(near);
   for (const auto flag : flags) {
     if (name.starts_with(flag) && name.substr(flag.size()).starts_with(' ')) {
       return "write the flag and its value as two words";
     }
+  }
+  if (const auto near = nearest(name, flags); !near.empty()) return did_you_mean(near);
+  for (const auto flag : flags) {
     if (name.size() == 2 && flag.starts_with("--" + std::string(1, name[1]))) return did_you_mean({std::string(flag)});
   }
   const auto similar = settings::similar_keys(schema_of(command), name);
@@ -70,7 +72,7 @@ void check_word(const Command& command, const std::string& word) {
   const auto wanted = ", wanted " + std::string(command.words);
   if (word.empty()) throw UsageError("argument '' is empty" + wanted, "a variable of the shell may be unset");
   const auto schema = schema_of(command);
-  if (schema.empty() || !command.words.starts_with("key=")) return;
+  if (schema.empty() || command.words.find("key=value") == command.words.npos) return;
   const auto key = word.substr(0, word.find('='));
   const auto is_named = [&](const Flag& flag) { return flag.name == "--" + key; };
   if (key.size() < word.size() && settings::find_setting(schema, key) == nullptr &&
@@ -78,7 +80,8 @@ void check_word(const Command& command, const std::string& word) {
     throw UsageError("argument " + quote(word) + " is a flag without its dashes" + wanted,
                      "write --" + printable(word, 120));
   }
-  if (key.size() == word.size() && word.ends_with(".toml")) {
+  if (key.size() == word.size() && word.ends_with(".toml") &&
+      std::ranges::find(command.flags, "--config", &Flag::name) != command.flags.end()) {
     throw UsageError("argument " + quote(word) + " is neither a flag nor key=value" + wanted,
                      "did you mean --config " + printable(word, 120) + "?");
   }

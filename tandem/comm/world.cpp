@@ -173,20 +173,27 @@ namespace {
 std::weak_ptr<Instruments> joined;  // the instruments of this process's world
 std::terminate_handler before = nullptr;
 
+/// Ends the process if the exception is Gloo's word that the ranks' sizes or types differ.
+void end_if_sizes_differ(const std::exception& error) {
+  const auto text = message_of(error);
+  const auto instruments = joined.lock();
+  if (!instruments || text.find("gloo") == std::string::npos) return;
+  const auto source = text.find("] "), remark = text.find(". Received data");
+  const auto begin = source == std::string::npos ? 0 : source + 2;
+  const auto fault = "the ranks' sizes or types differ, says Gloo: " + text.substr(begin, remark - begin);
+  instruments->recorder.write(fault);
+  std::fprintf(stderr, "error: %s\n", printable(fault).c_str());
+  std::_Exit(static_cast<int>(ExitCode::communication));
+}
+
 /// Gloo's own thread throws if a peer sends more than is expected, and no code can catch that.
 [[noreturn]] void end_by_gloo() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
   } catch (const std::exception& error) {
-    const auto text = message_of(error);
-    const auto instruments = joined.lock();
-    if (instruments && text.find("gloo") != std::string::npos) {
-      const auto source = text.find("] "), remark = text.find(". Received data");
-      const auto begin = source == std::string::npos ? 0 : source + 2;
-      const auto fault = "the ranks' sizes or types differ, says Gloo: " + text.substr(begin, remark - begin);
-      instruments->recorder.write(fault);
-      std::fprintf(stderr, "error: %s\n", printable(fault).c_str());
-      std::_Exit(static_cast<int>(ExitCode::communication));
+    try {
+      end_if_sizes_differ(error);
+    } catch (...) {  // no memory for a text: the handler before this one ends the process with that
     }
   } catch (...) {
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 #include "tandem/base/suggest.h"
 
@@ -50,6 +51,14 @@ std::vector<std::string> keys_with_a_word_of(const std::vector<std::string_view>
   return found;
 }
 
+std::string initials(std::string_view words) {
+  std::string letters;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i == 0 || words[i - 1] == ' ') letters += words[i];
+  }
+  return letters;
+}
+
 /// Of "learning_rate": the settings whose meaning has these words.
 std::vector<std::string> keys_that_mean(Schema schema, std::string words) {
   std::ranges::replace(words, '_', ' ');
@@ -58,7 +67,10 @@ std::vector<std::string> keys_that_mean(Schema schema, std::string words) {
   for (const auto& setting : schema) {
     if (setting.doc.find(words) != setting.doc.npos) found.emplace_back(setting.key);
   }
-  return found;
+  std::vector<std::string> abbreviated;  // train.lr
+  std::ranges::copy_if(found, std::back_inserter(abbreviated),
+                       [&](const auto& key) { return last_part(key) == initials(words); });
+  return abbreviated.empty() ? found : abbreviated;
 }
 
 }  // namespace

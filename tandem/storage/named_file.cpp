@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <span>
 #include <thread>
@@ -57,6 +59,27 @@ struct Named {
 
   [[noreturn]] void fail(int error) const { storage::fail(what, path, verb, reason(error)); }
   [[noreturn]] void fail(const std::string& why) const { storage::fail(what, path, verb, why); }
+};
+
+/// While it lives, a pipe's reader that has gone is an error of write() and no signal, which would end the process.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignal() {
+    constexpr timespec kAtOnce{};
+    while (sigismember(&before_, SIGPIPE) == 0 && sigtimedwait(&pipe_, nullptr, &kAtOnce) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
 };
 
 struct Descriptor {
@@ -147,6 +170,7 @@ int open_in_place(const Named& file) {
 }
 
 void write_in_place(const Named& file, std::string_view text) {
+  const NoPipeSignal no_signal;
   const Descriptor opened{open_in_place(file)};
   while (!text.empty()) {
     const auto count = write(opened.number, text.data(), text.size());

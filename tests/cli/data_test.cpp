@@ -221,7 +221,7 @@ TEST_F(DataRun, AFewStepsAndImagesLeftOutAreTold) {
                   "raise train.epochs, set train.steps, or lower train.batch\n"),
             1U)
       << ended.err;
-  const auto large = train({"data=images:" + path("images")});
+  const auto large = train({"data=images:" + path("images"), "out=" + path("large")});
   EXPECT_EQ(large.status, 78);
   EXPECT_NE(large.err.find("error: train.batch is 128, wanted at most the number of images, 15: lower train.batch\n"),
             std::string::npos)

@@ -91,7 +91,7 @@ TEST(Program, FlagsAndSubcommandsInTheWrongPlace) {
   EXPECT_TRUE(run_here({"info", "--json x"}).err.ends_with("write the flag and its value as two words\n"));
   EXPECT_EQ(run_here({"info", "--json", "--config", "x"}).err, "error: flag --json has no value, wanted FILE\n");
   EXPECT_EQ(run_here({"info", "config=x"}).err,
-            "error: argument 'config=x' is a flag without its dashes, wanted key=value...: write --config=x\n");
+            "error: argument 'config=x' is a flag without its dashes, wanted [key=value...]: write --config=x\n");
   EXPECT_TRUE(run_here({"info", "x.toml"}).err.ends_with("did you mean --config x.toml?\n"));
   EXPECT_EQ(run_here({"-v"}).err, "error: flag '-v' is unknown, wanted --help or --version\n");
   EXPECT_TRUE(run_here({"ranks=2", "train"}).err.ends_with("write the subcommand first: tandem train ranks=2\n"));

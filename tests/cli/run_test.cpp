@@ -255,7 +255,7 @@ TEST_F(Run, ASignalEndsAJobWhoseOtherRanksAreMissing) {
   const auto ended = process.wait();
   EXPECT_EQ(ended.status, 75);
   EXPECT_EQ(ended.err.substr(ended.err.find("error: ")),
-            "error: stopped while the ranks waited for each other to come; nothing had begun (rank 0 of 2)\n");
+            "error: stopped before the job had begun; there is nothing to save\n");
 }
 
 TEST_F(Run, RanksWithDifferentSettingsAreRefused) {

@@ -150,7 +150,10 @@ TEST(Settings, LongKeysAndValuesAreShownInPart) {
 }
 
 TEST(Settings, WordsThatAreNoSettings) {
-  EXPECT_EQ(fault_of<UsageError>({"glyphs"}), "argument 'glyphs' is neither a flag nor key=value, wanted key=value");
+  EXPECT_EQ(fault_of<UsageError>({"pictures"}),
+            "argument 'pictures' is neither a flag nor key=value, wanted key=value");
+  EXPECT_EQ(fault_of<UsageError>({"glyphs"}),
+            "argument 'glyphs' is neither a flag nor key=value, wanted key=value: did you mean data=glyphs?");
   EXPECT_EQ(fault_of<UsageError>({"ranks"}),
             "argument 'ranks' is neither a flag nor key=value, wanted key=value: did you mean ranks=...?");
   EXPECT_EQ(fault_of<UsageError>({"=4"}), "argument '=4' is neither a flag nor key=value, wanted key=value");

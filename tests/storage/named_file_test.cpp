@@ -69,12 +69,26 @@ TEST_F(NamedFile, ReadsFilesDevicesAndPipes) {
 TEST_F(NamedFile, AWriterMayTakeItsTimeOnceItIsThere) {
   const auto named = pipe();
   const int first = open(named.c_str(), O_RDONLY | O_NONBLOCK), file = open(named.c_str(), O_WRONLY);
-  close(first);
   set_pipe_patience(std::chrono::milliseconds(0));
   std::thread reader([&] { EXPECT_EQ(read_named_file("file", named, kLimit), "late"); });
   EXPECT_EQ(write(file, "late", 4), 4);
   close(file);
   reader.join();
+  close(first);
+}
+
+TEST_F(NamedFile, AReaderThatGoesIsOneLine) {
+  const auto named = pipe();
+  const int reader = open(named.c_str(), O_RDONLY | O_NONBLOCK);
+  std::thread leaver([&] {
+    char letter = 0;
+    while (read(reader, &letter, 1) < 1) std::this_thread::yield();
+    close(reader);
+  });
+  const std::string text(200'000, 'x');  // more than a pipe holds
+  EXPECT_EQ(text_of<IoError>([&] { write_named_file("--json file", named, text); }),
+            "--json file '" + named.string() + "' cannot be written: Broken pipe");
+  leaver.join();
 }
 
 TEST_F(NamedFile, WhatCannotBeReadIsOneLine) {
