@@ -160,7 +160,8 @@ std::optional<int> omp_num_threads() {
   int count = 0;
   const auto [end, fault] = std::from_chars(list.data() + begin, list.data() + list.size(), count);
   const bool is_number = fault == std::errc() && (end == list.data() + list.size() || *end == ',' || *end == ' ');
-  return is_number && count > 0 ? std::optional(count) : std::nullopt;
+  constexpr int kMost = 1024;
+  return is_number && count > 0 ? std::optional(std::min(count, kMost)) : std::nullopt;
 }
 
 int default_threads(int ranks) {

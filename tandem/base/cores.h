@@ -14,7 +14,7 @@ int usable_cores();
 /// Python's torch; else usable_cores() / ranks, at least 1.
 int default_threads(int ranks);
 
-/// OMP_NUM_THREADS, of a list its first number; nullopt if it is not set or is no number above 0.
+/// OMP_NUM_THREADS, of a list its first number, at most 1024; nullopt if it is not set or is no number above 0.
 std::optional<int> omp_num_threads();
 
 /// What this process may use, as a text that processes tell each other: machine, cores, quota.

@@ -10,13 +10,12 @@
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
+#include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/scores.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
-#include "tandem/rendezvous/environment.h"
-#include "tandem/storage/file_io.h"
 #include "tandem/train/evaluate.h"
 
 namespace tandem::cli {
@@ -59,16 +58,11 @@ settings::Settings evaluation_settings(const Arguments& arguments) {
   const auto source = checkpoint_source(settings);
   check_source(source);
   if (arguments.flag("--config")) return settings;
-  const auto saved = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
-  if (!storage::is_there(saved)) return settings;
-  settings::Settings run(job::schema());
-  load_settings(run, saved);
-  run.set("resume", "none");
-  run.set("ps.servers", "0");  // there is nothing to serve
-  const auto launch = rendezvous::detect_launch();
-  if (launch && launch->size > 1) run.set("ranks", std::to_string(launch->size));  // the words may still change it
-  run.apply(arguments.words);
-  return run;
+  auto run = saved_settings(source);
+  if (!run) return settings;
+  run->set("ps.servers", "0");  // there is nothing to serve
+  run->apply(arguments.words);
+  return *std::move(run);
 }
 
 std::string scores_text(const train::Scores& scores, double rate) {

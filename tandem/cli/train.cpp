@@ -12,10 +12,24 @@
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
+namespace {
+
+/// With resume=PATH, the settings of that run (unless --config names a file), then the words.
+settings::Settings training_settings(const Arguments& arguments) {
+  auto settings = read_settings(arguments);
+  const auto& source = settings.get_string("resume");
+  if (source == "none" || source == "auto" || arguments.flag("--config")) return settings;
+  auto run = saved_settings(source);
+  if (!run) return settings;
+  run->apply(arguments.words);
+  return *std::move(run);
+}
+
+}  // namespace
 
 int run_train(const Arguments& arguments) {
   memory::install_meter();
-  auto job = job::read_job(read_settings(arguments));
+  auto job = job::read_job(training_settings(arguments));
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);

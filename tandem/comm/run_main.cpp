@@ -56,7 +56,8 @@ void end_process(const std::exception& error) {
   try {
     status = detail::report_failure(error);
   } catch (...) {
-    constexpr std::string_view kText = "error: memory cannot be allocated: the system refuses it\n";
+    constexpr std::string_view kText =  // there is no memory to tell more
+        "error: memory cannot be allocated, by ulimit -v or for want of it: raise the limit, or make the job smaller\n";
     (void)!write(STDERR_FILENO, kText.data(), kText.size());
   }
   std::_Exit(status);

@@ -62,12 +62,13 @@ TEST_F(DataRun, AFolderMayMoveAndItsClassesMayNot) {
   const auto moved = with(path("moved") + "/", {"resume=auto"});
   EXPECT_EQ(moved.status, 0) << moved.err;
   EXPECT_NE(moved.err.find("goes on after step 3\n"), std::string::npos) << moved.err;
-  EXPECT_EQ(run_tandem({"eval", "resume=" + path("run")}).status, 0);
+  const Words eval = {"eval", "resume=" + path("run"), "data=images:" + path("moved")};
+  EXPECT_EQ(run_tandem(eval).status, 0);
   std::filesystem::rename(folder_ / "moved/a", folder_ / "moved/z");  // as many classes, with other labels
   const auto renamed = with(path("moved"), {"resume=auto"});
   EXPECT_EQ(renamed.status, 78);
   EXPECT_NE(renamed.err.find("is of another job: class_names is "), std::string::npos) << renamed.err;
-  const auto tested = run_tandem({"eval", "resume=" + path("run")});
+  const auto tested = run_tandem(eval);
   EXPECT_EQ(tested.status, 65);
   EXPECT_NE(tested.err.find("is of another job: class_names is "), std::string::npos) << tested.err;
 }

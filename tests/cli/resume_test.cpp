@@ -66,6 +66,24 @@ class ResumeRun : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
+TEST_F(ResumeRun, TakesTheRunsSettings) {
+  const auto ended = run_tandem({"train", "resume=run", "train.steps=14"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(logged("run", "step"), numbers(1, 14));
+  EXPECT_EQ(names_in("run/checkpoints"),
+            (std::set<std::string>{"step_00000004", "step_00000008", "step_00000012", "step_00000014"}));
+  const auto elsewhere = run_tandem({"train", "resume=run", "train.steps=15", "out=other"});
+  ASSERT_EQ(elsewhere.status, 0) << elsewhere.err;
+  EXPECT_EQ(result("other")["steps"], 15);
+}
+
+TEST_F(ResumeRun, OfACompleteRunLeavesItsSettings) {
+  const auto before = slurp("run/settings.toml");
+  const auto ended = train({"resume=run", "train.steps=5", "train.lr=0.5"});
+  EXPECT_TRUE(tells(ended, "nothing was left to train")) << ended.err;
+  EXPECT_EQ(slurp("run/settings.toml"), before);
+}
+
 TEST_F(ResumeRun, GoesOnInItsFolder) {
   int steps = 12;
   for (const std::string path : {"run", "run/", "run/checkpoints", "run/checkpoints/step_00000018", "../@/run"}) {
@@ -152,7 +170,7 @@ TEST_F(ResumeRun, AJumpOfTheLearningRateIsTold) {
   EXPECT_EQ(as_told.status, 0) << as_told.err;
   EXPECT_FALSE(tells(as_told, "jumps")) << as_told.err;
   EXPECT_FALSE(tells(train({"resume=run", "train.steps=24"}), "jumps")) << "nothing is left to train";
-  const auto on_time = train({"out=on-time", "resume=run/checkpoints/step_00000008"});
+  const auto on_time = train({"out=on-time", "resume=run/checkpoints/step_00000008", "train.schedule=onecycle"});
   EXPECT_EQ(on_time.status, 0) << on_time.err;
   EXPECT_FALSE(tells(on_time, "jumps")) << on_time.err;
 }

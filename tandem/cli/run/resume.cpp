@@ -6,8 +6,11 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
+#include "tandem/cli/command.h"
 #include "tandem/cli/run/scores.h"
 #include "tandem/comm/agree.h"
+#include "tandem/rendezvous/environment.h"
+#include "tandem/storage/file_io.h"
 #include "tandem/train/checkpoint_store.h"
 
 namespace tandem::cli {
@@ -48,6 +51,18 @@ void resume_from(const std::string& path, const train::CheckpointPlace& place, c
 }
 
 }  // namespace
+
+std::optional<settings::Settings> saved_settings(const std::string& source) {
+  const auto file = train::locate_checkpoints(source).folder.parent_path() / "settings.toml";
+  if (!storage::is_there(file)) return std::nullopt;
+  settings::Settings settings(job::schema());
+  load_settings(settings, file);
+  settings.set("resume", "none");
+  settings.set("out", "");
+  const auto launch = rendezvous::detect_launch();
+  if (launch && launch->size > 1) job::set_ranks(settings, launch->size);
+  return settings;
+}
 
 std::string folder_of(const job::Run& run) {
   if (!run.out.empty() || run.resume != job::Resume::from_path) return run.out;

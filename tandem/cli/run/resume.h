@@ -1,10 +1,16 @@
 #pragma once
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "tandem/job/job.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::cli {
+
+/// The settings with which the run was trained that `source` leads to (its folder, its checkpoints or one of them),
+/// without `out` and `resume`, and with the ranks of a launcher that has started this process. nullopt: none are saved.
+std::optional<settings::Settings> saved_settings(const std::string& source);
 
 /// The folder that the run writes to: `out`; without it, with resume=PATH, the folder of the run that PATH leads to,
 /// unless PATH is a checkpoint and that run has newer ones. "": a new folder.

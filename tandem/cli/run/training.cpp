@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kResult = "result.json";
+constexpr const char *kResult = "result.json", *kSettings = "settings.toml";
 
 class TrainingRun {
  public:
@@ -99,10 +99,10 @@ class TrainingRun {
     if (leads_ && job_.run.resume == job::Resume::none) write_settings();
   }
 
-  void write_settings() { write_run_file(folder_ / "settings.toml", saved_settings()); }
+  void write_settings() { write_run_file(folder_ / kSettings, run_settings()); }
 
   /// A run that goes on in its own folder is one run: its settings do not name the folder as one to resume from.
-  std::string saved_settings() const {
+  std::string run_settings() const {
     auto settings = job_.settings;
     if (job_.run.resume == job::Resume::from_path && is_of_run(job_.run.resume_path, folder_)) {
       settings.set("resume", "auto");
@@ -148,7 +148,8 @@ class TrainingRun {
   /// Only now is it known that the folder is this job's.
   void take_over(const train::Trainer& trainer, const train::TrainerOptions& options) {
     if (job_.run.resume == job::Resume::none) return;
-    write_settings();
+    const bool is_complete = trainer.step() >= options.steps && storage::is_there(folder_ / kSettings);
+    if (!is_complete) write_settings();
     if (const auto line = rate_jump(job_, trainer, options); !line.empty()) log::info("resume   " + line);
   }
 
@@ -174,7 +175,7 @@ class TrainingRun {
                                                             .steps = steps,
                                                             .first_step = trainer.step(),
                                                             .earlier_log = earlier_log,
-                                                            .settings = saved_settings(),
+                                                            .settings = run_settings(),
                                                             .chance = {shape_.classes, is_plain},
                                                             .lock = &*lock_});
   }

@@ -45,7 +45,7 @@ void fix_threads(settings::Settings& settings, Job& job) {
 
 std::vector<std::string_view> identity_of_shards(const Job& job) {
   if (job.training.shards == 0) return {};
-  return {"threads"};
+  return {"train.shards", "threads"};
 }
 
 void read(settings::Settings& settings, Job& job) {
