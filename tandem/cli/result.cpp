@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -45,9 +46,16 @@ void flush_stdout() {
 }
 
 void check_output_files(const Command& command, const Arguments& arguments) {
+  std::map<std::string, std::string> takers;  // of each path
   for (const auto& flag : command.flags) {
     const auto path = arguments.flag(flag.name);
-    if (flag.is_output && path && *path != "-") storage::check_named_file(std::string(flag.name) + " file", *path);
+    if (!flag.is_output || !path) continue;
+    const auto [taker, is_first] = takers.emplace(*path, flag.name);
+    if (!is_first && !path->starts_with("/dev/")) {
+      throw UsageError(taker->second + " and " + std::string(flag.name) + " are both " + quote(*path) +
+                       ", wanted a file for each");
+    }
+    if (*path != "-") storage::check_named_file(std::string(flag.name) + " file", *path);
   }
 }
 

@@ -104,10 +104,11 @@ std::string unquoted(const Setting& setting, const std::string& text) {
   }
 }
 
-[[noreturn]] void reject_kind(const Setting& setting, const toml::node& node) {
+[[noreturn]] void reject_kind(const Setting& setting, const toml::node& node, bool is_element = false) {
   const auto* number = node.as_floating_point();
   const auto text = number != nullptr ? toml_number(number->get()) : scalar_text(node);
-  const auto value = node.is_string() ? unquoted(setting, *text) : "";
+  auto value = node.is_string() ? unquoted(setting, *text) : "";
+  if (is_element && !value.empty()) value = value.substr(1, value.size() - 2);  // without a list's brackets
   throw SettingsError(
       std::string(setting.key) + " is " + (text ? quote(*text) : kind_name(node)) + ", wanted " + wanted_node(setting),
       value.empty() ? "" : "write " + printable(value, kLongestFault));
@@ -118,7 +119,7 @@ Value read_node(const Setting& setting, const toml::node& node) {
   if (is_list && node.is_array()) {
     std::vector<std::string> parts;
     for (const auto& element : *node.as_array()) {
-      if (!fits(setting, element)) reject_kind(setting, element);
+      if (!fits(setting, element)) reject_kind(setting, element, /*is_element=*/true);
       parts.push_back(*scalar_text(element));
     }
     return read_list(setting, parts);

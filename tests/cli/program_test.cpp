@@ -234,6 +234,8 @@ TEST(Result, PlacesThatCannotBeWritten) {
             "error: --json file '/no/such/folder/x' cannot be written: No such file or directory; make its folder "
             "first\n");
   EXPECT_EQ(run_here({"info", "--json", "/"}).err, "error: --json file '/' cannot be written: it is a folder\n");
+  EXPECT_EQ(run_here({"plan", "--figure", "one", "--json", "one"}).err,
+            "error: --json and --figure are both 'one', wanted a file for each\n");
   EXPECT_EQ(
       run_here({"info", "--json", "/dev/full"}).err,
       "error: --json file '/dev/full' cannot be written: No space left on device; free some space there or choose "

@@ -94,6 +94,8 @@ TEST(SettingsFile, ValuesInQuotesAndTextsWithout) {
             "job.toml:1:20: data.train_fonts is 'ukai', wanted a list like [\"a\", \"b\"]: write [\"ukai\"]");
   EXPECT_EQ(fault_of("train.milestones = \"1,2\""),
             "job.toml:1:20: train.milestones is '1,2', wanted a list like [1.0, 2.5]: write [1.0, 2.0]");
+  EXPECT_EQ(fault_of("train.milestones = [1, \"2\"]"),
+            "job.toml:1:20: train.milestones is '2', wanted a list like [1.0, 2.5]: write 2.0");
   for (const auto text : {"out = runs/x", "train.nesterov = yes"}) {
     EXPECT_TRUE(fault_of(text).ends_with(": a text stands in quotes, and a truth value is true or false"))
         << fault_of(text);

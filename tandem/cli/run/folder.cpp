@@ -83,12 +83,11 @@ std::string read_mark(int file) {
   return {mark, static_cast<size_t>(std::max<ssize_t>(count, 0))};
 }
 
-[[noreturn]] void fail(const fs::path& folder, const std::string& why) {
-  throw IoError("run's folder " + quote(folder.string()) + " cannot be made: " + why, "name another with out=");
+[[noreturn]] void fail(const fs::path& folder, const std::string& why, const std::string& verb = "made") {
+  throw IoError("run's folder " + quote(folder.string()) + " cannot be " + verb + ": " + why, "name another with out=");
 }
 
 [[noreturn]] void fail(const fs::path& folder, const std::error_code& error) { fail(folder, error.message()); }
-[[noreturn]] void fail(const fs::path& folder, int error) { fail(folder, std::generic_category().message(error)); }
 
 [[noreturn]] void fail_for_lock(const fs::path& folder) {
   throw SettingsError(
@@ -129,7 +128,8 @@ void check_lock(const fs::path& folder) {
 void check_run_folder(const std::string& out) {
   const fs::path folder = out.empty() ? kRuns : out;
   const auto part = known_part(folder);
-  if (access(part.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
+  if (access(part.c_str(), W_OK | X_OK) != 0)
+    fail(folder, std::generic_category().message(errno), part == folder ? "written" : "made");
   if (out.empty()) return;
   check_contents(folder);
   check_lock(folder);
