@@ -180,7 +180,9 @@ TEST_F(ResumeRun, AnotherJobChangesNothing) {
   for (const Words& words : {Words{"resume=run"}, Words{"resume=auto", "out=run"}}) {
     auto other = words;
     other.insert(other.end(), {"seed=9", "train.steps=24"});
-    EXPECT_NE(train(other).status, 0);
+    const auto ended = train(other);
+    EXPECT_NE(ended.status, 0);
+    EXPECT_FALSE(tells(ended, "plan     ")) << "refused before the work: " << ended.err;
     EXPECT_EQ(slurp("run/settings.toml"), settings);
     EXPECT_EQ(slurp("run/log.jsonl"), log);
   }

@@ -28,25 +28,29 @@ bool has_newer(const train::CheckpointPlace& place) {
 
 void tell_resumed(int64_t step) { log::info("resume   goes on after step " + format_count(step)); }
 
+[[noreturn]] void refuse_own(const fs::path& folder) {
+  throw SettingsError("out is '" + folder.string() + "', which holds checkpoints, but no whole one of this job",
+                      "name another folder, or give the job's own settings");
+}
+
+[[noreturn]] void refuse_path(const std::string& path) {
+  throw DataError("resume is '" + path + "', which holds no whole checkpoint of this job",
+                  "see the warnings above; model.weights=CHECKPOINT starts another job from its weights, and "
+                  "resume=none begins anew");
+}
+
 void resume_newest(train::Trainer& trainer, const fs::path& folder, const train::CheckpointStore& own, bool leads) {
   if (trainer.resume(own, std::nullopt)) {
     if (leads) tell_resumed(trainer.step());
     return;
   }
-  if (!own.list().empty()) {
-    throw SettingsError("out is '" + folder.string() + "', which holds checkpoints, but no whole one of this job",
-                        "name another folder, or give the job's own settings");
-  }
+  if (!own.list().empty()) refuse_own(folder);
   if (leads) log::info("resume   no checkpoint of this job in '" + folder.string() + "': begins at step 0");
 }
 
 void resume_from(const std::string& path, const train::CheckpointPlace& place, const train::CheckpointStore& store,
                  train::Trainer& trainer, bool leads) {
-  if (!trainer.resume(store, place.newest)) {
-    throw DataError("resume is '" + path + "', which holds no whole checkpoint of this job",
-                    "see the warnings above; model.weights=CHECKPOINT starts another job from its weights, and "
-                    "resume=none begins anew");
-  }
+  if (!trainer.resume(store, place.newest)) refuse_path(path);
   if (leads) tell_resumed(trainer.step());
 }
 
@@ -116,6 +120,23 @@ void check_resume(const job::Run& run) {
   if (run.resume != job::Resume::from_path) return;
   if (train::CheckpointStore(train::locate_checkpoints(run.resume_path).folder).list().empty())
     throw DataError("resume is '" + run.resume_path + "', which holds no checkpoint", "resume=none begins anew");
+}
+
+void check_checkpoints(const job::Job& job, const data::Dataset& dataset, bool tells) {
+  if (job.run.resume == job::Resume::none) return;
+  const bool is_path = job.run.resume == job::Resume::from_path;
+  const auto place = is_path ? train::locate_checkpoints(job.run.resume_path)
+                             : train::CheckpointPlace{fs::path(job.run.out) / kCheckpoints, {}};
+  const train::CheckpointStore store(place.folder);
+  if (!is_path && store.list().empty()) return;
+  std::vector<std::string> notes;
+  const auto trusts = [](const train::CheckpointStore::Found&) { return std::optional<std::string>(); };
+  if (store.find_newest(shared_identity(job, identity(job, dataset)), notes, place.newest, trusts)) return;
+  for (const auto& note : notes) {
+    if (tells) log::warn(note);
+  }
+  if (is_path) refuse_path(job.run.resume_path);
+  refuse_own(job.run.out);
 }
 
 void check_folder(const job::Run& run, const fs::path& folder) {

@@ -34,6 +34,10 @@ bool begins_anew(const job::Run& run, const train::CheckpointStore& own, comm::P
 /// Throws SettingsError or DataError if there is nothing that this run could resume from. Reads folders only.
 void check_resume(const job::Run& run);
 
+/// Throws as resume() would if no checkpoint is of this job or has all its files. Reads no file of tensors. `tells`:
+/// logs what is wrong with each.
+void check_checkpoints(const job::Job& job, const data::Dataset& dataset, bool tells);
+
 /// Throws SettingsError if the run would share its folder with checkpoints of another run, or with newer ones than that
 /// from which it resumes: a later run might resume from the wrong ones.
 void check_folder(const job::Run& run, const std::filesystem::path& folder);
