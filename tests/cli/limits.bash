@@ -9,6 +9,9 @@ tandem=$(realpath "$1")
 all=${2-}
 [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || { echo "root and setpriv are wanted"; exit 77; }
 unset RANK WORLD_SIZE LOCAL_RANK "${!SLURM@}" "${!MASTER_@}"
+# A user of its own, who reaches the program also in root's home, which others may not enter.
+as_user=(setpriv --reuid 54321 --regid 54321 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
+"${as_user[@]}" "$tandem" --version >/dev/null 2>&1 || { echo "another user cannot run the program"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 chmod 777 "$folder"
@@ -24,7 +27,7 @@ limited() {
   rm -rf run
   (
     ulimit "$flag" "$value"
-    exec timeout -s KILL 40 setpriv --reuid 54321 --regid 54321 --clear-groups "$tandem" "$@" "${job[@]}" out=run
+    exec timeout -s KILL 40 "${as_user[@]}" "$tandem" "$@" "${job[@]}" out=run
   ) >out 2>err
   code=$?
   line=$(grep -aE 'error|terminate|libgomp' err | head -1)
