@@ -3,19 +3,19 @@
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "tandem/base/log.h"
+#include "tandem/base/threads.h"
 
 namespace tandem::report {
 
 struct SlowNotice::Timer {
   Timer(std::string text, std::chrono::milliseconds patience, Sink sink)
-      : thread([this, text = std::move(text), patience, sink = std::move(sink)] {
+      : thread(start_thread([this, text = std::move(text), patience, sink = std::move(sink)] {
           std::unique_lock lock(mutex);
           if (!ended.wait_for(lock, patience, [this] { return has_ended; })) sink(text);
-        }) {}
+        })) {}
   ~Timer() {
     {
       const std::lock_guard lock(mutex);
