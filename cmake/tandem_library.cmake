@@ -1,12 +1,13 @@
-# tandem_library(NAME [LIGHT|TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [TOGETHER cpp...] [USES folder...]
-#                [LINKS target...])
+# tandem_library(NAME [TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [USES folder...] [LINKS target...])
 #
 # The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
-# that its headers and sources include. LINKS: third-party targets, which are linked privately. TOGETHER: sources to
-# compile as one, because they share headers that take longer to compile than they do. LIGHT, TORCH_FREE: see
-# tandem_compile. SHARED: a library that a program loads while it runs.
+# that its headers and sources include. LINKS: third-party targets, which are linked privately. TORCH_FREE: no header of
+# torch, and no precompiled header. SHARED: a library that a program loads while it runs.
+#
+# Most of a source's time goes into headers of torch, so with TANDEM_TOGETHER up to 24 sources are compiled as one.
+# These share their anonymous namespaces: names are distinct in a folder. A source with flags of its own stays alone.
 function(tandem_library name)
-  cmake_parse_arguments(arg "LIGHT;TORCH_FREE;SHARED" "" "HEADERS;SOURCES;TOGETHER;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_FREE;SHARED" "" "HEADERS;SOURCES;USES;LINKS" ${ARGN})
   set(target tandem_${name})
   if(arg_SHARED)
     add_library(${target} SHARED)
@@ -16,37 +17,32 @@ function(tandem_library name)
   add_library(tandem::${name} ALIAS ${target})
   target_sources(${target}
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS}
-    PRIVATE ${arg_SOURCES} ${arg_TOGETHER})
+    PRIVATE ${arg_SOURCES})
   foreach(used ${arg_USES})
     target_link_libraries(${target} PUBLIC tandem::${used})
   endforeach()
   target_link_libraries(${target} PRIVATE ${arg_LINKS})
-  if(arg_TOGETHER)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_TOGETHER} UNITY_BUILD_MODE GROUP)
-    set_source_files_properties(${arg_TOGETHER} PROPERTIES UNITY_GROUP together)
+  if(arg_TORCH_FREE)
+    tandem_compile(${target} TORCH_FREE)
+  else()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_TOGETHER} UNITY_BUILD_BATCH_SIZE 24)
+    tandem_compile(${target})
   endif()
-  set(headers)
-  if(arg_LIGHT)
-    set(headers LIGHT)
-  elseif(arg_TORCH_FREE)
-    set(headers TORCH_FREE)
-  endif()
-  tandem_compile(${target} ${headers})
 endfunction()
 
-# tandem_compile(TARGET [LIGHT|TORCH_FREE])
+# tandem_compile(TARGET [TORCH_FREE])
 #
-# Flags and a precompiled header for one of Tandem's own targets. LIGHT: most sources include only the tensor header of
-# torch, and only that header is precompiled; sources that include all of ATen compile it themselves. TORCH_FREE: no
-# header of torch, and no precompiled header.
+# Flags and the precompiled header for one of Tandem's own targets.
 function(tandem_compile target)
-  cmake_parse_arguments(arg "LIGHT;TORCH_FREE" "" "" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_FREE" "" "" ${ARGN})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PUBLIC tandem::libtorch Threads::Threads)
-  # Disabled: warnings about options aggregates, which are initialised by name, and about overflows in std::string,
-  # which g++ 12 reports where there are none.
+  # Disabled: warnings about options aggregates, which are initialised by name; those of g++ 12 about overflows in
+  # std::string where there are none; and that about a source's own types in its classes, which are seen as a header's
+  # where sources are compiled together.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict
+      -Wno-subobject-linkage>)
   # A shared library may hold any folder. One setting for all targets, because they share precompiled headers; calls
   # within a source may still be inlined.
   target_compile_options(${target} PRIVATE -fPIC -fno-semantic-interposition)
@@ -58,12 +54,8 @@ function(tandem_compile target)
     target_compile_options(${target} PRIVATE -fsanitize=${TANDEM_SANITIZER} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${TANDEM_SANITIZER})
   endif()
-  if(arg_TORCH_FREE)
-    return()
-  elseif(arg_LIGHT)
-    target_precompile_headers(${target} REUSE_FROM tandem_pch_tensor)
-  elseif(NOT target MATCHES "^tandem_pch_")
-    target_precompile_headers(${target} REUSE_FROM tandem_pch_aten)
+  if(NOT arg_TORCH_FREE AND NOT target STREQUAL "tandem_pch")
+    target_precompile_headers(${target} REUSE_FROM tandem_pch)
   endif()
 endfunction()
 
@@ -75,19 +67,10 @@ function(tandem_optimise target)
   endif()
 endfunction()
 
-# tandem_precompiled(NAME header...)
-#
-# The precompiled header tandem_pch_NAME, from these headers and some of the standard library.
-function(tandem_precompiled name)
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch_${name}.cpp
-    CONTENT "// Holds a precompiled header that targets share.\n")
-  add_library(tandem_pch_${name} OBJECT ${PROJECT_BINARY_DIR}/pch_${name}.cpp)
-  tandem_compile(tandem_pch_${name})
-  target_precompile_headers(tandem_pch_${name} PRIVATE ${ARGN}
-    <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>)
-endfunction()
-
-# Do not add headers: templates that a precompiled header instantiates are compiled again in every source that uses it
-# (torch/csrc/autograd/custom_function.h: a second each).
-tandem_precompiled(aten <ATen/ATen.h> <ATen/core/grad_mode.h>)
-tandem_precompiled(tensor <ATen/core/Tensor.h> <ATen/core/grad_mode.h>)
+# The precompiled header that all targets share. Do not add headers: templates that a precompiled header instantiates are
+# compiled again in every source that uses it (torch/csrc/autograd/custom_function.h: a second each).
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch.cpp CONTENT "// Holds the precompiled header.\n")
+add_library(tandem_pch OBJECT ${PROJECT_BINARY_DIR}/pch.cpp)
+tandem_compile(tandem_pch)
+target_precompile_headers(tandem_pch PRIVATE <ATen/ATen.h> <ATen/core/grad_mode.h>
+  <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>)

@@ -41,6 +41,13 @@ std::string format_bytes_short(double bytes) {
 
 std::string format_percent(double part) { return with_unit(100 * part, 2, "%"); }
 
+std::string format_number(const char* format, std::optional<double> value) {
+  if (!value) return "–";
+  char text[32];
+  std::snprintf(text, sizeof text, format, *value);
+  return text;
+}
+
 std::optional<int64_t> parse_bytes(std::string_view text) {
   double value = 0;
   const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -54,13 +54,13 @@ std::string escaped(std::string_view text, char kept, size_t limit) {
   return out;
 }
 
-constexpr size_t kQuoted = 120;
+constexpr size_t kLongestQuote = 120;
 
 }  // namespace
 
 std::string printable(std::string_view text, size_t limit) { return escaped(text, 0, limit); }
 std::string printable_lines(std::string_view text) { return escaped(text, '\n', text.npos); }
-std::string quote(std::string_view text) { return "'" + escaped(text, 0, kQuoted) + "'"; }
+std::string quote(std::string_view text) { return "'" + escaped(text, 0, kLongestQuote) + "'"; }
 
 bool is_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {

@@ -51,7 +51,7 @@ struct OwnClasses {
   std::vector<int64_t> sizes;  // of each shard
 };
 
-struct Kept : torch::CustomClassHolder {
+struct KeptShards : torch::CustomClassHolder {
   comm::ProcessGroup* group = nullptr;
   Tensor weight;  // the leaf itself, whose gradient backward adds to
   int64_t classes = 0;
@@ -62,7 +62,7 @@ struct Kept : torch::CustomClassHolder {
 };
 
 /// Scores all rows with this rank's classes, and finds each shard's mean loss.
-Tensor score(Kept& kept, const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
+Tensor score(KeptShards& kept, const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
              const Scoring& scoring, const BlockOptions& blocks) {
   const auto rows = cut(features, kept.sizes), ids = cut(targets, kept.sizes),
              own = cut(weight.detach(), kept.class_sizes);
@@ -105,7 +105,7 @@ void add_in_order(Tensor& sum, const Tensor& term) {
 }
 
 /// This rank's gradient of its own rows: from every class shard's, in their order.
-Tensor own_rows_gradient(const Kept& kept, const std::vector<Tensor>& by_rank, const Tensor& features) {
+Tensor own_rows_gradient(const KeptShards& kept, const std::vector<Tensor>& by_rank, const Tensor& features) {
   const int64_t each = static_cast<int64_t>(kept.class_sizes.size()), own = kept.sizes[kept.group->rank()];
   std::vector<int64_t> sent;
   for (const int64_t size : kept.sizes) sent.push_back(each * size);
@@ -124,7 +124,7 @@ struct OrderedLoss : torch::autograd::Function<OrderedLoss> {
                         std::vector<int64_t> sizes, const ShardOrder& order, const Scoring& scoring,
                         comm::ProcessGroup* group, const BlockOptions& blocks) {
     const OwnClasses own(order, *group);
-    const auto kept = c10::make_intrusive<Kept>();
+    const auto kept = c10::make_intrusive<KeptShards>();
     kept->group = group;
     kept->weight = weight;
     kept->classes = order.classes;
@@ -149,7 +149,7 @@ struct OrderedLoss : torch::autograd::Function<OrderedLoss> {
                                 "backward without create_graph");
     const CategoryScope scope(Category::activations);
     const auto saved = context->get_saved_variables();
-    auto& kept = static_cast<Kept&>(*context->saved_data["kept"].toCapsule());
+    auto& kept = static_cast<KeptShards&>(*context->saved_data["kept"].toCapsule());
     const auto rows = cut(saved[0], kept.sizes), own = cut(kept.weight.detach(), kept.class_sizes);
     auto& of_weight = kept.weight.mutable_grad();
     if (!of_weight.defined()) {

@@ -16,7 +16,7 @@
 namespace tandem::cli {
 namespace {
 
-int print(const std::string& text) {
+int print_text(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return 0;
 }
@@ -57,16 +57,16 @@ int dispatch(std::span<const std::string> words) {
   }
   const auto& name = words[0];
   const auto rest = words.subspan(1);
-  if (name == "help" || name == "--help" || name == "-h") return print(help_text(rest));
-  if (name == "--version") return print("tandem " + version() + " (torch " + torch_version() + ")\n");
+  if (name == "help" || name == "--help" || name == "-h") return print_text(help_text(rest));
+  if (name == "--version") return print_text("tandem " + version() + " (torch " + torch_version() + ")\n");
   const auto& command = require_command(name);
   if (!rest.empty() && rest[0] == "help") {
     std::vector<std::string> topics(words.begin(), words.end());
     topics.erase(topics.begin() + 1);
-    return print(help_text(topics));
+    return print_text(help_text(topics));
   }
   const auto arguments = read_arguments(command, rest);
-  if (arguments.flag("--help")) return print(help_text(topics_of(command, arguments.words)));
+  if (arguments.flag("--help")) return print_text(help_text(topics_of(command, arguments.words)));
   check_output_files(command, arguments);
   return command.run(arguments);
 }

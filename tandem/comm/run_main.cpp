@@ -16,7 +16,7 @@ namespace tandem::comm {
 
 namespace {
 
-std::terminate_handler before = nullptr;
+std::terminate_handler before_main = nullptr;
 std::atomic_flag is_ending;
 
 /// What a line without memory is made of.
@@ -40,7 +40,7 @@ bool is_refusal(const std::exception& error) noexcept {
     if (is_refusal(error)) end_process(error);
   } catch (...) {
   }
-  if (before != nullptr) before();
+  if (before_main != nullptr) before_main();
   std::abort();
 }
 
@@ -65,8 +65,8 @@ void end_process(const std::exception& error) {
 
 void watch_uncaught() noexcept {
   constexpr size_t kSpareBytes = 100'000;
-  if (before != nullptr) return;
-  before = std::set_terminate(&end_uncaught);
+  if (before_main != nullptr) return;
+  before_main = std::set_terminate(&end_uncaught);
   spare = std::malloc(kSpareBytes);
 }
 

@@ -171,7 +171,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 namespace {
 
 std::weak_ptr<Instruments> joined;  // the instruments of this process's world
-std::terminate_handler before = nullptr;
+std::terminate_handler before_gloo = nullptr;
 
 /// Ends the process if the exception is Gloo's word that the ranks' sizes or types differ.
 void end_if_sizes_differ(const std::exception& error) {
@@ -197,13 +197,13 @@ void end_if_sizes_differ(const std::exception& error) {
     }
   } catch (...) {
   }
-  if (before != nullptr) before();
+  if (before_gloo != nullptr) before_gloo();
   std::abort();
 }
 
 void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
   joined = instruments;
-  if (std::get_terminate() != &end_by_gloo) before = std::set_terminate(&end_by_gloo);
+  if (std::get_terminate() != &end_by_gloo) before_gloo = std::set_terminate(&end_by_gloo);
 }
 
 }  // namespace

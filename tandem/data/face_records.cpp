@@ -37,11 +37,11 @@ struct Records {
   ImageForm form;
 };
 
-using Samples = std::vector<FaceSample>;
+using FaceSamples = std::vector<FaceSample>;
 
 class FaceRecords final : public Dataset {
  public:
-  FaceRecords(std::shared_ptr<const Records> records, Samples samples)
+  FaceRecords(std::shared_ptr<const Records> records, FaceSamples samples)
       : records_(std::move(records)), samples_(std::move(samples)) {}
 
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
@@ -70,7 +70,7 @@ class FaceRecords final : public Dataset {
 
  private:
   std::shared_ptr<const Records> records_;
-  Samples samples_;
+  FaceSamples samples_;
 };
 
 /// Height and width of an image as a data set gives it.
@@ -99,11 +99,11 @@ std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample
 }
 
 /// Splits by the rule of hold_out.h; the images of a class are counted in the order of their keys.
-std::pair<Samples, Samples> hold_out(Samples samples, int64_t num_classes, int64_t every) {
-  if (every == 0) return {std::move(samples), Samples()};
+std::pair<FaceSamples, FaceSamples> hold_out(FaceSamples samples, int64_t num_classes, int64_t every) {
+  if (every == 0) return {std::move(samples), FaceSamples()};
   std::vector<int32_t> count(static_cast<size_t>(num_classes)), seen(count.size());
   for (const auto& sample : samples) ++count[static_cast<size_t>(sample.label)];
-  Samples train, test;
+  FaceSamples train, test;
   for (const auto& sample : samples) {
     const auto label = static_cast<size_t>(sample.label);
     (is_held_out(seen[label]++, count[label], every) ? test : train).push_back(sample);

@@ -109,11 +109,12 @@ int64_t median_side(const std::vector<Class>& classes) {
   return *middle;
 }
 
-using Samples = std::vector<ImageFile>;
+using ImageSamples = std::vector<ImageFile>;
 
 /// A class's label is the index of its name among the training classes.
-Samples label_all(const std::vector<Class>& classes, const std::vector<std::string>& names, const fs::path& folder) {
-  Samples samples;
+ImageSamples label_all(const std::vector<Class>& classes, const std::vector<std::string>& names,
+                       const fs::path& folder) {
+  ImageSamples samples;
   for (const auto& one : classes) {
     const auto at = std::ranges::lower_bound(names, one.name);
     if (at == names.end() || *at != one.name) {
@@ -126,8 +127,8 @@ Samples label_all(const std::vector<Class>& classes, const std::vector<std::stri
 }
 
 /// Splits each class by the rule that ImageFolderOptions::hold_out states.
-std::pair<Samples, Samples> hold_out(const std::vector<Class>& classes, int64_t every) {
-  Samples train, test;
+std::pair<ImageSamples, ImageSamples> hold_out(const std::vector<Class>& classes, int64_t every) {
+  ImageSamples train, test;
   for (size_t label = 0; label < classes.size(); ++label) {
     const auto& files = classes[label].files;
     const auto count = static_cast<int64_t>(files.size());
@@ -139,9 +140,9 @@ std::pair<Samples, Samples> hold_out(const std::vector<Class>& classes, int64_t 
   return {std::move(train), std::move(test)};
 }
 
-using Names = std::shared_ptr<const std::vector<std::string>>;
+using ClassNames = std::shared_ptr<const std::vector<std::string>>;
 
-std::unique_ptr<ImageFiles> image_set(const fs::path& place, Samples samples, const Names& names,
+std::unique_ptr<ImageFiles> image_set(const fs::path& place, ImageSamples samples, const ClassNames& names,
                                       const ImageFolderOptions& options) {
   ImageFileList list{.num_classes = static_cast<int64_t>(names->size()), .names = names};
   list.form = {options.size, options.size, options.orientation};

@@ -17,7 +17,7 @@
 namespace tandem::data {
 namespace {
 
-constexpr int64_t kChunk = 16;  // samples that a thread takes at a time
+constexpr int64_t kSamplesAtOnce = 16;  // samples that a thread takes at a time
 
 /// Consecutive positions of an epoch.
 struct Run {
@@ -246,7 +246,7 @@ class Loader::Impl {
       Job* job = nullptr;
       wanted_.wait(lock, [&] { return stop_ || (job = unclaimed()) != nullptr; });
       if (stop_) return;
-      const int64_t begin = job->claimed, end = std::min(begin + kChunk, job->count);
+      const int64_t begin = job->claimed, end = std::min(begin + kSamplesAtOnce, job->count);
       job->claimed = end;
       lock.unlock();
       for (int64_t i = begin; i < end; ++i) make(maker, *job, i);

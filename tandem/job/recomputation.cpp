@@ -15,9 +15,9 @@ namespace {
 using memory::RecomputePlan;
 
 /// Chooses for one job.
-class Choice {
+class PlanChoice {
  public:
-  Choice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts)
+  PlanChoice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts)
       : job_(job),
         shape_(shape),
         counts_(counts),
@@ -123,7 +123,7 @@ class Choice {
 
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
   if (!job.memory.recomputes()) return {};
-  return Choice(job, shape, counts).best();
+  return PlanChoice(job, shape, counts).best();
 }
 
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {

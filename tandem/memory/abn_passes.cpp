@@ -8,19 +8,12 @@
 #include <vector>
 
 #include "tandem/memory/detail/sole_owner.h"
+#include "tandem/memory/detail/stored_type.h"
 
 namespace tandem::memory {
 namespace {
 
 using kernels::Invertible;
-using Layout = RowChunks;
-
-template <class Run>
-void dispatch(const Tensor& values, const Run& run) {
-  if (values.scalar_type() == at::kFloat) return run(float{});
-  if (values.scalar_type() == at::kDouble) return run(double{});
-  run(uint16_t{});  // bfloat16
-}
 
 template <class S>
 const S* read(const Tensor& values) {
@@ -36,7 +29,7 @@ double number(uint16_t bits) { return static_cast<float>(c10::BFloat16(bits, c10
 
 template <class S>
 ChannelMoments moments_of(const Tensor& x) {
-  const Layout layout(x);
+  const RowChunks layout(x);
   const int64_t channels = layout.channels;
   const S* values = read<S>(x);
   return moments_of<double>(
@@ -67,7 +60,7 @@ Tensor numbers_of(const AbnState& state, const ChannelStatistics& statistics) {
 template <class S, class T = kernels::AbnNumber<S>>
 void normalize(const Tensor& x, Invertible activation, const ChannelStatistics& statistics, const Tensor& numbers,
                const Tensor& sides) {
-  const Layout layout(x);
+  const RowChunks layout(x);
   const int64_t channels = layout.channels;
   const double* of = numbers.const_data_ptr<double>();
   std::vector<T> scale(channels), offset(channels);
@@ -91,7 +84,7 @@ constexpr bool kUnfolds = std::is_same_v<S, kernels::AbnNumber<S>>;
 /// Sums over the rows of each channel: of dy, and of dy (y - centre), both in [2, C]. `unfolded`: where to write y and
 /// dy, or nullptrs.
 template <class S>
-std::vector<double> sums_of(const kernels::AbnBackward<S>& in, const Layout& layout, bool wide,
+std::vector<double> sums_of(const kernels::AbnBackward<S>& in, const RowChunks& layout, bool wide,
                             const kernels::AbnUnfolded<S>& unfolded) {
   const int64_t channels = layout.channels;
   std::vector<double> parts(static_cast<size_t>(2 * layout.chunks * channels)), sums(2 * channels);
@@ -114,7 +107,7 @@ std::vector<double> sums_of(const kernels::AbnBackward<S>& in, const Layout& lay
 /// the inverse of swish over it.
 template <class S, class T = kernels::AbnNumber<S>>
 AbnGradients gradients_of(const AbnKept& kept, Tensor gradient, const Tensor& z) {
-  const Layout layout(z);
+  const RowChunks layout(z);
   const int64_t channels = layout.channels;
   const double *g = kept.numbers.const_data_ptr<double>(), *bias = g + channels, *inverse = bias + channels;
   std::vector<T> centre(channels), factor(channels), slope(channels), shift(channels);
@@ -170,12 +163,12 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state) {
 
 AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& state, bool training, AbnForm form) {
   const at::NoGradGuard no_grad;
-  const Layout layout(x);
+  const RowChunks layout(x);
   AbnKept kept{activation, form, training, {}, {}};
   if (activation == Invertible::swish) {
     kept.sides = at::empty({layout.rows, kernels::side_bytes(layout.channels)}, at::kByte);
   }
-  dispatch(x, [&]<class S>(S) {
+  detail::as_stored(x, [&]<class S>(S) {
     using T = kernels::AbnNumber<S>;
     const auto statistics = training ? moments_of<S>(x).statistics(state.ranks.get()) : running_statistics(state);
     if (training) move_running(state, statistics);
@@ -189,7 +182,7 @@ AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& stat
 
 AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z) {
   AbnGradients made;
-  dispatch(z, [&]<class S>(S) { made = gradients_of<S>(kept, std::move(gradient), z); });
+  detail::as_stored(z, [&]<class S>(S) { made = gradients_of<S>(kept, std::move(gradient), z); });
   return made;
 }
 

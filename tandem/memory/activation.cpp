@@ -14,6 +14,7 @@
 #include "tandem/base/suggest.h"
 #include "tandem/kernels/activation_kernels.h"
 #include "tandem/memory/detail/sole_owner.h"
+#include "tandem/memory/detail/stored_type.h"
 
 namespace tandem::memory {
 namespace {
@@ -68,18 +69,10 @@ bool has_kernel(const Tensor& x) {
          x.is_non_overlapping_and_dense();
 }
 
-/// Calls run(a value of the type in which kernels see the tensor's numbers).
-template <class Run>
-void dispatch(const Tensor& x, const Run& run) {
-  if (x.scalar_type() == at::kFloat) return run(float{});
-  if (x.scalar_type() == at::kDouble) return run(double{});
-  run(uint16_t{});
-}
-
 Tensor fused_value(const Smooth& smooth, const Tensor& x) {
   if (!has_kernel(x)) return smooth.aten(x);
   Tensor y = at::empty_like(x);
-  dispatch(x, [&]<class T>(T) {
+  detail::as_stored(x, [&]<class T>(T) {
     const T* from = static_cast<const T*>(x.const_data_ptr());
     T* to = static_cast<T*>(y.mutable_data_ptr());
     at::parallel_for(0, x.numel(), kNumbersPerThread, [&](int64_t begin, int64_t end) {
@@ -92,7 +85,7 @@ Tensor fused_value(const Smooth& smooth, const Tensor& x) {
 Tensor fused_gradient(const Smooth& smooth, Tensor gradient, const Tensor& x) {
   Tensor result = detail::result_over(gradient, x);
   if (!has_kernel(x)) return smooth.aten_backward(gradient, x, result);
-  dispatch(x, [&]<class T>(T) {
+  detail::as_stored(x, [&]<class T>(T) {
     const T *from = static_cast<const T*>(x.const_data_ptr()), *by = static_cast<const T*>(gradient.const_data_ptr());
     T* to = static_cast<T*>(result.mutable_data_ptr());
     at::parallel_for(0, x.numel(), kNumbersPerThread, [&](int64_t begin, int64_t end) {

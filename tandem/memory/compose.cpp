@@ -39,7 +39,7 @@ class Storages {
   std::map<Storage, Storage> same_;
 };
 
-struct Moment {
+struct StageMoment {
   Storage storage;
   const Event* event;
 };
@@ -106,15 +106,15 @@ class Step {
   }
 
   Storages storages_;
-  std::vector<Moment> moments_;
+  std::vector<StageMoment> moments_;
   size_t backward_ = 0, update_ = 0;  // where these phases begin
   std::map<Storage, Life> lives_;
 };
 
 /// The books of a step that is played, not run.
-class Books {
+class ComposedBooks {
  public:
-  explicit Books(const Account& held) : held_(detail::sums_of(held)), live_(held_), most_(held.live) {
+  explicit ComposedBooks(const Account& held) : held_(detail::sums_of(held)), live_(held_), most_(held.live) {
     peak_.begin(live_, 0);
   }
 
@@ -167,7 +167,7 @@ Composition highest_of(Composition one, Composition other) {
 }
 
 Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
-  Books books(held);
+  ComposedBooks books(held);
   const auto enter = [&](Phase phase) {
     books.enter(phase);
     if (phase != Phase::optimizer) return;

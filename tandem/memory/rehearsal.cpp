@@ -15,6 +15,7 @@
 #include <span>
 
 #include "tandem/base/context.h"
+#include "tandem/base/seconds.h"
 #include "tandem/memory/detail/saved_tensor_hooks.h"
 #include "tandem/memory/detail/work_counter.h"
 
@@ -25,10 +26,8 @@ using Clock = std::chrono::steady_clock;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 /// How a tensor lies in memory.
-struct Layout {
+struct TensorLayout {
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;      // elements
   int64_t storage = 0;     // bytes
@@ -36,10 +35,10 @@ struct Layout {
   at::TensorOptions options;
   bool is_defined = false, requires_grad = false;
 };
-using Layouts = std::vector<Layout>;
+using TensorLayouts = std::vector<TensorLayout>;
 
-Layouts layouts_of(const std::vector<Tensor>& values) {
-  Layouts layouts(values.size());
+TensorLayouts layouts_of(const std::vector<Tensor>& values) {
+  TensorLayouts layouts(values.size());
   std::map<const void*, size_t> places;
   for (size_t i = 0; i < values.size(); ++i) {
     const auto& value = values[i];
@@ -57,7 +56,7 @@ Layouts layouts_of(const std::vector<Tensor>& values) {
 }
 
 /// Zeros that lie in memory in the same way.
-Flow zeros_like(const Layouts& layouts) {
+Flow zeros_like(const TensorLayouts& layouts) {
   const at::NoGradGuard no_grad;
   Flow values(layouts.size());
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -79,7 +78,7 @@ std::vector<uint64_t> numbers_of(const std::vector<Tensor>& values) {
 
 /// Stands for the block before: takes the gradients of a block's input.
 struct Before : Node {
-  Before(Flow& inputs, const Layouts& of_inputs) : gradients(inputs.size()), numbers(inputs.size(), 0) {
+  Before(Flow& inputs, const TensorLayouts& of_inputs) : gradients(inputs.size()), numbers(inputs.size(), 0) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (of_inputs[i].requires_grad) places.push_back(i);
     }
@@ -95,13 +94,13 @@ struct Before : Node {
   }
 
   std::vector<size_t> places;  // of the values that require a gradient
-  Layouts gradients;
+  TensorLayouts gradients;
   std::vector<uint64_t> numbers;
 };
 
 /// Stands for the block behind: makes the gradients of a block's output.
 struct Behind : Node {
-  Behind(const Flow& outputs, const Layouts& of_gradients) : layouts(of_gradients), numbers(outputs.size(), 0) {
+  Behind(const Flow& outputs, const TensorLayouts& of_gradients) : layouts(of_gradients), numbers(outputs.size(), 0) {
     add_input_metadata(nothing());
     set_next_edges(torch::autograd::collect_next_edges(outputs));
   }
@@ -115,7 +114,7 @@ struct Behind : Node {
     return gradients;
   }
 
-  Layouts layouts;
+  TensorLayouts layouts;
   std::vector<uint64_t> numbers;
 };
 
@@ -205,7 +204,7 @@ class BlockRehearsal {
 
   /// `of_gradients`: of its outputs; null for the last block, whose only output backward starts from. Returns the
   /// gradients of its inputs.
-  Layouts run(const Layouts& of_inputs, const Layouts* of_gradients) {
+  TensorLayouts run(const TensorLayouts& of_inputs, const TensorLayouts* of_gradients) {
     const ProbeScope probe;
     const CategoryScope category(Category::activations);
     const BlockScope scope(number_);
@@ -239,7 +238,7 @@ class BlockRehearsal {
  private:
   static int64_t live_in(const ProbeScope& probe) { return probe.account().live_bytes(); }
 
-  static int64_t bytes_of(const std::vector<uint64_t>& numbers, const Layouts& layouts) {
+  static int64_t bytes_of(const std::vector<uint64_t>& numbers, const TensorLayouts& layouts) {
     int64_t bytes = 0;
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (layouts[i].shares_with == i && numbers[i] != 0) bytes += layouts[i].storage;
@@ -321,10 +320,10 @@ class Work : detail::HookSource {
 };
 
 /// What each block takes, and what the last one gives. Tells the work of each block in its record.
-std::vector<Layouts> flows_of(const Chain& chain, const Flow& input, std::vector<BlockRecord>& records) {
+std::vector<TensorLayouts> flows_of(const Chain& chain, const Flow& input, std::vector<BlockRecord>& records) {
   const ProbeScope probe;
   const CategoryScope category(Category::activations);
-  std::vector<Layouts> flows = {layouts_of(input)};
+  std::vector<TensorLayouts> flows = {layouts_of(input)};
   auto flow = input;
   for (size_t i = 0; i < records.size(); ++i) {
     const auto& block = chain.blocks[i];

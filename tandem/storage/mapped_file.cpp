@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/storage/detail/descriptor.h"
 
 namespace tandem::storage {
 namespace {
@@ -20,17 +21,12 @@ namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& file, int error) { fail(file, std::strerror(error)); }
 
-struct Descriptor {
-  int fd;
-  ~Descriptor() { ::close(fd); }
-};
-
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // do not wait for the writer of a pipe
   if (fd < 0) fail(file, errno);
-  const Descriptor descriptor{fd};
+  const detail::Descriptor descriptor{fd};
   struct stat status {};
   if (::fstat(fd, &status) != 0) fail(file, errno);
   if (S_ISDIR(status.st_mode)) fail(file, EISDIR);

@@ -16,6 +16,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/storage/detail/descriptor.h"
 #include "tandem/storage/file_io.h"
 
 namespace tandem::storage {
@@ -80,11 +81,6 @@ class NoPipeSignal {
 
  private:
   sigset_t pipe_, before_;
-};
-
-struct Descriptor {
-  int number;
-  ~Descriptor() { close(number); }
 };
 
 /// Such as /dev/stdout and the names that a shell gives to pipes: what they lead to has no other name.
@@ -171,12 +167,12 @@ int open_in_place(const Named& file) {
 
 void write_in_place(const Named& file, std::string_view text) {
   const NoPipeSignal no_signal;
-  const Descriptor opened{open_in_place(file)};
+  const detail::Descriptor opened{open_in_place(file)};
   while (!text.empty()) {
-    const auto count = write(opened.number, text.data(), text.size());
+    const auto count = write(opened.number(), text.data(), text.size());
     if (count > 0) text.remove_prefix(static_cast<size_t>(count));
     if (count < 0 && errno == EAGAIN) {
-      wait_for(opened.number, POLLOUT, kLongWait);
+      wait_for(opened.number(), POLLOUT, kLongWait);
     } else if (count < 0 && errno != EINTR) {
       file.fail(errno);
     }
@@ -189,7 +185,7 @@ std::string read_named_file(std::string_view what, const fs::path& path, uint64_
   const Named file{what, path, "read"};
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) file.fail(errno);
-  const Descriptor opened{descriptor};
+  const detail::Descriptor opened{descriptor};
   struct stat about {};
   if (fstat(descriptor, &about) != 0) file.fail(errno);
   if (S_ISDIR(about.st_mode)) file.fail(EISDIR);

@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 
-constexpr size_t kChunk = 1 << 20;  // hashed while still in the cache
+constexpr size_t kHashedAtOnce = 1 << 20;  // hashed while still in the cache
 constexpr size_t kMaxNameBytes = 4096;
 constexpr int64_t kMaxDims = 16;
 const std::string kChecksumPrefix = "tandem.xxh3.";
@@ -125,8 +125,8 @@ std::string write_one(OutputFile& file, const TensorSource& source) {
                       piece.scalar_type(), ", wanted ", source.type);
     const auto contiguous = piece.detach().resolve_conj().resolve_neg().to(at::kCPU).contiguous();
     written += contiguous.nbytes();
-    for (auto rest = bytes_of(contiguous); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kChunk))) {
-      const auto chunk = rest.first(std::min(rest.size(), kChunk));
+    for (auto rest = bytes_of(contiguous); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kHashedAtOnce))) {
+      const auto chunk = rest.first(std::min(rest.size(), kHashedAtOnce));
       checksum.update(chunk);
       file.append(chunk);
     }
@@ -225,8 +225,8 @@ void SafetensorsFile::scan(const detail::SafetensorsEntry& place, uint64_t first
   bool is_finite = true;
   for (uint64_t at = 0, end = 0; at < size; at = end) {
     const bool inside = at >= first && at < last;
-    end = std::min(at + kChunk, inside ? last : at < first ? std::min(first, size) : size);
-    if (!inside) buffer.resize(kChunk);
+    end = std::min(at + kHashedAtOnce, inside ? last : at < first ? std::min(first, size) : size);
+    if (!inside) buffer.resize(kHashedAtOnce);
     const auto piece = inside ? target.subspan(at - first, end - at) : std::span(buffer).first(end - at);
     file_.read_at(header_.data_begin + place.begin + at, piece);
     checksum.update(piece);

@@ -271,7 +271,7 @@ void for_each_piece(const Tensor& flat, const Work& work) {
 }
 
 /// Those of a sparse gradient are its rows.
-Tensor numbers_of(const Tensor& gradient) {
+Tensor rows_or_whole(const Tensor& gradient) {
   return gradient.defined() && gradient.is_sparse() ? gradient._values() : gradient;
 }
 
@@ -325,7 +325,7 @@ double norm_of(const std::vector<Parameter>& parameters, comm::ProcessGroup& gro
   bool has_parts = parameters.empty();
   for (const auto& [name, tensor, placement] : parameters) {
     has_parts |= !placement.is_everywhere();
-    const auto gradient = numbers_of(tensor.grad());
+    const auto gradient = rows_or_whole(tensor.grad());
     if (!gradient.defined()) continue;
     if (placement.is_everywhere()) {
       everywhere.add(gradient);
@@ -358,7 +358,7 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, 
       sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group) : norm_of<QuickSum>(parameters, group);
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
-    if (parameter.tensor.grad().defined()) gradients.push_back(numbers_of(parameter.tensor.grad()));
+    if (parameter.tensor.grad().defined()) gradients.push_back(rows_or_whole(parameter.tensor.grad()));
   }
   if (norm > largest && !gradients.empty()) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
   return norm;

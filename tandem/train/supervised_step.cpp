@@ -35,7 +35,7 @@ void check_option(bool is_set, const std::string& option, const std::string& why
                       "leave " + name + " out, or update that parameter with the others");
 }
 
-std::vector<double> numbers_of(const Tensor& loss) {
+std::vector<double> loss_numbers(const Tensor& loss) {
   const auto numbers = loss.detach().to(at::kCPU, at::kDouble).reshape({-1});
   return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
 }
@@ -191,7 +191,7 @@ double SupervisedStep::add_gradients(const data::Batch& batch) {
     sync_->before_forward(part.place);
     auto own = task_.loss(part.batch, part.sizes);
     if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
-    const auto values = numbers_of(own);
+    const auto values = loss_numbers(own);
     TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
     for (size_t i = 0; i < values.size(); ++i) {
       if (!endings_ && !std::isfinite(values[i])) return values[i];

@@ -8,6 +8,7 @@
 
 #include "tandem/base/median.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/seconds.h"
 #include "tandem/memory/activation.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/memory/meter.h"
@@ -46,25 +47,25 @@ struct Behind : torch::autograd::Function<Behind> {
   static inline thread_local Tensor gradient;
 };
 
-using Operation = std::function<Tensor(Tensor x, const AbnState& state)>;
+using ActivationCall = std::function<Tensor(Tensor x, const AbnState& state)>;
 
-struct Step {
+struct TimedActivation {
   double seconds = 0;
   int64_t kept = 0, peak = 0;
 };
 
 class Subject {
  public:
-  Subject(Operation operation, const Tensor& values, const Tensor& gradient)
+  Subject(ActivationCall operation, const Tensor& values, const Tensor& gradient)
       : operation_(std::move(operation)), values_(values), gradient_(gradient) {
     const int64_t channels = values.size(1);
     state_ = {at::ones({channels}).requires_grad_(), at::zeros({channels}).requires_grad_(), at::zeros({channels}),
               at::ones({channels})};
   }
 
-  Step step() {
+  TimedActivation step() {
     memory::ProbeScope probe;
-    Step step;
+    TimedActivation step;
     auto input = Before::apply(trigger_, values_);
     const auto start = Clock::now();
     auto end = Behind::apply(operation_(std::move(input), state_));
@@ -82,35 +83,31 @@ class Subject {
   }
 
  private:
-  static double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
-  Operation operation_;
+  ActivationCall operation_;
   Tensor values_, gradient_, trigger_ = at::zeros({}).requires_grad_();
   AbnState state_;
 };
 
 struct Pair {
   const char *name, *peer;
-  Operation operation, other;
+  ActivationCall operation, other;
 };
 
-Operation activation(const char* name) {
+ActivationCall activation(const char* name) {
   return [apply = memory::activation_of(name).apply](Tensor x, const AbnState&) { return apply(x); };
 }
 
-Operation plain(Tensor (*apply)(const Tensor& x)) {
+ActivationCall plain(Tensor (*apply)(const Tensor& x)) {
   return [apply](Tensor x, const AbnState&) { return apply(x); };
 }
 
-Operation in_place(Invertible activation) {
+ActivationCall in_place(Invertible activation) {
   return [activation](Tensor x, const AbnState& state) {
     return memory::inplace_abn(std::move(x), activation, state, /*training=*/true);
   };
 }
 
-Operation separate(Tensor (*activation)(Tensor y)) {
+ActivationCall separate(Tensor (*activation)(Tensor y)) {
   return [activation](Tensor x, const AbnState& state) {
     return activation(at::batch_norm(x, state.weight, state.bias, state.running_mean, state.running_var, true,
                                      state.momentum, state.epsilon, /*cudnn_enabled=*/false));
@@ -166,7 +163,7 @@ struct Drawn {
 };
 
 /// The gradient of the weight.
-Tensor weight_gradient(const Operation& operation, const Drawn& drawn, double weight, at::ScalarType type) {
+Tensor weight_gradient(const ActivationCall& operation, const Drawn& drawn, double weight, at::ScalarType type) {
   const AbnState state{at::full({kChannels}, weight, type).requires_grad_(),
                        drawn.bias.to(type, /*non_blocking=*/false, /*copy=*/true).requires_grad_(),
                        at::zeros({kChannels}, type), at::ones({kChannels}, type)};
@@ -194,7 +191,7 @@ std::vector<AbnErrorCase> errors() {
     };
     for (const double weight : {1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5}) {
       const auto exact = weight_gradient(separate(plain), numbers, weight, at::kDouble);
-      const auto error = [&](const Operation& operation) {
+      const auto error = [&](const ActivationCall& operation) {
         const auto difference = (weight_gradient(operation, numbers, weight, at::kFloat) - exact).abs().max();
         return (difference / exact.abs().max()).item<double>();
       };

@@ -9,12 +9,6 @@
 namespace tandem::cli {
 namespace {
 
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 const std::vector<settings::Setting>& activation_settings() {
   static const std::vector<settings::Setting> settings = {
       {"rounds", int64_t{9}, "steps measured beside each peer", {1, 1000}},
@@ -42,9 +36,10 @@ std::string table_of(const std::vector<ActivationCase>& cases) {
   for (const auto& one : cases) {
     std::string shape;
     for (const auto size : one.shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
-    table.add_row({one.name, one.peer, shape, number("%.2f", one.seconds * 1e3), number("%.2f", one.peer_seconds * 1e3),
-                   number("%.2f", one.speedup), format_bytes(one.kept_bytes), format_bytes(one.peer_kept_bytes),
-                   format_bytes(one.peak_bytes), format_bytes(one.peer_peak_bytes)});
+    table.add_row({one.name, one.peer, shape, format_number("%.2f", one.seconds * 1e3),
+                   format_number("%.2f", one.peer_seconds * 1e3), format_number("%.2f", one.speedup),
+                   format_bytes(one.kept_bytes), format_bytes(one.peer_kept_bytes), format_bytes(one.peak_bytes),
+                   format_bytes(one.peer_peak_bytes)});
   }
   return table.str();
 }
@@ -52,8 +47,8 @@ std::string table_of(const std::vector<ActivationCase>& cases) {
 std::string table_of(const std::vector<AbnErrorCase>& errors) {
   Table table({"float32 error", "weight", "form one", "form two", "batch_norm"});
   for (const auto& one : errors) {
-    table.add_row({one.name, number("%.1e", one.weight), number("%.1e", one.form_one), number("%.1e", one.form_two),
-                   number("%.1e", one.batch_norm)});
+    table.add_row({one.name, format_number("%.1e", one.weight), format_number("%.1e", one.form_one),
+                   format_number("%.1e", one.form_two), format_number("%.1e", one.batch_norm)});
   }
   return table.str();
 }

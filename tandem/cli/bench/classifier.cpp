@@ -14,6 +14,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/median.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/seconds.h"
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/cli/bench/peer_process.h"
 #include "tandem/comm/agree.h"
@@ -27,8 +28,6 @@ namespace tandem::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Step {
   double seconds = 0;

@@ -67,14 +67,7 @@ nlohmann::json json_of(const DdpCase& one) {
           {"wire_bytes", one.wire_bytes}};
 }
 
-std::string number(const char* format, std::optional<double> value) {
-  if (!value) return "–";
-  char text[32];
-  std::snprintf(text, sizeof text, format, *value);
-  return text;
-}
-
-std::optional<double> milliseconds(std::optional<double> seconds) {
+std::optional<double> to_milliseconds(std::optional<double> seconds) {
   return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
 }
 
@@ -86,10 +79,11 @@ int run_ddp(const Arguments& arguments) {
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : cases) {
-    table.add_row({one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
-                   number("%.1f", milliseconds(one.seconds)), number("%.1f", milliseconds(one.peer_seconds)),
-                   number("%.2f", one.speedup), number("%.1f", milliseconds(one.one_rank_seconds)),
-                   number("%.2f", one.one_rank_ratio), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+    table.add_row(
+        {one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
+         format_number("%.1f", to_milliseconds(one.seconds)), format_number("%.1f", to_milliseconds(one.peer_seconds)),
+         format_number("%.2f", one.speedup), format_number("%.1f", to_milliseconds(one.one_rank_seconds)),
+         format_number("%.2f", one.one_rank_ratio), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}});

@@ -7,6 +7,7 @@
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/base/median.h"
+#include "tandem/base/seconds.h"
 #include "tandem/cli/bench/recompute_sides.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
@@ -17,11 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-class Measurement {
+class RecomputeMeasurement {
  public:
-  Measurement(const RecomputeBench& bench, comm::ProcessGroup& group) : bench_(bench), group_(group), peer_(bench) {}
+  RecomputeMeasurement(const RecomputeBench& bench, comm::ProcessGroup& group)
+      : bench_(bench), group_(group), peer_(bench) {}
 
   RecomputeResult operator()() {
     add_peers();
@@ -113,7 +113,7 @@ double RecomputeCase::bytes_ratio() const { return static_cast<double>(own->byte
 RecomputeResult bench_recompute(const RecomputeBench& bench) {
   memory::install_meter();
   RecomputeResult result;
-  on_ranks(recompute_job(bench, {}), [&](comm::ProcessGroup& group) { result = Measurement(bench, group)(); });
+  on_ranks(recompute_job(bench, {}), [&](comm::ProcessGroup& group) { result = RecomputeMeasurement(bench, group)(); });
   return result;
 }
 

@@ -19,7 +19,7 @@ struct PeerModel {
   std::string_view name;
   int64_t modules;
 };
-constexpr std::array<PeerModel, 3> kModels = {{{"resnet18", 10}, {"resnet34", 18}, {"resnet50", 18}}};
+constexpr std::array<PeerModel, 3> kPeerModels = {{{"resnet18", 10}, {"resnet34", 18}, {"resnet50", 18}}};
 
 const std::vector<settings::Setting>& recompute_settings() {
   static const std::vector<settings::Setting> settings = {
@@ -51,7 +51,7 @@ RecomputeBench read_recompute_bench(const std::vector<std::string>& words) {
                        .threads = static_cast<int>(settings.get_int("threads")),
                        .budgets = settings.get_int("budgets"),
                        .rounds = settings.get_int("rounds")};
-  const auto modules = std::ranges::find(kModels, bench.model, &PeerModel::name)->modules;
+  const auto modules = std::ranges::find(kPeerModels, bench.model, &PeerModel::name)->modules;
   for (const double count : settings.get_numbers("segments")) {
     if (count > static_cast<double>(modules)) {
       throw SettingsError("segments has " + std::to_string(std::llround(count)) + ", wanted at most the " +
@@ -60,12 +60,6 @@ RecomputeBench read_recompute_bench(const std::vector<std::string>& words) {
     bench.segments.push_back(std::llround(count));
   }
   return bench;
-}
-
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 nlohmann::json json_of(const RecomputeWay& way, const RecomputeWay& none) {
@@ -111,19 +105,21 @@ std::string text_of(const RecomputeResult& result) {
   Table cases({"tandem against checkpoint_sequential", "s", "peer's", "times as fast", "bytes", "peer's",
                "of its bytes", "slowdown", "peer's"});
   for (const auto& one : cases_of(result)) {
-    cases.add_row({one.name, number("%.3f", median(one.own->seconds)), number("%.3f", median(one.peer->seconds)),
-                   number("%.2f", one.speedup()), format_bytes(one.own->bytes), format_bytes(one.peer->bytes),
-                   number("%.2f", one.bytes_ratio()), number("%.2f", median_ratio(*one.own, result.own.front())),
-                   number("%.2f", median_ratio(*one.peer, result.peer.front()))});
+    cases.add_row(
+        {one.name, format_number("%.3f", median(one.own->seconds)), format_number("%.3f", median(one.peer->seconds)),
+         format_number("%.2f", one.speedup()), format_bytes(one.own->bytes), format_bytes(one.peer->bytes),
+         format_number("%.2f", one.bytes_ratio()), format_number("%.2f", median_ratio(*one.own, result.own.front())),
+         format_number("%.2f", median_ratio(*one.peer, result.peer.front()))});
   }
   Table own({"tandem within a budget of", "bytes", "s", "slowdown", "predicted"});
   for (const auto& way : result.own) {
     own.add_row({way.budget ? format_count(*way.budget) : "none", format_count(way.bytes),
-                 number("%.3f", median(way.seconds)), number("%.2f", median_ratio(way, result.own.front())),
-                 number("%.2f", way.predicted_slowdown)});
+                 format_number("%.3f", median(way.seconds)),
+                 format_number("%.2f", median_ratio(way, result.own.front())),
+                 format_number("%.2f", way.predicted_slowdown)});
   }
-  return cases.str() + "\n" + own.str() + "\nrehearsal " + number("%.2f", result.rehearsal_seconds) +
-         " s, search for a plan at most " + number("%.3f", result.planning_seconds) + " s\n";
+  return cases.str() + "\n" + own.str() + "\nrehearsal " + format_number("%.2f", result.rehearsal_seconds) +
+         " s, search for a plan at most " + format_number("%.3f", result.planning_seconds) + " s\n";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace tandem::comm::detail {
 namespace {
 
-constexpr size_t kMostDims = 8;
+constexpr size_t kShownDims = 8;
 
 /// A call in a form that can be sent: no pointers, and every byte is set.
 struct Card {
@@ -22,7 +22,7 @@ struct Card {
   std::array<char, 16> type, detail;
   std::array<char, 96> place;
   std::array<char, 64> split;
-  std::array<int64_t, kMostDims> shape;
+  std::array<int64_t, kShownDims> shape;
   int64_t sequence, dims;
   uint64_t split_hash;  // of the whole text
   int32_t peer, dim, requires_grad, size;
@@ -44,7 +44,7 @@ Card card_of(const flight::CallInfo& call, int64_t sequence) {
   put(card.split, call.split);
   card.split_hash = stream_of(call.split);
   card.dims = static_cast<int64_t>(call.shape.size());
-  for (size_t i = 0; i < std::min(call.shape.size(), kMostDims); ++i) card.shape[i] = call.shape[i];
+  for (size_t i = 0; i < std::min(call.shape.size(), kShownDims); ++i) card.shape[i] = call.shape[i];
   card.sequence = sequence;
   card.peer = call.peer;
   card.dim = call.dim;
@@ -58,7 +58,7 @@ at::Tensor bytes_of(std::span<Card> cards) {
 }
 
 std::string words(const Card& card, int rank) {
-  const std::span shape(card.shape.data(), std::min(static_cast<size_t>(card.dims), kMostDims));
+  const std::span shape(card.shape.data(), std::min(static_cast<size_t>(card.dims), kShownDims));
   std::string text = "rank " + std::to_string(rank) + " calls " + card.operation.data() + " of " +
                      flight::tensor_words(card.type.data(), shape);
   if (card.detail[0] != '\0') text += std::string(" (") + card.detail.data() + ")";
@@ -69,7 +69,7 @@ std::string words(const Card& card, int rank) {
 
 bool has_same_shape(const Card& a, const Card& b) {
   if (a.dims != b.dims) return false;
-  for (int64_t i = 0; i < std::min<int64_t>(a.dims, kMostDims); ++i) {
+  for (int64_t i = 0; i < std::min<int64_t>(a.dims, kShownDims); ++i) {
     if (i != a.dim && a.shape[i] != b.shape[i]) return false;
   }
   return true;

@@ -21,9 +21,9 @@
 namespace tandem::data {
 namespace {
 
-constexpr double kEmShare = 0.9;  // of the image's side
-constexpr int kLeastInk = 32;     // a fainter image counts as blank
-constexpr size_t kChunk = 256;    // characters that a thread takes at a time
+constexpr double kEmShare = 0.9;           // of the image's side
+constexpr int kLeastInk = 32;              // a fainter image counts as blank
+constexpr size_t kCharactersAtOnce = 256;  // characters that a thread takes at a time
 
 struct CloseLibrary {
   void operator()(FT_Library library) const { FT_Done_FreeType(library); }
@@ -144,7 +144,7 @@ std::vector<storage::MappedFile> open_files(const Font& font) {
 
 GlyphImages render_glyphs(const Font& font, std::span<const char32_t> characters, int64_t size, int threads) {
   const auto files = open_files(font);
-  const size_t num_chunks = (characters.size() + kChunk - 1) / kChunk;
+  const size_t num_chunks = (characters.size() + kCharactersAtOnce - 1) / kCharactersAtOnce;
   std::vector<GlyphImages> chunks(num_chunks);
   std::atomic<size_t> next = 0;
   std::mutex mutex;
@@ -154,8 +154,8 @@ GlyphImages render_glyphs(const Font& font, std::span<const char32_t> characters
     try {
       Renderer renderer(font, files, size);
       for (size_t i = next++; i < num_chunks; i = next++) {
-        const size_t begin = i * kChunk;
-        const auto part = characters.subspan(begin, std::min(kChunk, characters.size() - begin));
+        const size_t begin = i * kCharactersAtOnce;
+        const auto part = characters.subspan(begin, std::min(kCharactersAtOnce, characters.size() - begin));
         for (const char32_t character : part) renderer.add(character, chunks[i]);
       }
     } catch (...) {

@@ -19,13 +19,13 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "sheets are written as they lie in memory");
 
-struct Header {
+struct SheetHeader {
   std::array<char, 8> magic;
   uint64_t key;
   uint32_t size, count;
   uint64_t checksum;
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(SheetHeader) == 32);
 
 constexpr std::array<char, 8> kMagic = {'T', 'N', 'D', 'M', 'G', 'L', 'Y', 'F'};
 
@@ -34,11 +34,11 @@ struct FreeState {
 };
 
 /// The checksum of everything but the checksum itself.
-uint64_t checksum(const Header& header, std::span<const std::byte> characters, std::span<const std::byte> pixels) {
+uint64_t checksum(const SheetHeader& header, std::span<const std::byte> characters, std::span<const std::byte> pixels) {
   const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
   if (!state) throw std::bad_alloc();
   XXH3_64bits_reset(state.get());
-  XXH3_64bits_update(state.get(), &header, offsetof(Header, checksum));
+  XXH3_64bits_update(state.get(), &header, offsetof(SheetHeader, checksum));
   XXH3_64bits_update(state.get(), characters.data(), characters.size());
   XXH3_64bits_update(state.get(), pixels.data(), pixels.size());
   return XXH3_64bits_digest(state.get());
@@ -53,7 +53,7 @@ std::string own_suffix() {
 }  // namespace
 
 std::variant<SheetView, std::string> parse_sheet(std::span<const std::byte> file, uint64_t key, int64_t size) {
-  Header header;
+  SheetHeader header;
   if (file.size() < sizeof header) return "it is " + std::to_string(file.size()) + " bytes long";
   std::memcpy(&header, file.data(), sizeof header);
   if (header.magic != kMagic) return "it does not begin with TNDMGLYF";
@@ -74,7 +74,7 @@ std::variant<SheetView, std::string> parse_sheet(std::span<const std::byte> file
 void write_sheet(const std::filesystem::path& file, const GlyphImages& images, uint64_t key, int64_t size) {
   const auto characters = std::as_bytes(std::span(images.characters));
   const auto pixels = std::as_bytes(std::span(images.pixels));
-  Header header{kMagic, key, static_cast<uint32_t>(size), static_cast<uint32_t>(images.characters.size()), 0};
+  SheetHeader header{kMagic, key, static_cast<uint32_t>(size), static_cast<uint32_t>(images.characters.size()), 0};
   header.checksum = checksum(header, characters, pixels);
   const std::array parts = {std::as_bytes(std::span(&header, 1)), characters, pixels};
   storage::write_file(file, parts, own_suffix());

@@ -19,14 +19,14 @@ namespace {
 constexpr int kMostScans = 500;
 
 /// Receives libjpeg's messages. Errors, and warnings about lost pixels, leave libjpeg by longjmp.
-struct Listener {
+struct JpegListener {
   jpeg_error_mgr faults;  // must be first: libjpeg passes a pointer to it
   jpeg_progress_mgr progress;
   std::jmp_buf out;
   std::array<char, JMSG_LENGTH_MAX> fault{}, oddity{};  // empty: none
 };
 
-Listener& listener_of(j_common_ptr codec) { return *reinterpret_cast<Listener*>(codec->err); }
+JpegListener& listener_of(j_common_ptr codec) { return *reinterpret_cast<JpegListener*>(codec->err); }
 
 /// True for warnings about files whose pixels are all there.
 bool is_harmless(int message) {
@@ -86,17 +86,17 @@ void cmyk_to_rgb(std::span<const uint8_t> ink, uint8_t* pixels) {
   }
 }
 
-class Reader {
+class JpegReader {
  public:
-  Reader() {
+  JpegReader() {
     codec_.err = jpeg_std_error(&listener_.faults);
     listener_.faults.error_exit = on_error;
     listener_.faults.emit_message = on_message;
     listener_.progress.progress_monitor = on_progress;
   }
-  ~Reader() { jpeg_destroy_decompress(&codec_); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~JpegReader() { jpeg_destroy_decompress(&codec_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
 
   /// Reads the header. The pixels will be decoded at the smallest of the scales 1, 1/2, 1/4, 1/8 at which both sides
   /// are still `at_least` long.
@@ -163,14 +163,14 @@ class Reader {
     }
   }
 
-  Listener listener_{};
+  JpegListener listener_{};
   jpeg_decompress_struct codec_{};
 };
 
 }  // namespace
 
 Image decode_jpeg(std::span<const std::byte> file, int64_t at_least) {
-  Reader reader;
+  JpegReader reader;
   auto image = reader.begin(file, at_least);
   reader.read(image);
   return image;

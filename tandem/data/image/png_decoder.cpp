@@ -13,7 +13,7 @@ namespace tandem::data {
 namespace {
 
 /// Receives libpng's messages. Errors leave libpng by longjmp.
-struct Listener {
+struct PngListener {
   std::jmp_buf out;
   std::array<char, 200> fault{}, oddity{};  // empty: none
 };
@@ -23,13 +23,13 @@ void keep(std::array<char, 200>& text, png_const_charp message) {
 }
 
 [[noreturn]] void on_error(png_structp codec, png_const_charp message) {
-  auto& listener = *static_cast<Listener*>(png_get_error_ptr(codec));
+  auto& listener = *static_cast<PngListener*>(png_get_error_ptr(codec));
   keep(listener.fault, message);
   std::longjmp(listener.out, 1);
 }
 
 void on_warning(png_structp codec, png_const_charp message) {
-  keep(static_cast<Listener*>(png_get_error_ptr(codec))->oddity, message);
+  keep(static_cast<PngListener*>(png_get_error_ptr(codec))->oddity, message);
 }
 
 void read_bytes(png_structp codec, png_bytep into, size_t count) {
@@ -49,9 +49,9 @@ void put_over_white(const uint8_t* colours, uint8_t alpha, uint8_t* pixel) {
   for (int i = 0; i < 3; ++i) pixel[i] = static_cast<uint8_t>((colours[i] * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-class Reader {
+class PngReader {
  public:
-  explicit Reader(std::span<const std::byte> file)
+  explicit PngReader(std::span<const std::byte> file)
       : rest_(file), codec_(png_create_read_struct(PNG_LIBPNG_VER_STRING, &listener_, on_error, on_warning)) {
     info_ = codec_ == nullptr ? nullptr : png_create_info_struct(codec_);
     if (info_ == nullptr) {
@@ -59,9 +59,9 @@ class Reader {
       throw std::bad_alloc();
     }
   }
-  ~Reader() { png_destroy_read_struct(&codec_, &info_, nullptr); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&codec_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 
   /// Reads up to the pixels.
   Image begin() {
@@ -127,7 +127,7 @@ class Reader {
     return exif_turn(std::as_bytes(std::span(exif, size)));
   }
 
-  Listener listener_{};
+  PngListener listener_{};
   std::span<const std::byte> rest_;
   png_structp codec_;
   png_infop info_;
@@ -136,7 +136,7 @@ class Reader {
 }  // namespace
 
 Image decode_png(std::span<const std::byte> file) {
-  Reader reader(file);
+  PngReader reader(file);
   auto image = reader.begin();
   reader.read(image);
   return image;

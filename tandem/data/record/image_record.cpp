@@ -11,17 +11,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "records are read as they lie in memory");
 
-struct Header {
+struct RecordHeader {
   uint32_t num_labels;
   float label;
   uint64_t id, id2;
 };
-static_assert(sizeof(Header) == 24);
+static_assert(sizeof(RecordHeader) == 24);
 
 }  // namespace
 
 ImageRecord parse_image_record(std::span<const std::byte> payload) {
-  Header header;
+  RecordHeader header;
   if (payload.size() < sizeof header) {
     throw DataError("is " + std::to_string(payload.size()) + " bytes, wanted at least a header of 24");
   }
@@ -42,7 +42,7 @@ std::vector<std::byte> pack_image_record(const ImageRecord& record) {
   if (record.labels.size() > std::numeric_limits<uint32_t>::max()) {
     throw DataError("image record has " + std::to_string(record.labels.size()) + " labels, wanted fewer than 2^32");
   }
-  const Header header{static_cast<uint32_t>(record.labels.size()), record.label, record.id, record.id2};
+  const RecordHeader header{static_cast<uint32_t>(record.labels.size()), record.label, record.id, record.id2};
   std::vector<std::byte> out;
   for (const auto part :
        {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(record.labels)), record.image}) {

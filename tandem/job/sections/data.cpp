@@ -139,7 +139,7 @@ std::optional<std::string> read_class_count(std::string_view text) {
   return std::to_string(*count);
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_data(settings::Settings& settings, Job& job) {
   auto& data = job.data;
   const auto [source, folder] = source_of(settings.get_string("data"));
   data.source = source;
@@ -163,7 +163,7 @@ void read(settings::Settings& settings, Job& job) {
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
 }
 
-void check(const Job& job) {
+void check_data(const Job& job) {
   const auto& source = *job.data.source;
   if (job.data.size >= source.least_size) return;
   throw SettingsError("data.size is " + std::to_string(job.data.size) + " with " + std::string(source.name) +
@@ -242,8 +242,8 @@ const Section& data_section() {
             "font draws the queries, all other fonts the gallery",
             kCount},
            {"data.prefetch", int64_t{2}, "batches prepared in advance, per rank", {0, 1024}}},
-      .read = read,
-      .check = check,
+      .read = read_data,
+      .check = check_data,
       .idle = {{{"data.classes", "data.train_fonts", "data.test_fonts", "data.unseen"},
                 [](const Job& job) { return !job.data.source->is_drawn; },
                 "except with data=glyphs"},

@@ -27,7 +27,7 @@ std::string hooks_doc() {
   return doc;
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_ddp(settings::Settings& settings, Job& job) {
   auto& ddp = job.parallel.strategy_options.ddp;
   ddp.bucket_bytes = parse_bytes(settings.get_string("ddp.bucket")).value();
   ddp.first_bucket_bytes = std::min(ddp.first_bucket_bytes, ddp.bucket_bytes);
@@ -44,7 +44,7 @@ void read(settings::Settings& settings, Job& job) {
 
 bool goes_apart(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind().goes_apart; }
 
-void check(const Job& job) {
+void check_ddp(const Job& job) {
   const auto& hook = job.parallel.strategy_options.ddp.hook_kind();
   if (is_idle(job, "ddp.hook") || &hook == &parallel::gradient_hooks().front()) return;
   const auto refuse = [&](bool is_so, const std::string& why, const std::string& remedy) {
@@ -97,8 +97,8 @@ const Section& ddp_section() {
                 "ddp.hook=post-local-sgd: steps from one mean of the ranks' models to the next; a test and a save make "
                 "one too",
                 {1, 1e9}}},
-      .read = read,
-      .check = check,
+      .read = read_ddp,
+      .check = check_ddp,
       .idle = {{{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers", "ddp.hook", "ddp.rank",
                  "ddp.local_start", "ddp.local_every"},
                 [](const Job& job) { return job.parallel.strategy->settings != "ddp"; },

@@ -6,7 +6,7 @@
 namespace tandem::job {
 namespace {
 
-void read(settings::Settings& settings, Job& job) {
+void read_evaluation(settings::Settings& settings, Job& job) {
   job.evaluation = {.every = settings.get_int("eval.every"),
                     .batch = settings.get_int("eval.batch"),
                     .pairs = settings.get_list("eval.pairs")};
@@ -20,7 +20,7 @@ const Section& evaluation_section() {
                {"eval.batch", int64_t{256}, "images per test batch, over all ranks", {1, 1e9}},
                {"eval.pairs", std::vector<std::string>(),
                 "files of image pairs for verification after training, in the format of InsightFace's lfw.bin"}},
-      .read = read};
+      .read = read_evaluation};
   return section;
 }
 

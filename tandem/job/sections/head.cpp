@@ -34,7 +34,7 @@ namespace {
 using classifier::Beyond;
 using classifier::TargetGradient;
 
-constexpr std::array<HeadKind, 7> kKinds = {{
+constexpr std::array<HeadKind, 7> kHeadKinds = {{
     {.name = "softmax",
      .scoring = [](const HeadNumbers&) { return classifier::plain_softmax(); },
      .changes_angle = false},
@@ -159,9 +159,9 @@ std::optional<classifier::Sampling> read_sampling(const settings::Settings& sett
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_head(settings::Settings& settings, Job& job) {
   auto& head = job.head;
-  head.kind = std::ranges::find(kKinds, settings.get_string("head"), &HeadKind::name);
+  head.kind = std::ranges::find(kHeadKinds, settings.get_string("head"), &HeadKind::name);
   head.classes = settings.get_int("head.classes");
   if (head.kind->anneals) {
     const auto numbers = read_numbers<4>(settings, "head.anneal");
@@ -188,7 +188,7 @@ std::string forms_doc() {
 }
 
 /// Images are scored where they are: classes that differ between the ranks would make the loss depend on their number.
-void check(const Job& job) {
+void check_head(const Job& job) {
   const double rate = job.settings.get_float("head.sample");
   if (!job.head.form->is_whole || rate == 1.0) return;
   throw SettingsError("head.sample is " + settings::format_value(rate) + " with head.parallel=" +
@@ -238,7 +238,7 @@ const Section& head_section() {
           {{.key = "head",
             .default_value = text("cosface"),
             .doc = "loss of the classifier",
-            .choices = names_of(kKinds),
+            .choices = names_of(kHeadKinds),
             .aliases = {{"am-softmax", "cosface"}, {"a-softmax", "sphereface"}, {"normalized", "normalised"}}},
            {"head.classes", int64_t{0}, "number of classes of the head; 0: as many as the data has", kCount},
            {.key = "head.parallel",
@@ -294,8 +294,8 @@ const Section& head_section() {
             .default_value = text("128M"),
             .doc = "bytes of scores that a rank keeps for backward; other scores are recomputed",
             .other = settings::kSizes}},
-      .read = read,
-      .check = check,
+      .read = read_head,
+      .check = check_head,
       .idle = kIdle,
       .identity = {"head", "head.margin", "head.margins", "head.factor", "head.anneal", "head.scale", "head.beyond",
                    "head.gradient", "head.filter", "head.smoothing", "head.sample", "head.log_q", "head.lazy",

@@ -17,7 +17,7 @@ std::vector<std::string_view> method_names() {
   return names;
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_memory(settings::Settings& settings, Job& job) {
   const auto& method = settings.get_string("recompute");
   job.memory.recompute = &*std::ranges::find(memory::plan_methods(), method, &memory::PlanMethod::name);
   job.memory.budget = parse_bytes(settings.get_string("memory.budget"));  // nullopt: none
@@ -42,7 +42,7 @@ void check_budget(const Job& job) {
   }
 }
 
-void check(const Job& job) {
+void check_memory(const Job& job) {
   check_budget(job);
   if (!job.memory.is_limited()) return;
   if (!job.parallel.device.is_cpu()) {
@@ -80,8 +80,8 @@ const Section& memory_section() {
                 int64_t{0},
                 "first training steps of the run of which each rank writes every allocation to a file; 0: none",
                 {0, 1e6}}},
-      .read = read,
-      .check = check,
+      .read = read_memory,
+      .check = check_memory,
       .idle = {{{"recompute", "memory.budget"},
                 [](const Job& job) { return job.model.is_identity; },
                 "with model=none: there are no blocks to compute again"}}};

@@ -15,7 +15,7 @@ std::optional<std::string> read_path(std::string_view text) {
   return std::string(text);
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_model(settings::Settings& settings, Job& job) {
   const auto &name = settings.get_string("model"), &weights = settings.get_string("model.weights");
   job.model = {.name = name,
                .is_identity = models::is_identity(name),
@@ -73,7 +73,7 @@ const Section& model_section() {
                {"model.weights_prefix", text(""),
                 "model.weights: which of several models in the file to read, by the beginning of its names there, such "
                 "as teacher; empty: the one that there is"}},
-      .read = read,
+      .read = read_model,
       .idle = {{{"model.norm", "model.activation", "model.dropout", "model.freeze"},
                 [](const Job& job) { return job.model.is_identity; },
                 "with model=none: it has no layers"},

@@ -10,11 +10,11 @@ namespace {
 
 using train::OptimizerKind;
 
-constexpr std::array<Choice<OptimizerKind>, 2> kKinds = {
+constexpr std::array<Choice<OptimizerKind>, 2> kOptimizerKinds = {
     {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
 
-void read(settings::Settings& settings, Job& job) {
-  job.optimizer = {.kind = chosen(kKinds, settings.get_string("train.optimizer")),
+void read_optimizer(settings::Settings& settings, Job& job) {
+  job.optimizer = {.kind = chosen(kOptimizerKinds, settings.get_string("train.optimizer")),
                    .momentum = settings.get_float("train.momentum"),
                    .nesterov = settings.get_bool("train.nesterov"),
                    .weight_decay = settings.get_float("train.weight_decay"),
@@ -23,7 +23,7 @@ void read(settings::Settings& settings, Job& job) {
   if (!settings.get_bool("train.decay_norms")) job.optimizer.groups.push_back(train::vectors_without_decay());
 }
 
-void check(const Job& job) {
+void check_optimizer(const Job& job) {
   naming_settings({"train"}, [&] { train::Optimizer({}, job.optimizer); });  // the constructor checks the options
   if (!job.head.moves_all_rows || job.optimizer.kind == OptimizerKind::sgd) return;
   throw SettingsError("head.lazy is exact with train.optimizer adamw, wanted sgd",
@@ -37,15 +37,15 @@ const Section& optimizer_section() {
       .rows = {{.key = "train.optimizer",
                 .default_value = text("sgd"),
                 .doc = "the optimizer",
-                .choices = names_of(kKinds)},
+                .choices = names_of(kOptimizerKinds)},
                {"train.momentum", 0.9, "SGD: momentum", kDecay},
                {"train.nesterov", true, "SGD: Nesterov momentum; needs train.momentum above 0"},
                {"train.weight_decay", 5e-4, "weight decay; SGD: added to the gradient; AdamW: decoupled", kNotNegative},
                {"train.decay_norms", true, "weight decay also of norms' weights and of biases"},
                {"train.beta1", 0.9, "AdamW: decay rate of the mean of the gradients", kDecay},
                {"train.beta2", 0.999, "AdamW: decay rate of the mean of the squared gradients", kDecay}},
-      .read = read,
-      .check = check,
+      .read = read_optimizer,
+      .check = check_optimizer,
       .idle = {{{"train.momentum", "train.nesterov"},
                 [](const Job& job) { return job.optimizer.kind != OptimizerKind::sgd; },
                 "with train.optimizer=adamw"},

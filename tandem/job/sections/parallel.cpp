@@ -166,7 +166,7 @@ parallel::StrategyOptions read_options(const settings::Settings& settings) {
   return options;
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_parallel(settings::Settings& settings, Job& job) {
   const auto& strategy = parallel::strategy_of(settings.get_string("parallel"));
   job.parallel = {.ranks = strategy.is_one_process ? 1 : world_size(settings),
                   .threads = static_cast<int>(settings.get_int("threads")),
@@ -194,7 +194,7 @@ void check_statistics(const Job& job) {
                       "use model.norm=batch, or parallel=ddp");
 }
 
-void check(const Job& job) {
+void check_parallel(const Job& job) {
   check_aggregate(job);
   check_async(job);
   check_statistics(job);
@@ -281,8 +281,8 @@ const Section& parallel_section() {
                  "how processes exchange CPU tensors; auto: through shared memory if all ranks of a group are on one "
                  "host, else over sockets; sockets: always so",
              .choices = names_of(kTransports)}},
-       .read = read,
-       .check = check,
+       .read = read_parallel,
+       .check = check_parallel,
        .idle = {
            {{"comm.check", "comm.transport", "comm.timeout", "comm.init_timeout"},
             [](const Job& job) { return job.parallel.strategy->is_one_process; },

@@ -14,7 +14,7 @@ std::optional<std::string> read_folder(std::string_view text) {
   return std::string(text);
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_run(settings::Settings& settings, Job& job) {
   const auto& resume = settings.get_string("resume");
   const bool is_path = std::ranges::find(kResumes, resume, &Choice<Resume>::name) == kResumes.end();
   job.run = {.out = settings.get_string("out"),
@@ -40,7 +40,7 @@ const Section& run_section() {
                {"checkpoint.keep", int64_t{2}, "number of newest checkpoints to keep", {1, 1e6}},
                {"report.compare", true,
                 "also predict the memory of the other form of the head, for the report's figure"}},
-      .read = read};
+      .read = read_run};
   return section;
 }
 

@@ -9,14 +9,14 @@ namespace {
 
 using train::ScheduleKind;
 
-constexpr std::array<Choice<ScheduleKind>, 4> kKinds = {{{"onecycle", ScheduleKind::onecycle},
-                                                         {"cosine", ScheduleKind::cosine},
-                                                         {"step", ScheduleKind::step},
-                                                         {"constant", ScheduleKind::constant}}};
+constexpr std::array<Choice<ScheduleKind>, 4> kScheduleKinds = {{{"onecycle", ScheduleKind::onecycle},
+                                                                 {"cosine", ScheduleKind::cosine},
+                                                                 {"step", ScheduleKind::step},
+                                                                 {"constant", ScheduleKind::constant}}};
 
-void read(settings::Settings& settings, Job& job) {
+void read_schedule(settings::Settings& settings, Job& job) {
   auto& options = job.schedule.options;
-  options.kind = chosen(kKinds, settings.get_string("train.schedule"));
+  options.kind = chosen(kScheduleKinds, settings.get_string("train.schedule"));
   options.lr = settings.get_float("train.lr");
   if (const auto base = settings.get_int("train.base_batch"); base > 0) {
     options.lr *= static_cast<double>(job.training.batch) / static_cast<double>(base);
@@ -48,7 +48,7 @@ const Section& schedule_section() {
            {.key = "train.schedule",
             .default_value = text("onecycle"),
             .doc = "schedule of the learning rate",
-            .choices = names_of(kKinds)},
+            .choices = names_of(kScheduleKinds)},
            {"train.warmup", 0.3,
             "fraction of the steps in which the learning rate rises; schedules other than onecycle have no warm-up "
             "unless this is set",
@@ -56,7 +56,7 @@ const Section& schedule_section() {
            {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
             kNotNegative},
            {"train.gamma", 0.1, "step schedule: factor of the learning rate at each milestone", kFraction}},
-      .read = read,
+      .read = read_schedule,
       .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "except with train.schedule=step"}},
       .hint = hint};
   return section;

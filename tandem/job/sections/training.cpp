@@ -48,7 +48,7 @@ std::vector<std::string_view> identity_of_shards(const Job& job) {
   return {"train.shards", "threads"};
 }
 
-void read(settings::Settings& settings, Job& job) {
+void read_training(settings::Settings& settings, Job& job) {
   job.training = {.epochs = settings.get_int("train.epochs"),
                   .steps = settings.get_int("train.steps"),
                   .batch = settings.get_int("train.batch"),
@@ -133,7 +133,7 @@ void check_shards(const Job& job) {
   refuse(job.memory.is_limited(), "memory.limit, which moves classes between ranks", "leave one of them out");
 }
 
-void check(const Job& job) {
+void check_steps(const Job& job) {
   check_shards(job);
   check_fused(job, "train.clip", job.training.clip > 0,
               "whose steps are done before the norm of all gradients is known");
@@ -187,8 +187,8 @@ const Section& training_section() {
                 {1, 1e12}},
                {"train.log_every", int64_t{20}, "steps between two reports of the loss", {1, 1e12}},
                {"seed", int64_t{1}, "random seed", kCount}},
-      .read = read,
-      .check = check,
+      .read = read_training,
+      .check = check_steps,
       .idle = {{{"train.epochs"}, [](const Job& job) { return job.training.steps > 0; }, "with train.steps"},
                {{"train.loss_scale", "train.loss_scale_growth"},
                 [](const Job& job) { return !job.training.loss_scale; },

@@ -24,7 +24,7 @@ void to_sink(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, tor
 /// Never destroyed: threads may run operations until the process ends.
 torch::Library* library = nullptr;
 
-void install() {
+void install_fallback() {
   static const bool is_done = [] {
     library = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&to_sink>());
@@ -41,7 +41,7 @@ void OperationSink::call(const c10::OperatorHandle& operation, c10::DispatchKeyS
 
 OperationScope::OperationScope(OperationSink* sink)
     : before_(innermost), was_included_(c10::impl::tls_is_dispatch_key_included(kKey)) {
-  if (sink != nullptr) install();
+  if (sink != nullptr) install_fallback();
   innermost = sink;
   c10::impl::tls_set_dispatch_key_included(kKey, sink != nullptr);
 }
@@ -56,7 +56,7 @@ OperationStop::OperationStop() : restoring_(innermost), before_(innermost_stop) 
 OperationStop::~OperationStop() { innermost_stop = before_; }
 
 void OperationStop::request() {
-  install();
+  install_fallback();
   is_requested_ = true;
   c10::impl::tls_set_dispatch_key_included(kKey, true);
 }

@@ -44,7 +44,7 @@ class EngineWithHooks : public Engine {
 /// Never destroyed: graphs may outlive everything else.
 Engine* engine_with_hooks = nullptr;
 
-void install() {
+void install_engine() {
   static const bool is_done = [] {
     engine_with_hooks = new EngineWithHooks(Engine::get_default_engine());
     torch::autograd::set_default_engine_stub([]() -> Engine& { return *engine_with_hooks; });
@@ -56,7 +56,7 @@ void install() {
 }  // namespace
 
 HookScope::HookScope(HookSource* source) : before_(innermost_source) {
-  install();
+  install_engine();
   innermost_source = source;
 }
 
