@@ -9,7 +9,6 @@ threads: DataParallel is for GPUs). Rank 0 prints a JSON object when all are rea
 with the seconds of K steps. Written to be fast: channels last, fused SGD, gradients as views of the buckets, static
 graph, no broadcast of buffers, nothing read back in a step.
 """
-import json
 import os
 import sys
 import time
@@ -120,7 +119,7 @@ def main():
         step()
     dist.barrier()
     if rank == 0:
-        print(json.dumps({"ranks": ranks}), flush=True)
+        print("ready", flush=True)
     while True:
         asked = torch.tensor([int(sys.stdin.readline() or 0) if rank == 0 else 0])
         dist.broadcast(asked, 0)

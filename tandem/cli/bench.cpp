@@ -14,6 +14,7 @@
 #include "tandem/cli/bench/ddp.h"
 #include "tandem/cli/bench/memory.h"
 #include "tandem/cli/bench/parity.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/bench/step.h"
 #include "tandem/cli/command.h"
@@ -145,9 +146,7 @@ const std::vector<settings::Setting>& classifier_settings() {
   return settings;
 }
 
-std::vector<ClassifierBench> read_classifier_benches(const std::vector<std::string>& words) {
-  settings::Settings settings{settings::Schema(classifier_settings())};
-  settings.apply(words);
+std::vector<ClassifierBench> read_classifier_benches(const settings::Settings& settings) {
   const auto known = classifier_peers();
   for (const auto& name : settings.get_list("peers")) {
     if (std::ranges::find(known, name) != known.end()) continue;
@@ -182,14 +181,15 @@ nlohmann::json json_of(const ClassifierResult& result) {
                          {"bf16", bench.bf16},
                          {"seconds", result.seconds},
                          {"extra_bytes", result.extra_bytes},
-                         {"floor_seconds", result.floor_seconds}};
+                         {"floor_seconds", result.floor_seconds},
+                         {"missing", result.missing}};
   json["peers"] = nlohmann::json::array();
   for (const auto& peer : result.peers) {
     json["peers"].push_back(
         {{"name", peer.name}, {"seconds", peer.seconds}, {"extra_bytes", peer.extra_bytes}, {"speedup", peer.speedup}});
   }
   if (result.peers.empty()) return json;
-  const auto& first = result.peers.front();  // naive, if it was asked for
+  const auto& first = result.peers.front();  // naive, if it was asked for and is there
   json["speedup"] = first.speedup;
   json["bytes_ratio"] = static_cast<double>(result.extra_bytes) / static_cast<double>(first.extra_bytes);
   return json;
@@ -205,17 +205,23 @@ void add_rows(Table& table, const ClassifierResult& result) {
     table.add_row(
         {"", "", peer.name, milliseconds(peer.seconds), format_bytes(peer.extra_bytes), times(peer.speedup), ""});
   }
+  for (const auto& name : result.missing) table.add_row({"", "", name, "missing", "–", "–", ""});
 }
 
 int run_classifier(const Arguments& arguments) {
+  settings::Settings settings{settings::Schema(classifier_settings())};
+  settings.apply({arguments.words.begin() + 1, arguments.words.end()});
   Table table({"classes", "batch", "who", "ms", "extra", "tandem is faster", "of its GEMMs"});
   auto cases = nlohmann::json::array();
-  for (const auto& bench : read_classifier_benches({arguments.words.begin() + 1, arguments.words.end()})) {
+  std::vector<std::string> missing;
+  for (const auto& bench : read_classifier_benches(settings)) {
     const auto result = bench_classifier(bench);
     add_rows(table, result);
     cases.push_back(json_of(result));
+    missing.insert(missing.end(), result.missing.begin(), result.missing.end());
   }
   write_result(arguments, table.str(), {{"cases", cases}});
+  check_peers(missing, settings.given("peers"));
   return 0;
 }
 

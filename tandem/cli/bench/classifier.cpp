@@ -7,16 +7,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <sstream>
 
 #include "tandem/base/cores.h"
 #include "tandem/base/error.h"
-#include "tandem/base/log.h"
 #include "tandem/base/median.h"
 #include "tandem/base/rng.h"
 #include "tandem/base/seconds.h"
 #include "tandem/classifier/class_sharded_head.h"
-#include "tandem/cli/bench/peer_process.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -103,33 +101,23 @@ class OwnRank {
   Tensor features_, targets_;
 };
 
-/// Starts a peer; returns null if it does not start.
-std::unique_ptr<PeerProcess> start_peer(const ClassifierBench& bench, const std::string& name) {
+/// Nullopt if the script is gone.
+std::optional<std::vector<std::string>> command_of(const ClassifierBench& bench, const std::string& name) {
   auto command = peer_command("classifier");
-  if (!command) {
-    log::warn("peers of the benchmark are not here: bench/classifier/peers.py is gone from the sources");
-    return nullptr;
-  }
+  if (!command) return std::nullopt;
+  command->push_back(name);
   const int threads = default_threads(bench.ranks);
   const int ranks = name == "naive" ? 1 : bench.ranks;
   for (const auto number :
        {bench.classes, bench.dim, bench.batch, int64_t{ranks}, int64_t{threads * bench.ranks / ranks}})
     command->push_back(std::to_string(number));
-  command->insert(command->begin() + 2, name);
-  auto peer = std::make_unique<PeerProcess>(*command);
-  if (peer->read_line() == "ready") return peer;
-  log::warn("peer " + name + " did not start: " + (*command)[0] + " needs torch (./dev test installs it)");
-  return nullptr;
+  return command;
 }
 
-std::optional<Step> step_of(PeerProcess& peer) {
-  peer.write_line("step");
-  const auto line = peer.read_line();
-  if (!line) return std::nullopt;
-  std::istringstream words(*line);
-  Step step;
-  words >> step.seconds >> step.extra_bytes;
-  return step;
+std::optional<Step> step_of(Peer& peer) {
+  const auto numbers = peer.ask("step", 2);
+  if (!numbers) return std::nullopt;
+  return Step{numbers->at(0), static_cast<int64_t>(numbers->at(1))};
 }
 
 /// Rank 0 collects the results; the other ranks take part in the steps.
@@ -142,9 +130,7 @@ class Measurement {
     own_.step();
     own_.floor();
     for (const auto& name : bench_.peers) compare(name);
-    if (bench_.peers.empty()) {
-      for (int i = 0; i < bench_.rounds; ++i) take_own_step();
-    }
+    while (seconds_.size() < static_cast<size_t>(bench_.rounds)) take_own_step();  // no peer stayed that long
     for (int i = 0; i < 3; ++i) floors_.push_back(own_.floor());
     if (group_.rank() != 0) return;
     result_.seconds = median(seconds_);
@@ -162,25 +148,29 @@ class Measurement {
 
   /// All ranks run this; only rank 0 talks to the peer.
   void compare(const std::string& name) {
-    const auto peer = group_.rank() == 0 ? start_peer(bench_, name) : nullptr;
+    std::optional<Peer> peer;
+    if (group_.rank() == 0) peer.emplace(name, command_of(bench_, name));
     PeerResult result;
     result.name = name;
     std::vector<double> seconds, ratios;
-    bool is_there = agree(peer != nullptr);
-    if (peer) is_there = step_of(*peer).has_value();  // the first step does not count
-    for (int i = 0; i < bench_.rounds && agree(is_there); ++i) {
+    if (peer) step_of(*peer);  // the first step does not count
+    for (int i = 0; i < bench_.rounds && agree(peer && !peer->is_missing()); ++i) {
       const double own = take_own_step();
       if (!peer) continue;
       const auto step = step_of(*peer);
-      is_there = step.has_value();
       if (!step) continue;
       seconds.push_back(step->seconds);
       ratios.push_back(step->seconds / own);
       result.extra_bytes = std::max(result.extra_bytes, step->extra_bytes);
     }
+    if (!peer) return;
+    if (peer->is_missing()) {
+      result_.missing.push_back(name);
+      return;
+    }
     result.seconds = median(seconds);
     result.speedup = median(ratios);
-    if (group_.rank() == 0 && !seconds.empty()) result_.peers.push_back(result);
+    result_.peers.push_back(result);
   }
 
   /// Returns rank 0's answer on all ranks.

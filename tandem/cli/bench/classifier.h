@@ -29,6 +29,7 @@ struct ClassifierResult {
   double seconds = 0, floor_seconds = 0;  // floor: the three GEMMs alone, in the same run
   int64_t extra_bytes = 0;
   std::vector<PeerResult> peers;
+  std::vector<std::string> missing;  // peers that did not start or did not stay: they have no result
 };
 
 /// Measures Tandem and each peer in turn, in one run; returns medians.

@@ -9,7 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/median.h"
-#include "tandem/cli/bench/peer_process.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem::cli {
@@ -32,7 +32,7 @@ constexpr std::array<Model, 2> kModels = {{{"resnet18", 3, 64}, {"resnet_glyph",
 
 const std::string kProgram = "/proc/self/exe";
 
-/// A process that takes steps on command.
+/// A process of ours that takes steps on command.
 class Side {
  public:
   Side(const std::string& what, const Words& command) : what_(what), process_(command) {
@@ -99,9 +99,10 @@ Words whole_command(const DdpBench& bench, const Model& model) {
   return own_words(bench, model, std::string(parallel::strategies().front().name));
 }
 
-Words peer_words(const DdpBench& bench, const Rival& rival, const Model& model) {
+/// Nullopt if the script is gone.
+std::optional<Words> peer_words(const DdpBench& bench, const Rival& rival, const Model& model) {
   auto command = peer_command("ddp");
-  if (!command) throw IoError("the peer is not here: bench/ddp/peers.py is gone from the sources");
+  if (!command) return std::nullopt;
   for (const auto& word :
        Words{std::string(rival.name), std::string(model.name), std::to_string(bench.batch),
              std::to_string(model.channels), std::to_string(model.size), std::to_string(bench.classes)}) {
@@ -116,14 +117,14 @@ bool has_mode(const Rival& rival, const std::string& mode) {
 }
 
 /// Median over the rounds of the times that one side takes, divided by those of the other.
-double ratio(const Side& one, const Side& other) {
+double ratio(const std::vector<double>& one, const std::vector<double>& other) {
   std::vector<double> all;
-  for (size_t i = 0; i < other.rounds().size(); ++i) all.push_back(one.rounds()[i] / other.rounds()[i]);
+  for (size_t i = 0; i < other.size(); ++i) all.push_back(one[i] / other[i]);
   return median(all);
 }
 
 /// Ours in each mode and on one rank, and the peer, in turn.
-std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Model& model) {
+void compare(const DdpBench& bench, const Rival& rival, const Model& model, DdpResult& result) {
   const auto what = std::string(rival.name) + " of " + std::string(model.name);
   std::vector<std::unique_ptr<Side>> own;
   Words modes;
@@ -133,30 +134,34 @@ std::vector<DdpCase> compare(const DdpBench& bench, const Rival& rival, const Mo
     own.push_back(std::make_unique<Side>(what + ", " + mode, own_command(bench, rival, model, mode)));
   }
   Side whole(what + ", one rank", whole_command(bench, model));
-  std::optional<Side> peer;
-  if (rival.has_peer) peer.emplace("the peer of " + what, peer_words(bench, rival, model));
+  std::optional<Peer> peer;
+  std::vector<double> peer_rounds;
+  if (bench.with_peers && rival.has_peer) peer.emplace("torch, " + what, peer_words(bench, rival, model));
   for (int64_t round = 0; round < bench.rounds; ++round) {
     log::info(what + ": round " + std::to_string(round + 1) + " of " + std::to_string(bench.rounds));
     for (const auto& side : own) side->take(bench.steps);
     whole.take(bench.steps);
-    if (peer) peer->take(bench.steps);
-  }
-  std::vector<DdpCase> cases;
-  for (size_t i = 0; i < own.size(); ++i) {
-    cases.push_back({.name = std::string(rival.name),
-                     .model = std::string(model.name),
-                     .mode = modes[i],
-                     .ranks = bench.ranks,
-                     .seconds = median(own[i]->rounds()),
-                     .one_rank_seconds = median(whole.rounds()),
-                     .one_rank_ratio = ratio(whole, *own[i]),
-                     .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
-                     .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
     if (!peer) continue;
-    cases.back().peer_seconds = median(peer->rounds());
-    cases.back().speedup = ratio(*peer, *own[i]);
+    if (const auto steps = peer->ask(std::to_string(bench.steps), static_cast<size_t>(bench.steps))) {
+      peer_rounds.push_back(median(*steps));
+    }
   }
-  return cases;
+  const bool is_compared = peer && !peer->is_missing();
+  result.is_peer_missing |= peer && !is_compared;
+  for (size_t i = 0; i < own.size(); ++i) {
+    result.cases.push_back({.name = std::string(rival.name),
+                            .model = std::string(model.name),
+                            .mode = modes[i],
+                            .ranks = bench.ranks,
+                            .seconds = median(own[i]->rounds()),
+                            .one_rank_seconds = median(whole.rounds()),
+                            .one_rank_ratio = ratio(whole.rounds(), own[i]->rounds()),
+                            .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
+                            .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
+    if (!is_compared) continue;
+    result.cases.back().peer_seconds = median(peer_rounds);
+    result.cases.back().speedup = ratio(peer_rounds, own[i]->rounds());
+  }
 }
 
 template <class Table>
@@ -171,16 +176,15 @@ Words names_in(const Table& table) {
 std::vector<std::string> ddp_names() { return names_in(kRivals); }
 std::vector<std::string> ddp_models() { return names_in(kModels); }
 
-std::vector<DdpCase> bench_ddp(const DdpBench& bench) {
-  std::vector<DdpCase> cases;
+DdpResult bench_ddp(const DdpBench& bench) {
+  DdpResult result;
   for (const auto& name : bench.names) {
     for (const auto& model : bench.models) {
-      const auto found = compare(bench, *std::ranges::find(kRivals, name, &Rival::name),
-                                 *std::ranges::find(kModels, model, &Model::name));
-      cases.insert(cases.end(), found.begin(), found.end());
+      compare(bench, *std::ranges::find(kRivals, name, &Rival::name), *std::ranges::find(kModels, model, &Model::name),
+              result);
     }
   }
-  return cases;
+  return result;
 }
 
 }  // namespace tandem::cli

@@ -6,12 +6,14 @@
 #include "tandem/base/suggest.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/ddp.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 namespace {
 
+const std::vector<std::string> kPeers = {"torch"};
 const std::vector<std::string> kModes = {"threads", "processes"};
 
 const std::vector<settings::Setting>& ddp_settings() {
@@ -19,6 +21,7 @@ const std::vector<settings::Setting>& ddp_settings() {
       {"names", ddp_names(), "strategies (parallel=NAME)"},
       {"models", ddp_models(), "backbones"},
       {"modes", kModes, "how our ranks run: as threads of one process, or as processes"},
+      {"peers", kPeers, "peers to compare with; empty: none"},
       {"ranks", int64_t{2}, "ranks of each side", {1, 64}},
       {"batch", int64_t{32}, "images of a step, over all ranks", {1, 1e6}},
       {"classes", int64_t{100}, "classes of the classifier", {1, 1e9}},
@@ -36,15 +39,15 @@ void check_names(const settings::Settings& settings, const std::string& key, con
   }
 }
 
-DdpBench read_ddp_bench(const std::vector<std::string>& words) {
-  settings::Settings settings{settings::Schema(ddp_settings())};
-  settings.apply(words);
+DdpBench read_ddp_bench(const settings::Settings& settings) {
   check_names(settings, "names", ddp_names());
   check_names(settings, "models", ddp_models());
   check_names(settings, "modes", kModes);
+  check_names(settings, "peers", kPeers);
   return {.names = settings.get_list("names"),
           .models = settings.get_list("models"),
           .modes = settings.get_list("modes"),
+          .with_peers = !settings.get_list("peers").empty(),
           .ranks = static_cast<int>(settings.get_int("ranks")),
           .batch = settings.get_int("batch"),
           .classes = settings.get_int("classes"),
@@ -74,11 +77,14 @@ std::optional<double> to_milliseconds(std::optional<double> seconds) {
 }  // namespace
 
 int run_ddp(const Arguments& arguments) {
-  const auto cases = bench_ddp(read_ddp_bench({arguments.words.begin() + 1, arguments.words.end()}));
+  settings::Settings settings{settings::Schema(ddp_settings())};
+  settings.apply({arguments.words.begin() + 1, arguments.words.end()});
+  const auto result = bench_ddp(read_ddp_bench(settings));
+  const auto missing = result.is_peer_missing ? kPeers : std::vector<std::string>();
   Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "one rank's ms", "as one rank",
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
-  for (const auto& one : cases) {
+  for (const auto& one : result.cases) {
     table.add_row(
         {one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
          format_number("%.1f", to_milliseconds(one.seconds)), format_number("%.1f", to_milliseconds(one.peer_seconds)),
@@ -86,7 +92,8 @@ int run_ddp(const Arguments& arguments) {
          format_number("%.2f", one.one_rank_ratio), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
-  write_result(arguments, table.str(), {{"cases", list}});
+  write_result(arguments, table.str(), {{"cases", list}, {"missing", missing}});
+  check_peers(missing, settings.given("peers"));
   return 0;
 }
 

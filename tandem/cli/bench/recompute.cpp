@@ -33,13 +33,18 @@ class RecomputeMeasurement {
       take_round();
     }
     for (auto& step : own_) result_.own.push_back(step->way());
+    if (peer_.is_missing()) result_.peer.clear();
+    result_.is_peer_missing = bench_.with_peers && peer_.is_missing();
     return std::move(result_);
   }
 
  private:
   void add_peers() {
-    result_.peer.push_back(peer_.way(0));
-    for (const auto segments : bench_.segments) result_.peer.push_back(peer_.way(segments));
+    std::vector<int64_t> all = {0};
+    all.insert(all.end(), bench_.segments.begin(), bench_.segments.end());
+    for (const auto segments : all) {
+      if (const auto way = peer_.way(segments)) result_.peer.push_back(*way);
+    }
   }
 
   void add_own(std::optional<int64_t> budget) {
@@ -118,6 +123,7 @@ RecomputeResult bench_recompute(const RecomputeBench& bench) {
 }
 
 std::vector<RecomputeCase> cases_of(const RecomputeResult& result) {
+  if (result.peer.empty()) return {};
   std::vector<RecomputeCase> cases = {{"nothing recomputed by either", &result.peer.front(), &result.own.front()}};
   for (const auto& peer : result.peer) {
     for (const auto& own : result.own) {

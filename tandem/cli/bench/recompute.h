@@ -16,6 +16,7 @@ struct RecomputeBench {
   std::vector<int64_t> segments;  // of the peer, besides a step without recomputation
   int64_t budgets = 6;            // of ours, from the least to what nothing recomputed takes
   int64_t rounds = 5;
+  bool with_peers = true;
 };
 
 /// One way to do the step, of Tandem or of the peer.
@@ -29,7 +30,8 @@ struct RecomputeWay {
 };
 
 struct RecomputeResult {
-  std::vector<RecomputeWay> peer, own;  // the first of each recomputes nothing
+  std::vector<RecomputeWay> peer, own;  // the first of each recomputes nothing; without a peer, `peer` is empty
+  bool is_peer_missing = false;         // it did not start, or did not stay
   double rehearsal_seconds = 0;         // for the blocks' bytes and work
   double planning_seconds = 0;          // the longest search for a plan among these budgets
 };
@@ -46,11 +48,12 @@ struct RecomputeCase {
 /// The median over the rounds of the first way's time divided by the second's.
 double median_ratio(const RecomputeWay& first, const RecomputeWay& second);
 
-/// Measures all ways in turn, round by round. Throws IoError if the peer does not start.
+/// Measures all ways in turn, round by round.
 RecomputeResult bench_recompute(const RecomputeBench& bench);
 
 /// For each way of the peer: ours with its bytes as the budget ("at its bytes"), and that of ours with fewest bytes
-/// which is not slower ("at its time"). A case for which we have no such way is left out. `result` must outlive them.
+/// which is not slower ("at its time"). A case for which we have no such way is left out. Without a peer there are no
+/// cases. `result` must outlive them.
 std::vector<RecomputeCase> cases_of(const RecomputeResult& result);
 
 /// `tandem bench recompute`: reads its settings, prints and writes the result.

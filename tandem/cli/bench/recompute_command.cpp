@@ -7,6 +7,7 @@
 #include "tandem/base/format.h"
 #include "tandem/base/median.h"
 #include "tandem/base/table.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
@@ -20,6 +21,8 @@ struct PeerModel {
   int64_t modules;
 };
 constexpr std::array<PeerModel, 3> kPeerModels = {{{"resnet18", 10}, {"resnet34", 18}, {"resnet50", 18}}};
+
+const std::vector<std::string> kPeers = {"torch"};
 
 const std::vector<settings::Setting>& recompute_settings() {
   static const std::vector<settings::Setting> settings = {
@@ -36,21 +39,24 @@ const std::vector<settings::Setting>& recompute_settings() {
        .doc = "numbers of segments of the peer, besides none",
        .range = {1, 18}},
       {"budgets", int64_t{6}, "budgets of ours besides the peer's bytes", {0, 100}},
+      {"peers", kPeers, "peers to compare with; empty: none"},
       {"rounds", int64_t{5}, "steps of each way that are timed, in turn", {1, 1000}},
   };
   return settings;
 }
 
-RecomputeBench read_recompute_bench(const std::vector<std::string>& words) {
-  settings::Settings settings{settings::Schema(recompute_settings())};
-  settings.apply(words);
+RecomputeBench read_recompute_bench(const settings::Settings& settings) {
+  for (const auto& name : settings.get_list("peers")) {
+    if (name != kPeers.front()) throw SettingsError("peers names '" + name + "', wanted " + kPeers.front());
+  }
   RecomputeBench bench{.model = settings.get_string("model"),
                        .batch = settings.get_int("batch"),
                        .size = settings.get_int("size"),
                        .classes = settings.get_int("classes"),
                        .threads = static_cast<int>(settings.get_int("threads")),
                        .budgets = settings.get_int("budgets"),
-                       .rounds = settings.get_int("rounds")};
+                       .rounds = settings.get_int("rounds"),
+                       .with_peers = !settings.get_list("peers").empty()};
   const auto modules = std::ranges::find(kPeerModels, bench.model, &PeerModel::name)->modules;
   for (const double count : settings.get_numbers("segments")) {
     if (count > static_cast<double>(modules)) {
@@ -89,10 +95,15 @@ nlohmann::json json_of(const RecomputeCase& one, const RecomputeBench& bench, co
           {"plan", one.own->plan}};
 }
 
+std::vector<std::string> missing_of(const RecomputeResult& result) {
+  return result.is_peer_missing ? kPeers : std::vector<std::string>();
+}
+
 nlohmann::json json_of(const RecomputeBench& bench, const RecomputeResult& result) {
   nlohmann::json json = {{"cases", nlohmann::json::array()},
                          {"peer", nlohmann::json::array()},
                          {"own", nlohmann::json::array()},
+                         {"missing", missing_of(result)},
                          {"rehearsal_seconds", result.rehearsal_seconds},
                          {"planning_seconds", result.planning_seconds}};
   for (const auto& one : cases_of(result)) json["cases"].push_back(json_of(one, bench, result));
@@ -118,16 +129,20 @@ std::string text_of(const RecomputeResult& result) {
                  format_number("%.2f", median_ratio(way, result.own.front())),
                  format_number("%.2f", way.predicted_slowdown)});
   }
-  return cases.str() + "\n" + own.str() + "\nrehearsal " + format_number("%.2f", result.rehearsal_seconds) +
-         " s, search for a plan at most " + format_number("%.3f", result.planning_seconds) + " s\n";
+  return (result.peer.empty() ? "" : cases.str() + "\n") + own.str() + "\nrehearsal " +
+         format_number("%.2f", result.rehearsal_seconds) + " s, search for a plan at most " +
+         format_number("%.3f", result.planning_seconds) + " s\n";
 }
 
 }  // namespace
 
 int run_recompute(const Arguments& arguments) {
-  const auto bench = read_recompute_bench({arguments.words.begin() + 1, arguments.words.end()});
+  settings::Settings settings{settings::Schema(recompute_settings())};
+  settings.apply({arguments.words.begin() + 1, arguments.words.end()});
+  const auto bench = read_recompute_bench(settings);
   const auto result = bench_recompute(bench);
   write_result(arguments, text_of(result), json_of(bench, result));
+  check_peers(missing_of(result), settings.given("peers"));
   return 0;
 }
 

@@ -47,32 +47,31 @@ int64_t OwnStep::measured_bytes() {
 void OwnStep::time() { way_.seconds.push_back(step_->run()); }
 
 RecomputePeer::RecomputePeer(const RecomputeBench& bench) {
+  if (!bench.with_peers) return;
   auto command = peer_command("recompute");
-  if (!command) throw IoError("the peer is not here: bench/recompute/peers.py is gone from the sources");
-  command->push_back(bench.model);
-  for (const auto number : {bench.batch, bench.size, bench.classes, int64_t{bench.threads}}) {
-    command->push_back(std::to_string(number));
+  if (command) {
+    command->push_back(bench.model);
+    for (const auto number : {bench.batch, bench.size, bench.classes, int64_t{bench.threads}}) {
+      command->push_back(std::to_string(number));
+    }
   }
-  process_ = std::make_unique<PeerProcess>(*command);
-  if (process_->read_line() == "ready") return;
-  throw IoError("the peer did not start: " + (*command)[0] + " needs torch", "./dev test installs it");
+  peer_.emplace("torch", command);
 }
 
-double RecomputePeer::ask(const std::string& question, int64_t segments) {
-  const auto words = question + " " + std::to_string(segments);
-  process_->write_line(words);
-  const auto answer = process_->read_line();
-  if (!answer) throw IoError("the peer has ended at '" + words + "'");
-  return std::stod(*answer);
+std::optional<double> RecomputePeer::ask(const std::string& question, int64_t segments) {
+  if (!peer_) return std::nullopt;
+  const auto answer = peer_->ask(question + " " + std::to_string(segments), 1);
+  return answer ? std::optional(answer->front()) : std::nullopt;
 }
 
-RecomputeWay RecomputePeer::way(int64_t segments) {
-  RecomputeWay way{.segments = segments};
-  way.bytes = static_cast<int64_t>(ask("bytes", segments));
-  ask("seconds", segments);
-  return way;
+std::optional<RecomputeWay> RecomputePeer::way(int64_t segments) {
+  const auto bytes = ask("bytes", segments);
+  if (!bytes || !ask("seconds", segments)) return std::nullopt;
+  return RecomputeWay{.segments = segments, .bytes = static_cast<int64_t>(*bytes)};
 }
 
-void RecomputePeer::time(RecomputeWay& way) { way.seconds.push_back(ask("seconds", way.segments)); }
+void RecomputePeer::time(RecomputeWay& way) {
+  if (const auto seconds = ask("seconds", way.segments)) way.seconds.push_back(*seconds);
+}
 
 }  // namespace tandem::cli

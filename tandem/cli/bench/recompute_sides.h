@@ -1,7 +1,8 @@
 #pragma once
 #include <memory>
+#include <optional>
 
-#include "tandem/cli/bench/peer_process.h"
+#include "tandem/cli/bench/peer.h"
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/bench/timed_step.h"
 #include "tandem/job/parts.h"
@@ -31,21 +32,23 @@ class OwnStep {
   int rank_;
 };
 
-/// bench/recompute/peers.py.
+/// bench/recompute/peers.py. Missing if the benchmark wants no peer, or if it does not start or stay.
 class RecomputePeer {
  public:
   explicit RecomputePeer(const RecomputeBench& bench);
 
-  /// Takes two steps, of which the first is measured in bytes.
-  RecomputeWay way(int64_t segments);
+  bool is_missing() const { return !peer_ || peer_->is_missing(); }
+
+  /// Takes two steps, of which the first is measured in bytes. Returns nullopt if the peer is missing.
+  std::optional<RecomputeWay> way(int64_t segments);
 
   /// Takes a step, and adds its time to the way.
   void time(RecomputeWay& way);
 
  private:
-  double ask(const std::string& question, int64_t segments);
+  std::optional<double> ask(const std::string& question, int64_t segments);
 
-  std::unique_ptr<PeerProcess> process_;
+  std::optional<Peer> peer_;
 };
 
 }  // namespace tandem::cli
