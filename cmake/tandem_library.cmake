@@ -1,13 +1,13 @@
-# tandem_library(NAME [TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [USES folder...] [LINKS target...])
+# tandem_library(NAME [TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [ALONE cpp...] [USES folder...] [LINKS target...])
 #
 # The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
 # that its headers and sources include. LINKS: third-party targets, which are linked privately. TORCH_FREE: no header of
 # torch, and no precompiled header. SHARED: a library that a program loads while it runs.
 #
-# Most of a source's time goes into headers of torch, so with TANDEM_TOGETHER up to 24 sources are compiled as one.
-# These share their anonymous namespaces: names are distinct in a folder. A source with flags of its own stays alone.
+# Most of a source's time goes into headers of torch, so with TANDEM_TOGETHER the SOURCES are compiled together, those
+# ALONE excepted. They share their anonymous namespaces: names are distinct in a folder.
 function(tandem_library name)
-  cmake_parse_arguments(arg "TORCH_FREE;SHARED" "" "HEADERS;SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH_FREE;SHARED" "" "HEADERS;SOURCES;ALONE;USES;LINKS" ${ARGN})
   set(target tandem_${name})
   if(arg_SHARED)
     add_library(${target} SHARED)
@@ -15,19 +15,40 @@ function(tandem_library name)
     add_library(${target})
   endif()
   add_library(tandem::${name} ALIAS ${target})
+  if(TANDEM_TOGETHER AND NOT arg_TORCH_FREE)
+    tandem_together(arg_SOURCES)
+  endif()
   target_sources(${target}
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS}
-    PRIVATE ${arg_SOURCES})
+    PRIVATE ${arg_SOURCES} ${arg_ALONE})
   foreach(used ${arg_USES})
     target_link_libraries(${target} PUBLIC tandem::${used})
   endforeach()
   target_link_libraries(${target} PRIVATE ${arg_LINKS})
+  set(torch_free)
   if(arg_TORCH_FREE)
-    tandem_compile(${target} TORCH_FREE)
-  else()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TANDEM_TOGETHER} UNITY_BUILD_BATCH_SIZE 24)
-    tandem_compile(${target})
+    set(torch_free TORCH_FREE)
   endif()
+  tandem_compile(${target} ${torch_free})
+endfunction()
+
+# tandem_together(SOURCES): replaces the list by sources that include up to 24 of its own each. CMake's unity builds name
+# sources by absolute paths, which a compiler's cache does not find again in another clone.
+function(tandem_together list)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  set(all ${${list}})
+  set(together)
+  while(all)
+    list(SUBLIST all 0 24 some)
+    list(REMOVE_ITEM all ${some})
+    list(TRANSFORM some REPLACE "(.+)" "#include \"${folder}/\\1\"\n")
+    list(JOIN some "" text)
+    list(LENGTH together number)
+    list(APPEND together ${CMAKE_CURRENT_BINARY_DIR}/together_${number}.cpp)
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/together_${number}.cpp CONTENT "${text}" @ONLY)
+  endwhile()
+  set_source_files_properties(${${list}} PROPERTIES HEADER_FILE_ONLY ON)
+  set(${list} ${together} ${${list}} PARENT_SCOPE)
 endfunction()
 
 # tandem_compile(TARGET [TORCH_FREE])

@@ -6,9 +6,11 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   find_program(TANDEM_CCACHE ccache)
   if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # ccache includes a precompiled header in its key only with these settings.
+    # ccache includes a precompiled header in its key only with this sloppiness; below the base directory it sees
+    # relative paths, so that another clone finds what this one compiled.
     set(CMAKE_CXX_COMPILER_LAUNCHER
-        ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         ${TANDEM_CCACHE})
   endif()
   find_program(TANDEM_MOLD mold)

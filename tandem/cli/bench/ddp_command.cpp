@@ -13,7 +13,7 @@
 namespace tandem::cli {
 namespace {
 
-const std::vector<std::string> kPeers = {"torch"};
+const std::vector<std::string> kDdpPeers = {"torch"};
 const std::vector<std::string> kModes = {"threads", "processes"};
 
 const std::vector<settings::Setting>& ddp_settings() {
@@ -21,7 +21,7 @@ const std::vector<settings::Setting>& ddp_settings() {
       {"names", ddp_names(), "strategies (parallel=NAME)"},
       {"models", ddp_models(), "backbones"},
       {"modes", kModes, "how our ranks run: as threads of one process, or as processes"},
-      {"peers", kPeers, "peers to compare with; empty: none"},
+      {"peers", kDdpPeers, "peers to compare with; empty: none"},
       {"ranks", int64_t{2}, "ranks of each side", {1, 64}},
       {"batch", int64_t{32}, "images of a step, over all ranks", {1, 1e6}},
       {"classes", int64_t{100}, "classes of the classifier", {1, 1e9}},
@@ -43,7 +43,7 @@ DdpBench read_ddp_bench(const settings::Settings& settings) {
   check_names(settings, "names", ddp_names());
   check_names(settings, "models", ddp_models());
   check_names(settings, "modes", kModes);
-  check_names(settings, "peers", kPeers);
+  check_names(settings, "peers", kDdpPeers);
   return {.names = settings.get_list("names"),
           .models = settings.get_list("models"),
           .modes = settings.get_list("modes"),
@@ -80,7 +80,7 @@ int run_ddp(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(ddp_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});
   const auto result = bench_ddp(read_ddp_bench(settings));
-  const auto missing = result.is_peer_missing ? kPeers : std::vector<std::string>();
+  const auto missing = result.is_peer_missing ? kDdpPeers : std::vector<std::string>();
   Table table({"strategy", "model", "ranks", "ms", "peer's ms", "times as fast", "one rank's ms", "as one rank",
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();

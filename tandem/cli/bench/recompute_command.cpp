@@ -22,7 +22,7 @@ struct PeerModel {
 };
 constexpr std::array<PeerModel, 3> kPeerModels = {{{"resnet18", 10}, {"resnet34", 18}, {"resnet50", 18}}};
 
-const std::vector<std::string> kPeers = {"torch"};
+const std::vector<std::string> kRecomputePeers = {"torch"};
 
 const std::vector<settings::Setting>& recompute_settings() {
   static const std::vector<settings::Setting> settings = {
@@ -39,7 +39,7 @@ const std::vector<settings::Setting>& recompute_settings() {
        .doc = "numbers of segments of the peer, besides none",
        .range = {1, 18}},
       {"budgets", int64_t{6}, "budgets of ours besides the peer's bytes", {0, 100}},
-      {"peers", kPeers, "peers to compare with; empty: none"},
+      {"peers", kRecomputePeers, "peers to compare with; empty: none"},
       {"rounds", int64_t{5}, "steps of each way that are timed, in turn", {1, 1000}},
   };
   return settings;
@@ -47,7 +47,7 @@ const std::vector<settings::Setting>& recompute_settings() {
 
 RecomputeBench read_recompute_bench(const settings::Settings& settings) {
   for (const auto& name : settings.get_list("peers")) {
-    if (name != kPeers.front()) throw SettingsError("peers names '" + name + "', wanted " + kPeers.front());
+    if (name != kRecomputePeers.front()) throw SettingsError("peers names '" + name + "', wanted " + kRecomputePeers.front());
   }
   RecomputeBench bench{.model = settings.get_string("model"),
                        .batch = settings.get_int("batch"),
@@ -96,7 +96,7 @@ nlohmann::json json_of(const RecomputeCase& one, const RecomputeBench& bench, co
 }
 
 std::vector<std::string> missing_of(const RecomputeResult& result) {
-  return result.is_peer_missing ? kPeers : std::vector<std::string>();
+  return result.is_peer_missing ? kRecomputePeers : std::vector<std::string>();
 }
 
 nlohmann::json json_of(const RecomputeBench& bench, const RecomputeResult& result) {
