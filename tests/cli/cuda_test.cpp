@@ -6,7 +6,7 @@
 #include "tests/cli/run_command.h"
 #include "tests/support/files.h"
 
-// Whole jobs on a GPU: their losses are those of the CPU.
+// Whole jobs on a GPU, on noise (a machine for GPUs may have no fonts): their losses are those of the CPU.
 namespace tandem::cli {
 namespace {
 
@@ -20,8 +20,8 @@ class Cuda : public testing::Test {
 
   nlohmann::json train(const std::string& device, const Words& more, int ranks = 1) const {
     const auto out = (folder_ / std::to_string(num_runs_++)).string();
-    Words words = {"train",         "data.classes=20",      "train.batch=16",   "train.steps=12", "threads=1",
-                   "train.lr=0.02", "report.compare=false", "device=" + device, "out=" + out};
+    Words words = {"train",     "data=synthetic", "head.classes=20",      "train.batch=16",   "train.steps=12",
+                   "threads=1", "train.lr=0.02",  "report.compare=false", "device=" + device, "out=" + out};
     if (ranks > 1) words.insert(words.begin(), {"launch", "-n", std::to_string(ranks), "--"});
     words.insert(words.end(), more.begin(), more.end());
     const auto ended = test::run_tandem(words);
@@ -37,7 +37,6 @@ class Cuda : public testing::Test {
       const double wanted = cpu["losses"][i];
       EXPECT_NEAR(gpu["losses"][i].get<double>(), wanted, tolerance * wanted) << "step " << i;
     }
-    EXPECT_NEAR(gpu["test_loss"].get<double>(), cpu["test_loss"].get<double>(), 10 * tolerance);
     for (const auto& rank : gpu["memory"]["ranks"]) {
       EXPECT_GT(rank["device"]["peak_bytes"].get<int64_t>(), 0);
       EXPECT_GE(rank["device"]["peak_bytes"], rank["device"]["live_bytes"]);
@@ -84,8 +83,8 @@ TEST_F(Cuda, TwoProcesses) {
 TEST_F(Cuda, ASnapshotOfAStepIsWritten) {
   const test::TemporaryFolder folder;
   const auto path = (folder / "step.pickle").string();
-  const auto ended =
-      test::run_tandem({"memory", "model=resnet_glyph", "train.batch=4", "device=cuda", "--snapshot", path});
+  const auto ended = test::run_tandem({"memory", "data=synthetic", "head.classes=20", "model=resnet_glyph",
+                                       "train.batch=4", "device=cuda", "--snapshot", path});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_NE(test::slurp(path).find("device_traces"), std::string::npos);
 }
@@ -93,8 +92,9 @@ TEST_F(Cuda, ASnapshotOfAStepIsWritten) {
 TEST_F(Cuda, ACheckpointGoesFromOneToTheOther) {
   const Words words = {"model=mlp", "train.precision=float64"};
   const auto gpu = train("cuda", words);
-  const auto evaluate = test::run_tandem({"eval", "resume=" + gpu["run"].get<std::string>(), "device=cpu"});
-  EXPECT_EQ(evaluate.status, 0) << evaluate.err;
+  const auto resumed = train(
+      "cpu", {"model=mlp", "train.precision=float64", "train.steps=14", "resume=" + gpu["run"].get<std::string>()});
+  EXPECT_EQ(resumed["losses"].size(), 2U);  // the steps after the GPU's
 }
 
 }  // namespace
