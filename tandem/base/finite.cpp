@@ -6,30 +6,17 @@
 #include <atomic>
 #include <cstring>
 
-#include "tandem/base/vectors.h"
+#define TANDEM_LOOPS "tandem/base/finite_loops.inc"
+#include "tandem/base/for_each_cpu.h"
 
 namespace tandem {
 namespace {
 
 constexpr int64_t kBytesATask = 256 << 10;
 
-// A number is finite unless all bits of its exponent are set. The compiler turns these integer comparisons into
-// vectors; it would have to keep a sum of floats in order.
 template <class Word>
-TANDEM_INLINE bool any_has_all_of(const Word* words, int64_t count, Word exponent) {
-  Word found = 0;
-  for (int64_t i = 0; i < count; ++i) found |= static_cast<Word>((words[i] & exponent) == exponent);
-  return found != 0;
-}
-
-TANDEM_FOR_EACH_CPU bool any_bad(const uint32_t* words, int64_t count, uint32_t exponent) {
-  return any_has_all_of(words, count, exponent);
-}
-TANDEM_FOR_EACH_CPU bool any_bad(const uint64_t* words, int64_t count, uint64_t exponent) {
-  return any_has_all_of(words, count, exponent);
-}
-TANDEM_FOR_EACH_CPU bool any_bad(const uint16_t* words, int64_t count, uint16_t exponent) {
-  return any_has_all_of(words, count, exponent);
+bool any_bad_number(const Word* words, int64_t count, Word exponent) {
+  TANDEM_FOR_CPU(any_bad(words, count, exponent))
 }
 
 template <class Word>
@@ -38,7 +25,7 @@ bool words_are_finite(const Tensor& tensor, Word exponent) {
   std::atomic<bool> finite{true};
   at::parallel_for(0, tensor.numel(), kBytesATask / static_cast<int64_t>(sizeof(Word)),
                    [&](int64_t begin, int64_t end) {
-                     if (finite && any_bad(words + begin, end - begin, exponent)) finite = false;
+                     if (finite && any_bad_number(words + begin, end - begin, exponent)) finite = false;
                    });
   return finite;
 }

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+
+#include "tandem/base/cpu.h"
 
 namespace tandem {
 namespace {
@@ -11,7 +14,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-TEST(Finite, OneNumberAnywhereIsSeen) {
+class FiniteOnEveryCpu : public testing::TestWithParam<cpu::Target> {};
+INSTANTIATE_TEST_SUITE_P(Cpus, FiniteOnEveryCpu, testing::ValuesIn(cpu::available()),
+                         [](const auto& info) { return std::string(cpu::name(info.param)); });
+
+TEST_P(FiniteOnEveryCpu, OneNumberAnywhereIsSeen) {
+  const auto before = cpu::chosen();
+  cpu::choose(GetParam());
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     for (const int64_t size : {1, 3, 64, 65, 300'000}) {
       auto tensor = at::full({size}, -1.5, type);
@@ -25,6 +34,7 @@ TEST(Finite, OneNumberAnywhereIsSeen) {
       }
     }
   }
+  cpu::choose(before);
 }
 
 TEST(Finite, TheLargestAndTheSmallestNumbersAreFinite) {

@@ -10,8 +10,13 @@
 
 #include "tandem/base/rng.h"
 
+#include "tests/kernels/every_cpu.h"
+
 namespace tandem::kernels {
 namespace {
+
+class AbnKernels : public EveryCpu {};
+INSTANTIATE_TEST_SUITE_P(Cpus, AbnKernels, testing::ValuesIn(cpu::available()), cpu_name);
 
 constexpr std::array kKinds = {Invertible::identity, Invertible::leaky_relu, Invertible::elu, Invertible::swish};
 constexpr double kSlope = 0.01;
@@ -85,7 +90,7 @@ void expect_forward_and_backward(int64_t channels, double tolerance) {
   }
 }
 
-TEST(AbnKernels, EqualTheDefinitionsForAnyNumberOfChannels) {
+TEST_P(AbnKernels, EqualTheDefinitionsForAnyNumberOfChannels) {
   for (const int64_t channels : {1, 7, 16, 19, 48}) {
     expect_forward_and_backward<double>(channels, 1e-13);
     expect_forward_and_backward<float>(channels, 2e-5);
@@ -115,7 +120,7 @@ void expect_the_bits_of_two_inversions(int64_t channels, bool wide) {
   for (int64_t i = 0; i < 13 * channels; ++i) EXPECT_NEAR(y[i], all.y(i), error);
 }
 
-TEST(AbnKernels, UnfoldedSwishGivesTheBitsOfTwoInversions) {
+TEST_P(AbnKernels, UnfoldedSwishGivesTheBitsOfTwoInversions) {
   for (const int64_t channels : {1, 7, 16, 19, 48}) {
     for (const bool wide : {false, true}) {
       expect_the_bits_of_two_inversions<double>(channels, wide);
@@ -144,7 +149,7 @@ std::vector<float> widened(const std::vector<uint16_t>& halves) {
   return values;
 }
 
-TEST(AbnKernels, Bfloat16IsFloatRounded) {
+TEST_P(AbnKernels, Bfloat16IsFloatRounded) {
   for (const int64_t channels : {1, 7, 16, 19, 48}) {
     for (const auto kind : kKinds) {
       Rows<float> all{13, channels};
@@ -188,7 +193,7 @@ TEST(AbnKernels, Bfloat16IsFloatRounded) {
   }
 }
 
-TEST(AbnKernels, AnEluOfMinusOneCountsAsHalfAUnitAbove) {
+TEST_P(AbnKernels, AnEluOfMinusOneCountsAsHalfAUnitAbove) {
   const uint16_t z = rounded(-1.0F), gradient = rounded(1.0F);
   uint16_t out = 0;
   const float one = 1, zero = 0;
@@ -196,7 +201,7 @@ TEST(AbnKernels, AnEluOfMinusOneCountsAsHalfAUnitAbove) {
   EXPECT_NEAR(widened(out), std::log(2e-3), 0.05);
 }
 
-TEST(AbnKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
+TEST_P(AbnKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
   for (const int64_t channels : {5, 16}) {
     const auto x = drawn<double>(1, 9 * channels, 3);
     std::vector<double> sum(channels), square(channels);
@@ -235,7 +240,7 @@ double worst_inverse(const std::vector<double>& places) {
   return worst;
 }
 
-TEST(AbnKernels, SwishIsInvertedToTheRoundingOfItsValue) {
+TEST_P(AbnKernels, SwishIsInvertedToTheRoundingOfItsValue) {
   std::vector<double> places;
   for (int i = -8000; i <= 8000; ++i) places.push_back(i * 0.01 + 0.0013);
   for (int i = -60; i <= 60; ++i)
@@ -244,7 +249,7 @@ TEST(AbnKernels, SwishIsInvertedToTheRoundingOfItsValue) {
   EXPECT_LT(worst_inverse<double>(places), 2);
 }
 
-TEST(AbnKernels, ValuesWithoutAnInverseStayFinite) {
+TEST_P(AbnKernels, ValuesWithoutAnInverseStayFinite) {
   const std::vector<float> far = {-200, -90, -17, 1e30F};
   for (const auto kind : {Invertible::elu, Invertible::swish}) {
     auto z = far;

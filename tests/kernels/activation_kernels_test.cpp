@@ -8,8 +8,13 @@
 #include <limits>
 #include <vector>
 
+#include "tests/kernels/every_cpu.h"
+
 namespace tandem::kernels {
 namespace {
+
+class ActivationKernels : public EveryCpu {};
+INSTANTIATE_TEST_SUITE_P(Cpus, ActivationKernels, testing::ValuesIn(cpu::available()), cpu_name);
 
 constexpr std::array kCurves = {Curve::swish, Curve::mish, Curve::gelu};
 
@@ -57,10 +62,10 @@ void expect_exact(double tolerance) {
   }
 }
 
-TEST(ActivationKernels, EqualTheDefinitionsInFloat64) { expect_exact<double>(3); }
-TEST(ActivationKernels, EqualTheDefinitionsInFloat32) { expect_exact<float>(3); }
+TEST_P(ActivationKernels, EqualTheDefinitionsInFloat64) { expect_exact<double>(3); }
+TEST_P(ActivationKernels, EqualTheDefinitionsInFloat32) { expect_exact<float>(3); }
 
-TEST(ActivationKernels, ANumberDependsOnItsPlaceInNoWay) {
+TEST_P(ActivationKernels, ANumberDependsOnItsPlaceInNoWay) {
   const auto x = places<float>();
   for (const auto curve : kCurves) {
     std::vector<float> together(37), alone(37);
@@ -70,7 +75,7 @@ TEST(ActivationKernels, ANumberDependsOnItsPlaceInNoWay) {
   }
 }
 
-TEST(ActivationKernels, FarValuesEndInTheirLimits) {
+TEST_P(ActivationKernels, FarValuesEndInTheirLimits) {
   constexpr float kFar = std::numeric_limits<float>::infinity();
   for (const auto curve : kCurves) {
     const std::vector<float> x = {kFar, 1e30F, 200, -200, -1e30F, std::nanf("")};
@@ -87,7 +92,7 @@ TEST(ActivationKernels, FarValuesEndInTheirLimits) {
   }
 }
 
-TEST(ActivationKernels, Bfloat16IsFloatRounded) {
+TEST_P(ActivationKernels, Bfloat16IsFloatRounded) {
   const auto widened = [](uint16_t half) {
     const uint32_t bits = static_cast<uint32_t>(half) << 16;
     float value;

@@ -6,8 +6,13 @@
 
 #include "tandem/base/rng.h"
 
+#include "tests/kernels/every_cpu.h"
+
 namespace tandem::kernels {
 namespace {
+
+class ChannelKernels : public EveryCpu {};
+INSTANTIATE_TEST_SUITE_P(Cpus, ChannelKernels, testing::ValuesIn(cpu::available()), cpu_name);
 
 constexpr int64_t kRows = 13, kChannels = 3 * kLanes;
 
@@ -18,7 +23,7 @@ std::vector<float> drawn(uint64_t seed, float offset = 0) {
   return values;
 }
 
-TEST(ChannelKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
+TEST_P(ChannelKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
   const auto x = drawn(1, 1e4F);
   std::vector<float> sum(kChannels), square(kChannels);
   moments(x.data(), kRows, kChannels, sum.data(), square.data());
@@ -34,7 +39,7 @@ TEST(ChannelKernels, MomentsAreThoseOfTheDifferenceToTheFirstRow) {
   }
 }
 
-TEST(ChannelKernels, ScaleShiftAddsTheResidualBeforeTheRectifier) {
+TEST_P(ChannelKernels, ScaleShiftAddsTheResidualBeforeTheRectifier) {
   const auto x = drawn(1), residual = drawn(2), scale = drawn(3), offset = drawn(4);
   std::vector<float> y(kRows * kChannels);
   for (const bool relu : {false, true}) {
@@ -48,7 +53,7 @@ TEST(ChannelKernels, ScaleShiftAddsTheResidualBeforeTheRectifier) {
   }
 }
 
-TEST(ChannelKernels, TheGradientPassesWhereTheOutputIsPositive) {
+TEST_P(ChannelKernels, TheGradientPassesWhereTheOutputIsPositive) {
   const auto x = drawn(1), grad = drawn(2), y = drawn(3), mean = drawn(4);
   const Backward<float> in = {
       .mask = Mask::output, .grad = grad.data(), .x = x.data(), .y = y.data(), .mean = mean.data()};

@@ -8,8 +8,13 @@
 
 #include "tandem/base/rng.h"
 
+#include "tests/kernels/every_cpu.h"
+
 namespace tandem::kernels {
 namespace {
+
+class ScoreKernels : public EveryCpu {};
+INSTANTIATE_TEST_SUITE_P(Cpus, ScoreKernels, testing::ValuesIn(cpu::available()), cpu_name);
 
 std::vector<double> drawn(uint64_t seed, int64_t count) {
   CounterRng rng(1, seed, 0);
@@ -18,7 +23,7 @@ std::vector<double> drawn(uint64_t seed, int64_t count) {
   return values;
 }
 
-TEST(ScoreKernels, SumsOfBlocksAreThoseOfAllClasses) {
+TEST_P(ScoreKernels, SumsOfBlocksAreThoseOfAllClasses) {
   constexpr int64_t kRows = 11, kColumns = 2 * kColumnUnit;
   auto products = drawn(1, kRows * kColumns);
   const auto factors = drawn(2, kRows);
@@ -39,7 +44,7 @@ TEST(ScoreKernels, SumsOfBlocksAreThoseOfAllClasses) {
   }
 }
 
-TEST(ScoreKernels, InverseLengthsAreFiniteForARowOfZeros) {
+TEST_P(ScoreKernels, InverseLengthsAreFiniteForARowOfZeros) {
   constexpr int64_t kRows = 5, kColumns = 19;
   auto values = drawn(3, kRows * kColumns);
   std::fill_n(values.begin(), kColumns, 0.0);
@@ -53,7 +58,7 @@ TEST(ScoreKernels, InverseLengthsAreFiniteForARowOfZeros) {
   }
 }
 
-TEST(ScoreKernels, ColumnsArePaddedUpwards) {
+TEST_P(ScoreKernels, ColumnsArePaddedUpwards) {
   EXPECT_EQ(padded(1), kColumnUnit);
   EXPECT_EQ(padded(kColumnUnit), kColumnUnit);
   EXPECT_EQ(padded(kColumnUnit + 1), 2 * kColumnUnit);
