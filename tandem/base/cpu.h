@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-// Which version of the vector kernels runs. Each kernel is compiled once for each of these (base/for_each_cpu.h).
+// Which version of the vector kernels runs. Each kernel is compiled once for each of these (base/for_each_cpu.inc).
 namespace tandem::cpu {
 
 enum class Target {

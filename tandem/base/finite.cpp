@@ -7,7 +7,7 @@
 #include <cstring>
 
 #define TANDEM_LOOPS "tandem/base/finite_loops.inc"
-#include "tandem/base/for_each_cpu.h"
+#include "tandem/base/for_each_cpu.inc"
 
 namespace tandem {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "tandem/base/cpu.h"
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
@@ -76,6 +77,7 @@ int dispatch(std::span<const std::string> words) {
 int run_program(std::span<const std::string> words) {
   const auto body = [&]() -> int {
     try {
+      cpu::chosen();  // a wrong TANDEM_CPU is an error here, before any work
       const int status = dispatch(words);
       flush_stdout();
       return status;

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #define TANDEM_LOOPS "tandem/kernels/detail/abn_loops.inc"
-#include "tandem/base/for_each_cpu.h"
+#include "tandem/base/for_each_cpu.inc"
 
 namespace tandem::kernels {
 

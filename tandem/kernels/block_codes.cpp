@@ -6,7 +6,7 @@
 #include <limits>
 
 #define TANDEM_LOOPS "tandem/kernels/detail/block_code_loops.inc"
-#include "tandem/base/for_each_cpu.h"
+#include "tandem/base/for_each_cpu.inc"
 
 namespace tandem::kernels {
 

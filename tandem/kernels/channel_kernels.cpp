@@ -3,7 +3,7 @@
 #include <cstring>
 
 #define TANDEM_LOOPS "tandem/kernels/detail/channel_loops.inc"
-#include "tandem/base/for_each_cpu.h"
+#include "tandem/base/for_each_cpu.inc"
 
 namespace tandem::kernels {
 

@@ -15,7 +15,7 @@ using HalfBlock = Block<float, uint16_t>;
 }  // namespace tandem::kernels
 
 #define TANDEM_LOOPS "tandem/kernels/detail/score_loops.inc"
-#include "tandem/base/for_each_cpu.h"
+#include "tandem/base/for_each_cpu.inc"
 
 namespace tandem::kernels {
 
