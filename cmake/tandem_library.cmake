@@ -1,4 +1,5 @@
-# tandem_library(NAME [TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [ALONE cpp...] [USES folder...] [LINKS target...])
+# tandem_library(NAME [TORCH_FREE] [SHARED] HEADERS h... SOURCES cpp... [ALONE cpp...] [USES folder...]
+#                [LINKS target...])
 #
 # The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
 # that its headers and sources include. LINKS: third-party targets, which are linked privately. TORCH_FREE: no header of
@@ -32,8 +33,8 @@ function(tandem_library name)
   tandem_compile(${target} ${torch_free})
 endfunction()
 
-# tandem_together(SOURCES): replaces the list by sources that include up to 24 of its own each. CMake's unity builds name
-# sources by absolute paths, which a compiler's cache does not find again in another clone.
+# tandem_together(SOURCES): replaces the list by sources that include up to 24 of its own each. CMake's unity builds
+# name sources by absolute paths, which a compiler's cache does not find again in another clone.
 function(tandem_together list)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
   set(all ${${list}})
@@ -88,8 +89,8 @@ function(tandem_optimise target)
   endif()
 endfunction()
 
-# The precompiled header that all targets share. Do not add headers: templates that a precompiled header instantiates are
-# compiled again in every source that uses it (torch/csrc/autograd/custom_function.h: a second each).
+# The precompiled header that all targets share. Do not add headers: templates that a precompiled header instantiates
+# are compiled again in every source that uses it (torch/csrc/autograd/custom_function.h: a second each).
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch.cpp CONTENT "// Holds the precompiled header.\n")
 add_library(tandem_pch OBJECT ${PROJECT_BINARY_DIR}/pch.cpp)
 tandem_compile(tandem_pch)

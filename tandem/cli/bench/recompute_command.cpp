@@ -47,7 +47,8 @@ const std::vector<settings::Setting>& recompute_settings() {
 
 RecomputeBench read_recompute_bench(const settings::Settings& settings) {
   for (const auto& name : settings.get_list("peers")) {
-    if (name != kRecomputePeers.front()) throw SettingsError("peers names '" + name + "', wanted " + kRecomputePeers.front());
+    if (name != kRecomputePeers.front())
+      throw SettingsError("peers names '" + name + "', wanted " + kRecomputePeers.front());
   }
   RecomputeBench bench{.model = settings.get_string("model"),
                        .batch = settings.get_int("batch"),
