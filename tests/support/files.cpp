@@ -35,6 +35,6 @@ void spill(const fs::path& path, const std::string& bytes) {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-fs::path sources() { return fs::path(__FILE__).parent_path().parent_path().parent_path(); }
+fs::path sources() { return TANDEM_SOURCES; }
 
 }  // namespace tandem::test
