@@ -6,7 +6,7 @@ namespace tandem::cpu {
 
 enum class Target {
   sse4,    // x86-64 with SSE4.2: vectors of 16 bytes
-  avx2,    // AVX2, FMA, F16C, BMI2: 32 bytes
+  avx2,    // AVX2, FMA, BMI1, BMI2: 32 bytes
   avx512,  // AVX-512 F, BW, CD, DQ, VL: 64 bytes
   neon,    // aarch64: 16 bytes
 };

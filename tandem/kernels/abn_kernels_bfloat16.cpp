@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#define TANDEM_LOOPS "tandem/kernels/detail/abn_bfloat16_loops.inc"
+#define TANDEM_LOOPS "tandem/kernels/detail/abn_loops.inc"
 #include "tandem/base/for_each_cpu.inc"
 
 namespace tandem::kernels {
