@@ -7,6 +7,7 @@
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/base/quote.h"
+#include "tandem/base/seconds.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
@@ -105,7 +106,7 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
   const auto start = Clock::now();
   train::Scores scores;
   if (has_test) scores = train::evaluate(*task, *evaluation_loader(job, *data.test, group), shape.classes, group);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   const auto features = score_features(job, *task, data, group);
   const auto facts = gather_facts(facts_of(job, *task, group), group);
   tell_odd_images(data, group);

@@ -48,4 +48,6 @@ std::vector<int64_t> split_by_weight(int64_t n, std::span<const double> weights)
   return sizes;
 }
 
+int64_t sum_of(std::span<const int64_t> sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
+
 }  // namespace tandem::comm

@@ -18,4 +18,7 @@ std::vector<int64_t> split_by_weight(int64_t n, std::span<const double> weights)
 /// The range [begin, end) of part `part` of split_sizes(n, parts).
 std::pair<int64_t, int64_t> split_range(int64_t n, int parts, int part);
 
+/// What the sizes of all parts add up to.
+int64_t sum_of(std::span<const int64_t> sizes);
+
 }  // namespace tandem::comm

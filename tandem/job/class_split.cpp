@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
@@ -48,10 +47,6 @@ std::vector<int64_t> most_classes(const MemoryPlan& plan, const std::vector<int6
     most.push_back(plan.most_classes(static_cast<int>(rank), beside[rank]).value());
   }
   return most;
-}
-
-int64_t sum_of(const std::vector<int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
 }
 
 std::vector<int64_t> split_by(const std::vector<int64_t>& most, int64_t classes) {
@@ -156,14 +151,14 @@ std::optional<int> rank_without_room(const MemoryPlan& plan, const Room& room) {
                         "give more memory, or make " + need.batch() + " smaller");
   }
   throw SettingsError("head.classes is " + std::to_string(classes) + ", wanted at most " + about +
-                          std::to_string(sum_of(room.most)) + " with this memory.limit" + need.text(about),
+                          std::to_string(comm::sum_of(room.most)) + " with this memory.limit" + need.text(about),
                       "add ranks or memory, or see the forms of tandem plan");
 }
 
 /// Nothing can be moved between ranks that hold all classes each.
 void check_whole(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
   if (all_fit(plan, peaks)) return;
-  const std::vector<int64_t> classes(peaks.size(), sum_of(plan.even_counts()));
+  const std::vector<int64_t> classes(peaks.size(), comm::sum_of(plan.even_counts()));
   const auto need = worst_need(plan, classes, peaks);
   throw SettingsError("memory.limit of rank " + std::to_string(need.rank) + " is " +
                           bytes_text(plan.limit(need.rank).value()) + ", wanted more" + need.text(),
@@ -179,17 +174,17 @@ std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of)
     check_whole(plan, peaks_of(even));
     return even;
   }
-  const auto classes = sum_of(even);
+  const auto classes = comm::sum_of(even);
   auto most = most_classes(plan, plans_error(plan, even.size()));
-  if (sum_of(most) < classes && plan.is_rough()) most = even;
-  if (sum_of(most) < classes) {
+  if (comm::sum_of(most) < classes && plan.is_rough()) most = even;
+  if (comm::sum_of(most) < classes) {
     refuse(plan, planned_room(plan, even.size()), classes, worst_need(plan, even, plan.peaks(even)), "about ");
   }
   auto counts = split_by(most, classes);
   auto peaks = peaks_of(counts);
   if (all_fit(plan, peaks)) return counts;
   const auto room = exact_room(plan, peaks_of, even.size(), classes);
-  if (sum_of(room.most) < classes || rank_without_room(plan, room))
+  if (comm::sum_of(room.most) < classes || rank_without_room(plan, room))
     refuse(plan, room, classes, worst_need(plan, counts, peaks), "");
   counts = split_by(room.most, classes);
   peaks = peaks_of(counts);

@@ -13,6 +13,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
+#include "tandem/comm/split.h"
 #include "tandem/job/detail/images_at_once.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/keep_ways.h"
@@ -21,13 +22,9 @@
 namespace tandem::job {
 namespace {
 
-int64_t total_classes(const std::vector<int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
 /// A head has at least one.
 std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
-  if (total_classes(counts) == 0) counts[0] = 1;
+  if (comm::sum_of(counts) == 0) counts[0] = 1;
   return counts;
 }
 
@@ -248,7 +245,7 @@ RankPeak RankMemory::peak() const {
 RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const TaskPlan& plan,
                          const DataAmount& amount) {
   const auto counts = with_a_class(plan.counts);
-  const DataShape shape{total_classes(counts), wanted.image};
+  const DataShape shape{comm::sum_of(counts), wanted.image};
   RankMemory memory;
   for (const auto scored : draws_of(job, rank, counts)) {
     const auto one = rehearse_draw(job, shape, rank, {counts, plan.recompute}, amount, scored);
@@ -294,7 +291,7 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
   const auto images = mesh.shares(job_.training.batch)[rank];
   const bool has_own_parts = mesh.shard > 1 || images == 0;
   const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
-  const auto [place, is_new] = known_.try_emplace({counts[rank], total_classes(counts), images, kind});
+  const auto [place, is_new] = known_.try_emplace({counts[rank], comm::sum_of(counts), images, kind});
   auto& known = place->second;
   if (!is_new) return known;
   if (is_small(rank, counts[rank])) {

@@ -3,13 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
+
+#include "tandem/comm/split.h"
 
 namespace tandem::parallel {
 namespace {
-
-int64_t sum_of(const std::vector<int64_t>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
 /// The size along `dim` that the tensors have in common.
 int64_t common_size(const std::vector<Tensor>& tensors, int64_t dim) {
@@ -30,8 +29,8 @@ std::vector<int64_t> sizes_of(int64_t size, int devices, const ScatterOptions& o
   const auto& sizes = options.sizes;
   TORCH_CHECK_VALUE(static_cast<int>(sizes.size()) == devices, "scatter: there are ", sizes.size(),
                     " sizes, wanted one for each of ", devices, " devices");
-  TORCH_CHECK_VALUE(std::ranges::all_of(sizes, [](int64_t one) { return one >= 0; }) && sum_of(sizes) == size,
-                    "scatter: the sizes have the sum ", sum_of(sizes), ", wanted ", size,
+  TORCH_CHECK_VALUE(std::ranges::all_of(sizes, [](int64_t one) { return one >= 0; }) && comm::sum_of(sizes) == size,
+                    "scatter: the sizes have the sum ", comm::sum_of(sizes), ", wanted ", size,
                     ", the size of the input along dim ", options.dim, ", and none negative");
   return sizes;
 }
@@ -39,7 +38,7 @@ std::vector<int64_t> sizes_of(int64_t size, int devices, const ScatterOptions& o
 Tensor weighted_mean(const std::vector<Tensor>& numbers, const std::vector<int64_t>& sizes) {
   TORCH_CHECK_VALUE(sizes.size() == numbers.size(), "gather: there are ", sizes.size(), " sizes for a mean of ",
                     numbers.size(), " parts, wanted one each");
-  const auto all = static_cast<double>(std::max<int64_t>(1, sum_of(sizes)));
+  const auto all = static_cast<double>(std::max<int64_t>(1, comm::sum_of(sizes)));
   Tensor mean;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto term = numbers[i] * (static_cast<double>(sizes[i]) / all);
@@ -67,7 +66,7 @@ std::vector<int64_t> chunk_sizes(int64_t size, int parts) {
 std::vector<Nested> scatter(const Nested& input, std::span<const c10::Device> devices, const ScatterOptions& options) {
   const auto tensors = input.tensors();
   const auto sizes = sizes_of(common_size(tensors, options.dim), static_cast<int>(devices.size()), options);
-  const bool is_empty = sum_of(sizes) == 0;
+  const bool is_empty = comm::sum_of(sizes) == 0;
   std::vector<Nested> parts;
   int64_t first = 0;
   for (size_t i = 0; i < sizes.size(); first += sizes[i++]) {

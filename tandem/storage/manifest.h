@@ -47,6 +47,9 @@ Manifest parse_manifest(std::string_view text, std::string_view file);
 /// Writes the index that Hugging Face's tools read: the file of each tensor.
 std::string format_shard_index(const std::map<std::string, std::string>& file_of_tensor, uint64_t total_bytes);
 
+/// The longest index that is read.
+inline constexpr uint64_t kMaxIndexBytes = 256 << 20;
+
 /// Parses an index: tensor -> file. Throws DataError, also for a file name that leads out of the folder.
 std::map<std::string, std::string> parse_shard_index(std::string_view text, std::string_view file);
 

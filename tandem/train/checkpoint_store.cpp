@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 const std::string kAside = "aside_";
 
-constexpr uint64_t kMaxManifestBytes = 64 << 20, kMaxIndexBytes = 256 << 20;
+constexpr uint64_t kMaxManifestBytes = 64 << 20;
 
 std::string step_name(int64_t step) {
   char name[40];
@@ -64,7 +64,7 @@ std::optional<std::string> size_fault(const fs::path& folder, const storage::Man
 /// Checks the index only. The ranks' files are checked when they are read.
 std::optional<std::string> index_fault(const fs::path& folder, const storage::Manifest& manifest) {
   const auto& file = manifest.files.back();
-  const auto found = storage::checksum_of(storage::read_text_file(folder / file.name, kMaxIndexBytes));
+  const auto found = storage::checksum_of(storage::read_text_file(folder / file.name, storage::kMaxIndexBytes));
   if (found == file.checksum) return {};
   return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
 }

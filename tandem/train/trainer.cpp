@@ -7,6 +7,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/median.h"
+#include "tandem/base/seconds.h"
 #include "tandem/comm/agree.h"
 #include "tandem/train/batches.h"
 #include "tandem/train/detail/divergence.h"
@@ -89,7 +90,7 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     const bool evaluates = is_due(steps_begun_, options_.evaluate_every),
                saves = is_due(steps_begun_, options_.checkpoint_every);
     if (evaluates || saves || steps_begun_ == options_.steps || outcome.stopped) end_steps(outcome, observer);
-    step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    step_seconds_.push_back(seconds_since(start));
     if (evaluates) evaluate_now(outcome, observer);
     if (saves && skipped_in_a_row_ == 0) save(outcome, observer);
   }

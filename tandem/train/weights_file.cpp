@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxShardIndexBytes = 256 << 20;
 constexpr const char* kWanted = ", wanted a safetensors file, its index, or a run's folder";
 
 bool is_pickle(const fs::path& path) {
@@ -88,7 +87,7 @@ StoredTensors open_weights(const fs::path& file) {
     files.push_back({file.filename().string(), 0, storage::SafetensorsFile(file)});
     return StoredTensors(std::move(files));
   }
-  const auto index = storage::parse_shard_index(storage::read_text_file(file, kMaxShardIndexBytes), file.string());
+  const auto index = storage::parse_shard_index(storage::read_text_file(file, storage::kMaxIndexBytes), file.string());
   for (const auto& [tensor, name] : index) {
     if (std::ranges::find(files, name, &StoredTensors::File::name) != files.end()) continue;
     files.push_back({name, rank_of(name), storage::SafetensorsFile(file.parent_path() / name)});

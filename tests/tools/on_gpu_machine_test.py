@@ -9,8 +9,9 @@ import tree
 class OnGpuMachine(tree.TreeTest):
     def setUp(self):
         super().setUp()
-        self.write("tools/.keep", "")
-        shutil.copy(tree.ROOT / "tools/on_gpu_machine", self.root / "tools")
+        self.write("tools/dev/.keep", "")  # makes the folder
+        for name in ("on_gpu_machine", "dev/phase.bash"):
+            shutil.copy(tree.ROOT / "tools" / name, self.root / "tools" / name)
 
     def run_stage(self, *words, **variables):
         """(status, last line of stderr)"""

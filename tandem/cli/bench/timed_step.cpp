@@ -7,6 +7,7 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/seconds.h"
 
 namespace tandem::cli {
 namespace {
@@ -48,7 +49,7 @@ double TimedStep::run() {
   const ContextScope scope(context);
   const auto start = std::chrono::steady_clock::now();
   step_->run(batch_, steps_++, kLearningRate);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 void TimedStep::settle() {

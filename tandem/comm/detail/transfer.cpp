@@ -15,6 +15,7 @@
 #include "tandem/comm/detail/sum_exchange.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/local/own_backend.h"
+#include "tandem/comm/split.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {
@@ -120,8 +121,6 @@ std::vector<Tensor> cut(const Tensor& rows, const Sizes& sizes) {
   }
   return parts;
 }
-
-int64_t sum_of(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
 /// A call that works on x in place. An empty tensor is not sent.
 template <class Launch, class Finish>

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 
+#include "tandem/base/seconds.h"
+
 namespace tandem::train::detail {
 
 StepEndings::~StepEndings() {
@@ -28,7 +30,7 @@ Reading StepEndings::wait_first() {
   auto oldest = std::move(endings_.front());
   endings_.pop_front();
   oldest.wait();
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  waited_ += seconds_since(start);
   return oldest.get();
 }
 
