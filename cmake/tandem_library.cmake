@@ -63,9 +63,8 @@ function(tandem_compile target)
   # std::string where there are none; and that about a source's own types in its classes, which are seen as a header's
   # where sources are compiled together.
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict
-      -Wno-subobject-linkage>)
-  # A shared library may hold any folder. One setting for all targets, because they share precompiled headers; calls
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds -Wno-restrict -Wno-subobject-linkage>)
+  # A shared library may hold any folder. One setting for all targets, because they share a precompiled header; calls
   # within a source may still be inlined.
   target_compile_options(${target} PRIVATE -fPIC -fno-semantic-interposition)
   tandem_optimise(${target})
