@@ -1,8 +1,11 @@
 #include "tandem/kernels/abn_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
+
+#include "tandem/kernels/detail/swish_table.h"
 
 #define TANDEM_LOOPS "tandem/kernels/detail/abn_loops.inc"
 #include "tandem/base/for_each_cpu.inc"
