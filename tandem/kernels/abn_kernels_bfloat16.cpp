@@ -1,7 +1,6 @@
 #include "tandem/kernels/abn_kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 

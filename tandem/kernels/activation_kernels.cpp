@@ -1,6 +1,5 @@
 #include "tandem/kernels/activation_kernels.h"
 
-#include <cmath>
 #include <cstring>
 
 #define TANDEM_LOOPS "tandem/kernels/detail/activation_loops.inc"

@@ -1,6 +1,5 @@
 #include "tandem/kernels/channel_kernels.h"
 
-#include <cmath>
 #include <cstring>
 
 #define TANDEM_LOOPS "tandem/kernels/detail/channel_loops.inc"
