@@ -65,7 +65,7 @@ TensorSource source_of(const NamedTensor& named) {
   const auto& [name, tensor] = named;
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided && tensor.dim() <= kMaxDims, "tensor ",
                     quote(name), " is undefined, sparse or of over 16 dims, wanted a strided one");
-  return {name, tensor.scalar_type(), tensor.sizes().vec(), [tensor](const auto& take) { take(tensor); }};
+  return {name, tensor.scalar_type(), tensor.sizes().vec(), [tensor = tensor](const auto& take) { take(tensor); }};
 }
 
 uint64_t bytes_of(const TensorSource& source) {

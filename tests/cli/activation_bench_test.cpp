@@ -27,9 +27,15 @@ TEST(ActivationBench, WritesItsBytesAndErrors) {
     EXPECT_LE(one["peak_bytes"],
               name == "swish-merged" ? 2 * one["peer_peak_bytes"].get<double>() : one["peer_peak_bytes"].get<double>())
         << name;
-    if (peer == "silu") EXPECT_EQ(ratio, 1);
-    if (peer == "batch_norm + relu") EXPECT_LE(ratio, 0.55);
-    if (peer == "batch_norm + silu") EXPECT_LE(ratio, 0.6);
+    if (peer == "silu") {
+      EXPECT_EQ(ratio, 1);
+    }
+    if (peer == "batch_norm + relu") {
+      EXPECT_LE(ratio, 0.55);
+    }
+    if (peer == "batch_norm + silu") {
+      EXPECT_LE(ratio, 0.6);
+    }
   }
   for (const auto* name : {"swish-fused silu", "swish-fused swish-naive", "mish-fused mish", "gelu-fused gelu",
                            "abn-leaky batch_norm + relu", "abn-swish batch_norm + silu"}) {

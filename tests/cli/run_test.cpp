@@ -148,7 +148,9 @@ TEST_F(Run, EventsOfTheFirstStepsAreWritten) {
       const auto event = nlohmann::json::parse(line);
       const auto what = event["what"].get<std::string>();
       const auto change = (what == "allocate") - (what == "free");
-      if (live) EXPECT_EQ(event["live"], *live + change * event["bytes"].get<int64_t>());
+      if (live) {
+        EXPECT_EQ(event["live"], *live + change * event["bytes"].get<int64_t>());
+      }
       live = event["live"].get<int64_t>();
       last_step = std::max(last_step, event["step"].get<int64_t>());
       blocks.insert(event["block"].get<std::string>());

@@ -198,7 +198,9 @@ TEST_F(DamagedJpeg, DamagedEntropyCodedDataIsNeverSilent) {
   for (const auto& form : {JpegForm{}, JpegForm{.optimised = true}, JpegForm{.restart = 2}}) {
     EXPECT_GT(fates(bits_flipped, form)[Verdict::refused], 0);
     // With tables of its own a file takes three such runs in a hundred for other data as long as the right ones.
-    if (!form.optimised) EXPECT_GT(fates(run_zeroed, form)[Verdict::refused], 0);
+    if (!form.optimised) {
+      EXPECT_GT(fates(run_zeroed, form)[Verdict::refused], 0);
+    }
   }
 }
 

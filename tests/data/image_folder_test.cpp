@@ -140,7 +140,7 @@ TEST_F(ImageFolderTest, TrainingAndTestFoldersGoByManyNames) {
   for (const auto& [train, test] : std::vector<std::pair<std::string, std::string>>{
            {"train", "val"}, {"Train", "Test"}, {"TRAIN", "valid"}, {"training", "Validation"}, {"train", "testing"}}) {
     const TemporaryFolder folder;
-    for (const std::string file : {train + "/a/1.png", train + "/b/1.png", test + "/b/1.png"}) {
+    for (const auto& file : {train + "/a/1.png", train + "/b/1.png", test + "/b/1.png"}) {
       test::spill(folder / file, png_of(12, 9, 1, 1, 1));
     }
     const auto split = image_folder({.folder = folder.path(), .size = 8});

@@ -5,7 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/storage/manifest.h"
 
-using namespace tandem::train;
+using namespace tandem::storage;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

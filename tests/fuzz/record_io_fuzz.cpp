@@ -8,6 +8,7 @@
 #include "tandem/storage/record_io.h"
 
 using namespace tandem::data;
+using namespace tandem::storage;
 using Bytes = std::span<const std::byte>;
 
 namespace {

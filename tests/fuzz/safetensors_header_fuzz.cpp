@@ -5,7 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/storage/detail/safetensors_header.h"
 
-using namespace tandem::train;
+using namespace tandem::storage::detail;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span file(reinterpret_cast<const std::byte*>(data), size);

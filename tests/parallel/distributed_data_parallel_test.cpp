@@ -140,12 +140,16 @@ TEST(DistributedDataParallel, MicroBatchesAddUpInTheBucketsAndAreSentOnce) {
           replicas.before_backward(loss, {i, 3});
           loss.backward();
           if (i == 0) where = model.first.grad().const_data_ptr();
-          if (i == 1 && world > 1) EXPECT_TRUE(group.meter().counts().empty());
+          if (i == 1 && world > 1) {
+            EXPECT_TRUE(group.meter().counts().empty());
+          }
         }
         EXPECT_EQ(model.first.grad().const_data_ptr(), where);  // one copy
         EXPECT_TRUE(at::allclose(model.first.grad(), whole.first.grad(), 1e-12)) << "ranks: " << world;
         EXPECT_TRUE(at::allclose(model.second.grad(), whole.second.grad(), 1e-12)) << "ranks: " << world;
-        if (world > 1) EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 2);  // a bucket each
+        if (world > 1) {
+          EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 2);  // a bucket each
+        }
       }
     });
   }

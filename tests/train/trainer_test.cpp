@@ -56,7 +56,9 @@ TEST(Trainer, DrivesAnyStepAndSavesItsNumbers) {
     options.skip_nonfinite = 3;
     options.log_every = 1;
     Trainer trainer(step, loader, &test, options, &store, *group);
-    if (resumes) EXPECT_TRUE(trainer.resume(store, std::nullopt));
+    if (resumes) {
+      EXPECT_TRUE(trainer.resume(store, std::nullopt));
+    }
     Recorder recorder;
     trainer.run(recorder);
     EXPECT_EQ(recorder.scores.value("half"), 0.5);
