@@ -280,7 +280,7 @@ TEST(Safetensors, RefusesWhatTheFormatCannotHold) {
   };
   const auto tensor = counting({2}, at::kFloat);
   EXPECT_EQ(value_fault({{"a", tensor}, {"a", tensor}}), "the tensor's name 'a' is given twice, wanted it once");
-  for (const std::string name : {"", "__metadata__", "\xff", std::string(4097, 'n').c_str()}) {
+  for (const auto& name : std::vector<std::string>{"", "__metadata__", "\xff", std::string(4097, 'n')}) {
     EXPECT_TRUE(value_fault({{name, tensor}}).ends_with(", wanted UTF-8 of 1 to 4096 bytes without NUL")) << name;
   }
   EXPECT_EQ(value_fault({{"a", Tensor()}}), "tensor 'a' is undefined, sparse or of over 16 dims, wanted a strided one");
