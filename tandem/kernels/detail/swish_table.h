@@ -10,6 +10,9 @@
 // They are short near the singularities of s, which lie at q = -0.5277 (x is -infinity) and 1.95 +- 1.1 i.
 namespace tandem::kernels::detail {
 
+/// x s(x) has its minimum kSwishLeast at x = kSwishAt.
+inline constexpr double kSwishAt = -1.27846454276107379511, kSwishLeast = -0.27846454276107379511;
+
 struct SwishTable {
   static constexpr int kPieces = 16, kDegree = 6;
   static constexpr double kFirst = -0.45, kLast = 4.3;
@@ -45,10 +48,9 @@ struct SwishPoint {
 };
 
 constexpr SwishPoint swish_point(double x) {
-  constexpr double kAt = -1.27846454276107379511, kLeast = -0.27846454276107379511;
-  const double s = 1 / (1 + exponential(-x)), square = x * s - kLeast;
+  const double s = 1 / (1 + exponential(-x)), square = x * s - kSwishLeast;
   const double root = bisected(0, 8, [=](double r) { return r * r - square; });
-  return {x < kAt ? -root : root, s};
+  return {x < kSwishAt ? -root : root, s};
 }
 
 /// The powers of t, lowest first, of the polynomial through s at q - centre: by Newton's divided differences.
