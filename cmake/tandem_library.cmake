@@ -71,8 +71,8 @@ function(tandem_compile target)
   if(TANDEM_WARNINGS_AS_ERRORS)  # but that about reading too much, which g++ 12 also takes short strings for
     target_compile_options(${target} PRIVATE -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-error=stringop-overread>)
   endif()
-  if(TANDEM_SANITIZER)
-    target_compile_options(${target} PRIVATE -fsanitize=${TANDEM_SANITIZER} -fno-omit-frame-pointer)
+  if(TANDEM_SANITIZER)  # whose checks of addresses part sums from products, so that some would be fused and some not
+    target_compile_options(${target} PRIVATE -fsanitize=${TANDEM_SANITIZER} -fno-omit-frame-pointer -ffp-contract=off)
     target_link_options(${target} PUBLIC -fsanitize=${TANDEM_SANITIZER})
   endif()
   if(NOT arg_TORCH_FREE AND NOT target STREQUAL "tandem_pch")

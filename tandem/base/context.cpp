@@ -22,10 +22,15 @@ struct Info : c10::DebugInfoBase {
 
 Info* current_info() { return static_cast<Info*>(c10::ThreadLocalDebugInfo::get(kKind)); }
 
-/// Never freed: threads may read it until the process ends.
-std::atomic<const Context*>& process_context() {
-  static std::atomic<const Context*> context = new Context;
-  return context;
+/// Never freed: threads may read it until the process ends. Each holds the one before, so that none counts as lost.
+struct ProcessContext {
+  Context context;
+  const ProcessContext* before = nullptr;
+};
+
+std::atomic<const ProcessContext*>& process_context() {
+  static std::atomic<const ProcessContext*> last = new ProcessContext;
+  return last;
 }
 
 template <class T>
@@ -57,17 +62,21 @@ Blocks& blocks() {
 
 Context current_context() {
   const auto* info = current_info();
-  if (info == nullptr) return *process_context().load();
+  if (info == nullptr) return process_context().load()->context;
   auto context = info->context;
   context.block = info->block.load(std::memory_order_relaxed);
   return context;
 }
 
-void set_process_context(const Context& context) { process_context().store(new Context(context)); }
+void set_process_context(const Context& context) {
+  auto* own = new ProcessContext{context, process_context().load()};
+  while (!process_context().compare_exchange_weak(own->before, own)) {
+  }
+}
 
 bool is_thread_rank() {
   const int rank = current_context().rank;
-  return rank >= 0 && rank < Context::kMaxRanks && rank != process_context().load()->rank;
+  return rank >= 0 && rank < Context::kMaxRanks && rank != process_context().load()->context.rank;
 }
 
 ContextScope::ContextScope(const Context& context) : guard_(kKind, std::make_shared<Info>(context)) {}
