@@ -79,7 +79,7 @@ TEST(ZeroGamma, ABlockStartsAsItsShortcut) {
     for (const auto& entry : zero->named_parameters()) {
       const auto& name = entry.key();
       const bool is_last = name.starts_with("layer") && name.ends_with(".bn2.weight");
-      const auto& expected = plain->named_parameters()[name];
+      const auto expected = plain->named_parameters()[name];
       EXPECT_TRUE(entry.value().equal(is_last ? at::zeros_like(expected) : expected)) << name;
     }
     zero->forward(at::rand({4, 1, 16, 16})).square().sum().backward();
