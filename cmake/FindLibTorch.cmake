@@ -49,14 +49,14 @@ target_link_options(tandem_libtorch INTERFACE
 
 # ATen's parallel_for is a template in a header: a source that includes it runs it on one thread unless it is compiled
 # with OpenMP. Link the wheel's own OpenMP runtime, so that our threads and libtorch's are one pool. That runtime
-# supports only g++'s calls, and the thread sanitizer does not know its locks.
+# supports only g++'s calls, and the thread sanitizer does not know its locks: there the runtime only answers questions.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT TANDEM_SANITIZER STREQUAL "thread")
   target_compile_options(tandem_libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
-  if(EXISTS "${_torch}/lib/libgomp.so.1")
-    target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libgomp.so.1")
-  else()
-    target_link_libraries(tandem_libtorch INTERFACE gomp)
-  endif()
+endif()
+if(EXISTS "${_torch}/lib/libgomp.so.1")
+  target_link_libraries(tandem_libtorch INTERFACE "${_torch}/lib/libgomp.so.1")
+else()
+  target_link_libraries(tandem_libtorch INTERFACE gomp)
 endif()
 
 # The CUDA part of the wheel. The headers of CUDA and NCCL are next to torch too. The target is defined only if all

@@ -14,7 +14,7 @@ if(PROJECT_IS_TOP_LEVEL)
         ${TANDEM_CCACHE})
   endif()
   find_program(TANDEM_MOLD mold)
-  if(TANDEM_MOLD)
+  if(TANDEM_MOLD AND NOT TANDEM_SANITIZER)  # mold 1.10 links small programs with a sanitizer so that they do not load
     add_link_options(-fuse-ld=mold)
   endif()
 endif()

@@ -47,6 +47,9 @@ TEST(ReplicaThreads, EachReplicaHasItsThreadAndItsShareOfTheIntraOpThreads) {
 
 /// Else those that run operations would wait busily beside those that run replicas.
 TEST(ReplicaThreads, OfOneThreadEachAreThoseThatRunTheCallersOperations) {
+#ifndef _OPENMP
+  GTEST_SKIP() << "not compiled for OpenMP";
+#endif
   const int before = at::get_num_threads();
   at::set_num_threads(3);
   ReplicaThreads threads(3, 3);
@@ -103,6 +106,9 @@ TEST(ReplicaThreads, FaultsHaveTheReplicasNumberAndTheirType) {
 
 /// Sums of terms that rounding makes depend on their order.
 TEST(ParallelApply, GradientsAreSummedInTheOrderOfReplicas) {
+#ifndef _OPENMP
+  GTEST_SKIP() << "not compiled for OpenMP: the replicas run with another number of threads an operation";
+#endif
   const auto weight = at::randn({64, 64}, at::make_generator<at::CPUGeneratorImpl>(1)).requires_grad_();
   const auto x = at::randn({40, 64}, at::make_generator<at::CPUGeneratorImpl>(2));
   const auto forward = [&](int, const Nested& part) -> Nested { return part.tensor().mm(weight).tanh(); };
