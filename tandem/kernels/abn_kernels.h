@@ -32,15 +32,13 @@ struct AbnForward {
 };
 
 /// sum[c] = sum of x[r, c] - x[0, c], square[c] = sum of the squares of these differences.
-void abn_moments(const float* x, int64_t rows, int64_t channels, double* sum, double* square);
-void abn_moments(const double* x, int64_t rows, int64_t channels, double* sum, double* square);
-void abn_moments(const uint16_t* x, int64_t rows, int64_t channels, double* sum, double* square);
+template <class S>
+void abn_moments(const S* x, int64_t rows, int64_t channels, double* sum, double* square);
 
 /// z = f(x * scale + offset), over x. `sides` ([rows, side_bytes(channels)]) is written for swish only: bit c % 8 of
 /// byte c / 8 of a row is 1 where y is right of the minimum.
-void abn_forward(const AbnForward<float>& how, int64_t rows, int64_t channels, float* x, uint8_t* sides);
-void abn_forward(const AbnForward<double>& how, int64_t rows, int64_t channels, double* x, uint8_t* sides);
-void abn_forward(const AbnForward<float>& how, int64_t rows, int64_t channels, uint16_t* x, uint8_t* sides);
+template <class S>
+void abn_forward(const AbnForward<AbnNumber<S>>& how, int64_t rows, int64_t channels, S* x, uint8_t* sides);
 
 template <class S>
 struct AbnBackward {
@@ -58,11 +56,8 @@ struct AbnBackward {
 };
 
 /// sum[c] = sum of dy, product[c] = sum of dy * (y - centre). `wide`: adds in double.
-void abn_gradient_sums(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels, double* sum,
-                       double* product);
-void abn_gradient_sums(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
-                       double* product);
-void abn_gradient_sums(const AbnBackward<uint16_t>& in, bool wide, int64_t rows, int64_t channels, double* sum,
+template <class S>
+void abn_gradient_sums(const AbnBackward<S>& in, bool wide, int64_t rows, int64_t channels, double* sum,
                        double* product);
 
 template <class T>
@@ -70,29 +65,27 @@ struct AbnUnfolded {
   T *y, *dy;  // [rows, channels]
 };
 
-/// abn_gradient_sums() of swish that also writes y and dy, which may be written over z and the gradient. With these for
-/// z and gradient, abn_gradient_apply() of the identity gives the bits that it gives for swish, without inverting
-/// again.
-void abn_unfold_swish(const AbnBackward<float>& in, bool wide, int64_t rows, int64_t channels, double* sum,
-                      double* product, const AbnUnfolded<float>& to);
-void abn_unfold_swish(const AbnBackward<double>& in, bool wide, int64_t rows, int64_t channels, double* sum,
-                      double* product, const AbnUnfolded<double>& to);
+/// abn_gradient_sums() of swish, of float or double, that also writes y and dy, which may be written over z and the
+/// gradient. With these for z and gradient, abn_gradient_apply() of the identity gives the bits that it gives for
+/// swish, without inverting again.
+template <class T>
+void abn_unfold_swish(const AbnBackward<T>& in, bool wide, int64_t rows, int64_t channels, double* sum, double* product,
+                      const AbnUnfolded<T>& to);
 
-/// out = dy * factor + (y - centre) * slope + shift, each [channels]; out may be the gradient.
 template <class T>
 struct AbnApply {
   const T *factor, *slope, *shift;
 };
-void abn_gradient_apply(const AbnBackward<float>& in, const AbnApply<float>& how, int64_t rows, int64_t channels,
-                        float* out);
-void abn_gradient_apply(const AbnBackward<double>& in, const AbnApply<double>& how, int64_t rows, int64_t channels,
-                        double* out);
-void abn_gradient_apply(const AbnBackward<uint16_t>& in, const AbnApply<float>& how, int64_t rows, int64_t channels,
-                        uint16_t* out);
 
-/// y of z = y s(y) on the side that the bits name, for rows of one block: what backward uses. Error: that of z's own
-/// rounding divided by the slope, at most 5e-4 (float) or 3e-8 (double), at the minimum, where the slope is 0.
-void invert_swish(const float* z, const uint8_t* sides, int64_t rows, int64_t channels, float* y);
-void invert_swish(const double* z, const uint8_t* sides, int64_t rows, int64_t channels, double* y);
+/// out = dy * factor + (y - centre) * slope + shift, each [channels]; out may be the gradient.
+template <class S>
+void abn_gradient_apply(const AbnBackward<S>& in, const AbnApply<AbnNumber<S>>& how, int64_t rows, int64_t channels,
+                        S* out);
+
+/// y of z = y s(y) on the side that the bits name, for rows of one block: what backward uses. T is float or double.
+/// Error: that of z's own rounding divided by the slope, at most 5e-4 (float) or 3e-8 (double), at the minimum, where
+/// the slope is 0.
+template <class T>
+void invert_swish(const T* z, const uint8_t* sides, int64_t rows, int64_t channels, T* y);
 
 }  // namespace tandem::kernels
