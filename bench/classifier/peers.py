@@ -11,14 +11,15 @@ of the slowest rank, and by how much the resident memory of all ranks rose at it
     partial_fc     classes split over the ranks as in InsightFace's PartialFC at rate 1: three all_reduces of a number a
                    row, features gathered, their gradient reduced
 """
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
+from multiprocessing.connection import wait
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.nn import functional as F
 
 SCALE, MARGIN = 64.0, 0.35
@@ -159,38 +160,55 @@ class Rank:
         return seconds, extra
 
 
-def run_rank(rank, size, store, arguments, orders, answers):
+def run_rank(rank, size, store, arguments, pipe):
+    """Answers each order with a step, until the pipe has no other end: whoever gave the orders is gone."""
     if arguments[0] != "naive":
         dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=size)
     own = Rank(*arguments)
-    answers.put(None)
-    while orders[rank].get():
+    pipe.send(None)
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            return
         if size > 1:
             dist.barrier()
-        answers.put(own.step())
+        pipe.send(own.step())
+
+
+def answers_of(pipes):
+    """One of each rank. An EOFError as soon as a rank has ended, for which others may wait."""
+    answers, waiting = [], list(pipes)
+    while waiting:
+        for pipe in wait(waiting):
+            answers.append(pipe.recv())
+            waiting.remove(pipe)
+    return answers
+
+
+def start(context, rank, arguments):
+    own, other = context.Pipe()
+    context.Process(target=run_rank, args=(rank, *arguments, other), daemon=True).start()
+    other.close()
+    return own
 
 
 def main():
     name, (classes, dim, batch, ranks, threads) = sys.argv[1], map(int, sys.argv[2:])
-    context = mp.get_context("spawn")
-    orders, answers = [context.SimpleQueue() for _ in range(ranks)], context.SimpleQueue()
+    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (ranks, os.path.join(folder, "store"), (name, classes, dim, batch, threads), orders, answers)
-        processes = [context.Process(target=run_rank, args=(rank, *arguments), daemon=True) for rank in range(ranks)]
-        for process in processes:
-            process.start()
-        for _ in processes:
-            answers.get()
-        print("ready", flush=True)
-        for _ in sys.stdin:
-            for order in orders:
-                order.put(True)
-            steps = [answers.get() for _ in processes]
-            print(max(seconds for seconds, _ in steps), sum(extra for _, extra in steps), flush=True)
-        for order in orders:
-            order.put(False)
-        for process in processes:
-            process.join()
+        arguments = (ranks, os.path.join(folder, "store"), (name, classes, dim, batch, threads))
+        pipes = [start(context, rank, arguments) for rank in range(ranks)]
+        try:
+            answers_of(pipes)
+            print("ready", flush=True)
+            for _ in sys.stdin:
+                for pipe in pipes:
+                    pipe.send(True)
+                steps = answers_of(pipes)
+                print(max(seconds for seconds, _ in steps), sum(extra for _, extra in steps), flush=True)
+        except (EOFError, BrokenPipeError):
+            sys.exit(f"{name}: a rank has ended")
 
 
 if __name__ == "__main__":

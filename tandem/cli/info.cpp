@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tandem/base/cores.h"
+#include "tandem/base/cpu.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
@@ -42,6 +43,7 @@ nlohmann::json collect() {
           {"cores", usable_cores()},
           {"threads", default_threads(1)},
           {"cpu_capability", at::get_cpu_capability()},
+          {"kernels", cpu::name(cpu::chosen())},
           {"memory", {{"total_bytes", meminfo("MemTotal")}, {"available_bytes", meminfo("MemAvailable")}}},
           {"cuda", at::hasCUDA()}};
 }
@@ -52,7 +54,8 @@ std::string table(const nlohmann::json& info) {
   text << "tandem    " << info["version"].get<std::string>() << "\n"
        << "torch     " << info["torch"].get<std::string>() << "\n"
        << "compiler  " << info["compiler"].get<std::string>() << "\n"
-       << "cores     " << info["cores"] << ", " << info["cpu_capability"].get<std::string>() << "\n"
+       << "cores     " << info["cores"] << "; ATen's kernels for " << info["cpu_capability"].get<std::string>()
+       << ", Tandem's for " << info["kernels"].get<std::string>() << "\n"
        << "threads   " << info["threads"] << " a process\n"
        << "memory    " << format_bytes(memory["total_bytes"]) << ", " << format_bytes(memory["available_bytes"])
        << " available\n"

@@ -92,8 +92,8 @@ class Machine {
   void give_back(int64_t bytes) { claimed_.fetch_sub(bytes); }
 
   [[noreturn]] void refuse(const Context& context, int64_t bytes) const {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: ", bytes, " bytes more for ", place_text(context), " and ",
-                     claimed_.load(), " that this process holds are more than the ", most_,
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: ", bytes, " bytes more for ", place_text(context), ", with ",
+                     claimed_.load(), " that this process holds, are more than the ", most_,
                      " bytes that this machine has free: make the job smaller, or use more machines");
   }
 

@@ -57,9 +57,15 @@ void Settings::apply(std::span<const std::string> words) {
 
 const Setting& Settings::require(std::string_view key) const {
   if (const auto* setting = find_setting(schema_, key)) return *setting;
-  const auto remedy = did_you_mean(similar_keys(schema_, key));
-  throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings",
-                      remedy.empty() ? "--help lists them" : remedy);
+  constexpr size_t kFew = 16;  // as those of a benchmark, which no help lists
+  auto remedy = did_you_mean(similar_keys(schema_, key));
+  if (remedy.empty() && schema_.size() > kFew) remedy = "--help lists them";
+  if (remedy.empty()) {
+    std::vector<std::string> keys;
+    for (const auto& setting : schema_) keys.emplace_back(setting.key);
+    remedy = one_of(keys);
+  }
+  throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings", remedy);
 }
 
 void Settings::put(const Setting& setting, Value value) {

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "tandem/base/cpu.h"
 #include "tandem/base/error.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/stop_signals.h"
@@ -159,6 +160,7 @@ TEST(Info, TellsAboutTheMachine) {
   EXPECT_GT(info["memory"]["total_bytes"], info["memory"]["available_bytes"]);
   EXPECT_TRUE(info["cuda"].is_boolean());
   EXPECT_TRUE(info["cpu_capability"].is_string());
+  EXPECT_EQ(info["kernels"], cpu::name(cpu::chosen()));
 }
 
 TEST(Program, HelpNamesEachBench) {

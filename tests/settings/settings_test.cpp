@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::settings {
 namespace {
@@ -86,6 +87,13 @@ TEST(Settings, UnknownKeys) {
   EXPECT_EQ(fault_of("batch=9"), "setting 'batch' " + unknown + "did you mean train.batch or eval.batch?");
   EXPECT_EQ(fault_of("zzzzzz=9"), "setting 'zzzzzz' " + unknown + "--help lists them");
   EXPECT_EQ(fault_of("seed.name=9"), "setting 'seed.name' " + unknown + "--help lists them");
+}
+
+TEST(Settings, FewAreListedWhereOneIsUnknown) {
+  const std::vector<Setting> few = {{"rounds", int64_t{9}, "rounds", {1, 100}}, {"quick", false, "fewer"}};
+  Settings settings{Schema(few)};
+  EXPECT_EQ(test::text_of<SettingsError>([&] { settings.set("zzzz", "1"); }),
+            "setting 'zzzz' is unknown, wanted one of the settings: rounds or quick");
 }
 
 TEST(Settings, WrongNumbers) {

@@ -10,7 +10,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr auto kRemedy = "the peers need bench/ of the sources and a Python with torch, which TANDEM_PYTHON names";
+constexpr auto kRemedy = "peers need bench/ of the source tree, and a Python with torch, which TANDEM_PYTHON names";
 
 /// Nullopt if the line holds anything else.
 std::optional<std::vector<double>> numbers_of(const std::string& line, size_t count) {
@@ -78,7 +78,7 @@ void check_peers(const std::vector<std::string>& missing, bool asked_by_name) {
   for (const auto& name : std::set<std::string>(missing.begin(), missing.end())) {
     names += (names.empty() ? "" : ", ") + name;
   }
-  throw IoError("peers names what is missing: " + names, kRemedy);
+  throw IoError("peers names " + names + ", wanted peers that start and stay until the end", kRemedy);
 }
 
 }  // namespace tandem::cli

@@ -63,7 +63,8 @@ std::optional<std::vector<std::string>> peer_command(const std::string& bench) {
   const auto script = sources / "bench" / bench / "peers.py", own = sources / ".venv/bin/python";
   if (!fs::exists(script)) return std::nullopt;
   const char* chosen = std::getenv("TANDEM_PYTHON");
-  const std::string python = chosen != nullptr ? chosen : fs::exists(own) ? own.string() : "python3";
+  const bool is_chosen = chosen != nullptr && *chosen != '\0';
+  const std::string python = is_chosen ? chosen : fs::exists(own) ? own.string() : "python3";
   return std::vector<std::string>{python, script.string()};
 }
 
