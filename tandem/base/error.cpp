@@ -32,6 +32,29 @@ void Error::rewrite(const std::function<std::string(const std::string& text)>& r
   set_remedy(rewrite(remedy_));
 }
 
+void throw_typed(const Error& error) {
+  const auto thrown = [&](auto typed) {
+    static_cast<Error&>(typed) = error;
+    throw typed;
+  };
+  switch (error.code()) {
+    case ExitCode::usage:
+      thrown(UsageError(""));
+    case ExitCode::data:
+      thrown(DataError(""));
+    case ExitCode::io:
+      thrown(IoError(""));
+    case ExitCode::settings:
+      thrown(SettingsError(""));
+    case ExitCode::non_finite:
+      thrown(NonFiniteError(""));
+    case ExitCode::preempted:
+      thrown(Interrupted(""));
+    default:
+      throw Error(error);
+  }
+}
+
 void rethrow_with_rank(int rank, int size) {
   const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(size);
   try {

@@ -74,6 +74,9 @@ struct Interrupted : Error {
       : Error(ExitCode::preempted, std::move(fault), std::move(remedy)) {}
 };
 
+/// Throws the error as the type that belongs to its code.
+[[noreturn]] void throw_typed(const Error& error);
+
 /// Any other exception of a rank, with the rank before its text. Holds the original as its nested exception.
 struct RankError : std::runtime_error {
   using std::runtime_error::runtime_error;

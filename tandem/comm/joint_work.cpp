@@ -4,14 +4,37 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <optional>
+
 #include "tandem/base/context.h"
+#include "tandem/base/error.h"
 #include "tandem/base/threads.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm {
 namespace {
 
 constexpr int64_t kAtWork = -1;
+
+std::optional<Error> error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+/// That of `root`, on every rank.
+[[noreturn]] void throw_error_of(int root, const std::optional<Error>& own, ProcessGroup& group) {
+  const auto fault = broadcast_text(own ? own->fault() : "", root, group);
+  const auto remedy = broadcast_text(own ? own->remedy() : "", root, group);
+  const auto code = broadcast_number(own ? static_cast<int>(own->code()) : 0, root, group);
+  Error error(static_cast<ExitCode>(code), fault, remedy);
+  error.set_rank(root, group.size());
+  throw_typed(error);
+}
 
 }  // namespace
 
@@ -80,6 +103,19 @@ int64_t JointWork::end(int64_t answer) {
   group_.meter().add("all_reduce", WireBytes{group_.rank(), group_.size()}.all_reduce(1, sizeof answer),
                      group_.members());
   return least;
+}
+
+void jointly(ProcessGroup& group, const std::function<void()>& work, flight::Where where) {
+  JointWork joint(group, where);
+  const auto own = error_of(work);
+  const int root = static_cast<int>(joint.end(own ? group.rank() : group.size()));
+  if (root < group.size()) throw_error_of(root, own, group);
+}
+
+void on_leader(ProcessGroup& group, const std::function<void()>& work, flight::Where where) {
+  JointWork joint(group, where);
+  const auto own = group.rank() == 0 ? error_of(work) : std::nullopt;
+  if (joint.end(own ? 0 : 1) == 0) throw_error_of(0, own, group);
 }
 
 }  // namespace tandem::comm

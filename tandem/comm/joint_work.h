@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -51,5 +52,12 @@ class JointWork {
   std::exception_ptr fault_;
   std::thread companion_;
 };
+
+/// Runs `work` on every rank, as JointWork. If it throws an Error on some ranks, every rank throws that of the lowest
+/// such rank, which its text names. Collective.
+void jointly(ProcessGroup& group, const std::function<void()>& work, flight::Where where = flight::Where::current());
+
+/// Runs `work` on rank 0, while the others wait. If it throws an Error, every rank throws that. Collective.
+void on_leader(ProcessGroup& group, const std::function<void()>& work, flight::Where where = flight::Where::current());
 
 }  // namespace tandem::comm

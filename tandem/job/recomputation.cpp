@@ -129,19 +129,8 @@ Recomputation choose_recomputation(const Job& job, const DataShape& shape, const
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
   if (!job.memory.recomputes()) return {};
   Recomputation own;
-  std::string fault;
-  {
-    comm::JointWork work(group);
-    try {
-      const auto even = even_counts(job, shape.classes, group.size());
-      if (group.rank() == 0) own = choose_recomputation(job, shape, even);
-    } catch (const SettingsError& error) {
-      fault = message_of(error);
-    }
-    work.end(0);
-  }
-  fault = comm::broadcast_text(fault, 0, group);
-  if (!fault.empty()) throw SettingsError(fault);
+  comm::on_leader(group,
+                  [&] { own = choose_recomputation(job, shape, even_counts(job, shape.classes, group.size())); });
   own.plan = memory::parse_plan(comm::broadcast_text(to_text(own.plan), 0, group));
   own.slowdown = comm::reduce_number(own.slowdown, comm::Reduce::max, group);
   return own;

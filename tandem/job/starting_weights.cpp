@@ -18,27 +18,6 @@ namespace {
 /// torchvision's models have no embedding, and other data have other classes.
 const train::WeightRoles kRoles = {.may_miss = {"head.", "embedding.", "embedding_bn."}, .may_differ = {"head."}};
 
-/// Runs `work` on every rank. If one fails, all throw the Error of the lowest rank that did. Collective.
-template <class Work>
-void jointly(comm::ProcessGroup& group, const Work& work) {
-  std::optional<Error> own;
-  comm::JointWork joint(group);
-  try {
-    naming_settings({"model"}, work);
-  } catch (const Error& error) {
-    own = error;
-  }
-  const auto culprit = joint.end(own ? group.rank() : group.size());
-  if (culprit == group.size()) return;
-  const int root = static_cast<int>(culprit);
-  const auto fault = comm::broadcast_text(own ? own->fault() : "", root, group);
-  const auto remedy = comm::broadcast_text(own ? own->remedy() : "", root, group);
-  const auto code = comm::broadcast_number(own ? static_cast<int>(own->code()) : 0, root, group);
-  Error error(static_cast<ExitCode>(code), fault, remedy);
-  if (group.size() > 1) error.set_rank(root, group.size());
-  throw error;
-}
-
 void tell(const train::StoredTensors& files, const train::WeightMatch& match, const std::string& file,
           const std::vector<train::Parameter>& weights) {
   const auto read = match.stored.size() - match.other_sizes.size();
@@ -56,17 +35,17 @@ void check_weights(const Job& job) {
 void start_from_weights(const Job& job, const train::Task& task, comm::ProcessGroup& group) {
   if (job.model.weights.empty()) return;
   std::string file;
-  jointly(group, [&] {
-    if (group.rank() == 0) file = train::locate_weights(job.model.weights).string();
-  });
+  comm::on_leader(
+      group, [&] { naming_settings({"model"}, [&] { file = train::locate_weights(job.model.weights).string(); }); });
   file = comm::broadcast_text(file, 0, group);
-  jointly(group, [&] {
+  const auto fill = [&] {
     const auto weights = task.weights();
     const auto files = train::open_weights(file);
     const auto match = train::match_weights(files, file, weights, kRoles, job.model.weights_prefix);
     train::fill_weights(files, match, weights);
     if (group.rank() == 0) tell(files, match, file, weights);
-  });
+  };
+  comm::jointly(group, [&] { naming_settings({"model"}, fill); });
 }
 
 }  // namespace tandem::job

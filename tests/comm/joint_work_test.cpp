@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/collectives.h"
 #include "tests/comm/backends.h"
 #include "tests/support/text_of.h"
@@ -105,6 +106,28 @@ TEST_P(JointWorks, AnAnswerBelowZeroIsRejected) {
         options());
   });
   EXPECT_NE(text.find("joint work's answer is -1, wanted 0 or more"), std::string::npos) << text;
+}
+
+TEST_P(JointWorks, AllThrowTheErrorOfTheLowestRankThatFails) {
+  on_ranks(3, [](ProcessGroup& group) {
+    int done = 0;
+    jointly(group, [&] { ++done; });
+    EXPECT_EQ(done, 1);
+    const auto fail = [&] {
+      if (group.rank() > 0) throw DataError("file " + std::to_string(group.rank()) + " is empty", "fill it");
+    };
+    EXPECT_EQ(text_of<DataError>([&] { jointly(group, fail); }), "file 1 is empty (rank 1 of 3): fill it");
+  });
+}
+
+TEST_P(JointWorks, TheLeadersErrorIsThatOfAll) {
+  on_ranks(3, [](ProcessGroup& group) {
+    int done = 0;
+    on_leader(group, [&] { ++done; });
+    EXPECT_EQ(done, group.rank() == 0 ? 1 : 0);
+    const auto fail = [] { throw SettingsError("budget is 1, wanted 2", "raise it"); };
+    EXPECT_EQ(text_of<SettingsError>([&] { on_leader(group, fail); }), "budget is 1, wanted 2 (rank 0 of 3): raise it");
+  });
 }
 
 }  // namespace
