@@ -5,6 +5,8 @@
 #include <span>
 
 #include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 #include "tandem/storage/checksum.h"
@@ -27,22 +29,35 @@ std::vector<std::string_view> identity_keys(const Section& section, const Job& j
   return keys;
 }
 
-const IdleRule* idle_rule(const Job& job, std::string_view key) {
+/// "except with parallel=ps" for a setting that only other strategies read (Strategy::settings), else "".
+std::string others_setting(const Job& job, std::string_view key) {
+  const auto section = key.substr(0, key.find('.'));
+  if (section == job.parallel.strategy->settings) return "";
+  std::vector<std::string> readers;
+  for (const auto& strategy : parallel::strategies()) {
+    if (strategy.settings == section) readers.push_back("parallel=" + std::string(strategy.name));
+  }
+  return readers.empty() ? "" : "except with " + one_of(readers);
+}
+
+/// Why a setting has no effect: the end of a line; "" if it has one.
+std::string why_idle(const Job& job, std::string_view key) {
+  if (auto why = others_setting(job, key); !why.empty()) return why;
   for (const auto* section : sections()) {
     for (const auto& rule : section->idle) {
-      if (std::ranges::find(rule.keys, key) != rule.keys.end() && rule.without(job)) return &rule;
+      if (std::ranges::find(rule.keys, key) != rule.keys.end() && rule.without(job)) return std::string(rule.why);
     }
   }
-  return nullptr;
+  return "";
 }
 
 }  // namespace
 
 std::span<const Section* const> sections() {
-  static const std::vector<const Section*> all = {&parallel_section(),  &ddp_section(),      &data_section(),
-                                                  &model_section(),     &head_section(),     &training_section(),
-                                                  &optimizer_section(), &schedule_section(), &evaluation_section(),
-                                                  &run_section(),       &memory_section()};
+  static const std::vector<const Section*> all = {
+      &parallel_section(), &ddp_section(),        &fsdp_section(), &ps_section(),       &averaging_section(),
+      &data_section(),     &model_section(),      &head_section(), &training_section(), &optimizer_section(),
+      &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
   return all;
 }
 
@@ -58,6 +73,8 @@ settings::Schema schema() {
 Job read_job(settings::Settings settings) {
   Job job{.settings = std::move(settings)};
   for (const auto* section : sections()) section->read(job.settings, job);
+  const auto& parallel = job.parallel;
+  naming_settings({parallel.strategy->settings}, [&] { return parallel.mesh(parallel.ranks); });
   return job;
 }
 
@@ -99,14 +116,15 @@ DataShape shape_of(const Job& job) {
   return shape_of(job, *open_data(own).train);
 }
 
-bool is_idle(const Job& job, std::string_view key) { return idle_rule(job, key) != nullptr; }
+bool is_idle(const Job& job, std::string_view key) { return !why_idle(job, key).empty(); }
 
 std::vector<std::string> idle_settings(const Job& job) {
   std::vector<std::string> lines;
   for (const auto& setting : schema()) {
     if (!job.settings.given(setting.key) || job.settings.is_default(setting.key)) continue;
-    if (const auto* rule = idle_rule(job, setting.key))
-      lines.push_back(std::string(setting.key) + " has no effect " + std::string(rule->why));
+    if (const auto why = why_idle(job, setting.key); !why.empty()) {
+      lines.push_back(std::string(setting.key) + " has no effect " + why);
+    }
   }
   for (const auto* section : sections()) {
     if (section->hint == nullptr) continue;

@@ -24,11 +24,12 @@ struct Parallel {
   /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
   int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }
 
-  /// How so many ranks are arranged.
+  /// How so many ranks are arranged, and how those that share a batch do so.
   parallel::MeshSizes mesh(int of_ranks) const { return strategy->mesh(of_ranks, strategy_options); }
+  parallel::Shares shares(int of_ranks) const;
 
-  /// Ranks that get a part of a batch: those that do not only serve.
-  int workers() const { return ranks - mesh(ranks).servers; }
+  /// A rank of so many, among those that share a batch.
+  parallel::RankOfBatch rank_of_batch(int rank, int of_ranks) const;
 };
 
 }  // namespace tandem::job

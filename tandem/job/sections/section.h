@@ -10,7 +10,8 @@ namespace tandem::job {
 
 struct Job;
 
-/// The settings `keys` have no effect in a job for which `without` returns true.
+/// The settings `keys` have no effect in a job for which `without` returns true. (Those of another strategy than the
+/// job's, by Strategy::settings, have none without a rule.)
 struct IdleRule {
   std::vector<std::string_view> keys;
   bool (*without)(const Job& job);
@@ -42,6 +43,9 @@ struct Section {
 // In the order of the help text.
 const Section& parallel_section();
 const Section& ddp_section();
+const Section& fsdp_section();
+const Section& ps_section();
+const Section& averaging_section();
 const Section& data_section();
 const Section& model_section();
 const Section& head_section();

@@ -76,9 +76,12 @@ void check_fused(const Job& job, const char* key, bool is_set, const char* why) 
       "leave one of them out");
 }
 
+/// Ranks that get a part of a batch.
+int workers_of(const Job& job) { return job.parallel.shares(job.parallel.ranks).workers(); }
+
 /// Micro-batches change nothing but the memory of a step.
 void check_accumulate(const Job& job) {
-  const int64_t parts = job.training.accumulate, images = job.training.batch / job.parallel.workers();
+  const int64_t parts = job.training.accumulate, images = job.training.batch / workers_of(job);
   if (parts == 1) return;
   const auto fault = "train.accumulate is " + std::to_string(parts);
   check_fused(job, "train.accumulate", true, "whose steps are done before all micro-batches are known");
@@ -141,9 +144,9 @@ void check_steps(const Job& job) {
               "which moves some classes before all gradients are known and divided by the scale of the loss");
   check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
               "which has moved some classes before the fault is seen");
-  if (job.training.batch < job.parallel.workers()) {
+  if (job.training.batch < workers_of(job)) {
     throw SettingsError("train.batch is " + std::to_string(job.training.batch) + ", wanted at least " +
-                        std::to_string(job.parallel.workers()) + ", one image a rank");
+                        std::to_string(workers_of(job)) + ", one image a rank");
   }
   check_accumulate(job);
 }
