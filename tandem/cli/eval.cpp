@@ -91,7 +91,8 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
     throw DataError("the test set is empty, wanted at least one image",
                     "glyphs take data.test_fonts, folders a test folder or data.hold_out; or give eval.pairs");
   const auto shape = shape_of(job, *data.train);
-  const auto task = make_task(job, shape, group);
+  auto mesh = make_mesh(job, group);
+  const auto task = make_task(job, shape, even_counts(job, shape.classes, group.size()), mesh);
   const auto place = train::locate_checkpoints(checkpoint_source(job.settings));
   const train::CheckpointStore store(place.folder);
   train::TrainingState state;
@@ -105,9 +106,12 @@ void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::
   group.meter().reset();
   const auto start = Clock::now();
   train::Scores scores;
-  if (has_test) scores = train::evaluate(*task, *evaluation_loader(job, *data.test, group), shape.classes, group);
+  if (has_test) {
+    const auto loader = evaluation_loader(job, *data.test, group);
+    scores = train::evaluate(*task, *loader, shape.classes, mesh.batch());
+  }
   const double seconds = seconds_since(start);
-  const auto features = score_features(job, *task, data, group);
+  const auto features = score_features(job, *task, data, mesh);
   const auto facts = gather_facts(facts_of(job, *task, group), group);
   tell_odd_images(data, group);
   if (group.rank() != 0) return;

@@ -23,11 +23,11 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
 /// A replicated backbone, and a classifier in the form of the job.
 class Classification : public train::Task {
  public:
-  Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& group)
+  Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, parallel::Mesh& mesh)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
-        backbone_(make_backbone(job, shape.image, statistics_exchange(job, group))),
-        head_(job.head.form->make(head_options(job, shape, plan.counts), group)),
+        backbone_(make_backbone(job, shape.image, statistics_exchange(job, mesh))),
+        head_(job.head.form->make(head_options(job, shape, plan.counts), mesh.world())),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
@@ -57,8 +57,9 @@ class Classification : public train::Task {
     return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
   }
 
-  Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return head_->top_k(forward(batch), k, sizes).cpu();
+  Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    const auto features = forward(batch);
+    return {head_->top_k(features, k, sizes).cpu(), head_->loss(features, batch.labels.to(device_), sizes)};
   }
 
   Tensor embed(const data::Batch& batch) override {
@@ -88,7 +89,7 @@ class Classification : public train::Task {
     head_->set_rows_read(std::move(read));
   }
 
-  std::vector<train::Buffer> buffers() const override { return train::buffers_of(*backbone_); }
+  std::vector<train::Parameter> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
   Tensor forward(const data::Batch& batch) const { return backbone_->forward(input(batch.images)); }
@@ -106,8 +107,8 @@ class Classification : public train::Task {
 
 }  // namespace
 
-std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group) {
-  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(group) : nullptr;
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh) {
+  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(mesh.batch()) : nullptr;
 }
 
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape,
@@ -143,12 +144,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
 }
 
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
-                                       comm::ProcessGroup& group) {
-  return std::make_unique<Classification>(job, shape, plan, group);
-}
-
-std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  return make_task(job, shape, even_counts(job, shape.classes, group.size()), group);
+                                       parallel::Mesh& mesh) {
+  return std::make_unique<Classification>(job, shape, plan, mesh);
 }
 
 }  // namespace tandem::job

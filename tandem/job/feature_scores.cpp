@@ -29,8 +29,8 @@ struct Embedded {
 };
 
 /// Each batch is split over the ranks. Does not communicate, but all ranks must go through all batches.
-Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, comm::ProcessGroup& group) {
-  const auto loader = evaluation_loader(job, images, group);
+Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, parallel::Mesh& mesh) {
+  const auto loader = evaluation_loader(job, images, mesh.world());
   train::start_epoch(*loader, 0);
   std::vector<Tensor> parts;
   Embedded all;
@@ -38,17 +38,17 @@ Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch
   for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
     parts.push_back(embed(batch));
     const auto samples = data::samples_of_ranks(loader->options(), batch.global_size);
-    const auto first = std::accumulate(samples.begin(), samples.begin() + group.rank(), begin);
-    for (int64_t i = 0; i < samples[group.rank()]; ++i) all.places.push_back(first + i);
+    const int rank = loader->options().rank;
+    const auto first = std::accumulate(samples.begin(), samples.begin() + rank, begin);
+    for (int64_t i = 0; i < samples[rank]; ++i) all.places.push_back(first + i);
   }
   all.features = at::cat(parts);
   return all;
 }
 
-evaluation::Samples samples_of(const Job& job, train::Task& task, const data::RetrievalSet& set,
-                               comm::ProcessGroup& group) {
+evaluation::Samples samples_of(const Job& job, train::Task& task, const data::RetrievalSet& set, parallel::Mesh& mesh) {
   const auto all = embed_all(
-      job, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, group);
+      job, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, mesh);
   const auto place = at::tensor(all.places, at::kLong);
   const auto own = [&](const std::vector<int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).index_select(0, place);
@@ -57,16 +57,16 @@ evaluation::Samples samples_of(const Job& job, train::Task& task, const data::Re
 }
 
 /// The features [2 P, D] of all images, on all ranks, in the set's order.
-Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset& images, comm::ProcessGroup& group) {
+Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset& images, parallel::Mesh& mesh) {
   const auto embed = [&](const data::Batch& batch) {
     auto mirrored = batch;
     mirrored.images = batch.images.flip({3});
     return task.embed(batch) + task.embed(mirrored);
   };
-  const auto own = embed_all(job, images, embed, group);
+  const auto own = embed_all(job, images, embed, mesh);
   auto whole = at::zeros({images.size(), own.features.size(1)}, own.features.options());
   whole.index_copy_(0, at::tensor(own.places, at::kLong), own.features);
-  comm::all_reduce_(whole, group);
+  comm::all_reduce_(whole, mesh.batch());
   return whole;
 }
 
@@ -101,27 +101,27 @@ void check_pairs(const Job& job) {
 }
 
 evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
-                                             comm::ProcessGroup& group) {
+                                             parallel::Mesh& mesh) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   task.set_training(false);
-  const auto query = samples_of(job, task, retrieval.query, group);
-  const auto gallery = samples_of(job, task, retrieval.gallery, group);
+  const auto query = samples_of(job, task, retrieval.query, mesh);
+  const auto gallery = samples_of(job, task, retrieval.gallery, mesh);
   task.set_training(true);
-  const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, group);
-  if (scores.num_valid == 0 && group.rank() == 0) log::warn("retrieval: no query has a match in the gallery");
+  const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, mesh.batch());
+  if (scores.num_valid == 0 && mesh.world().rank() == 0) log::warn("retrieval: no query has a match in the gallery");
   return scores;
 }
 
-std::vector<PairScores> pair_scores(const Job& job, train::Task& task, comm::ProcessGroup& group) {
+std::vector<PairScores> pair_scores(const Job& job, train::Task& task, parallel::Mesh& mesh) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   std::vector<PairScores> all;
   task.set_training(false);
   for (const auto& file : job.evaluation.pairs) {
     const auto pairs = open_pairs(job, file);
-    const auto features = features_of_pairs(job, task, *pairs.images, group);
-    if (const auto line = odd_images({pairs.images.get()}, group)) log::warn("pairs '" + file + "': " + *line);
+    const auto features = features_of_pairs(job, task, *pairs.images, mesh);
+    if (const auto line = odd_images({pairs.images.get()}, mesh.world())) log::warn("pairs '" + file + "': " + *line);
     all.push_back({file, static_cast<int64_t>(pairs.same.size()), score_pairs(file, features, tensor_of(pairs.same))});
   }
   task.set_training(true);

@@ -2,17 +2,17 @@
 #include <string>
 #include <vector>
 
-#include "tandem/comm/process_group.h"
 #include "tandem/evaluation/lfw.h"
 #include "tandem/evaluation/retrieval.h"
 #include "tandem/job/job.h"
+#include "tandem/parallel/mesh.h"
 #include "tandem/train/task.h"
 
 namespace tandem::job {
 
 /// Retrieval scores of the task's features for identities that are not in the training data. Collective.
 evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
-                                             comm::ProcessGroup& group);
+                                             parallel::Mesh& mesh);
 
 struct PairScores {
   std::string file;
@@ -22,7 +22,7 @@ struct PairScores {
 
 /// Scores each of the job's files of pairs by LFW's protocol. The feature of an image is the sum of the features of the
 /// image and of its mirror image. Collective.
-std::vector<PairScores> pair_scores(const Job& job, train::Task& task, comm::ProcessGroup& group);
+std::vector<PairScores> pair_scores(const Job& job, train::Task& task, parallel::Mesh& mesh);
 
 /// Opens the files of pairs, so that a bad file is reported before long work. Throws as data::verification_pairs(), and
 /// DataError if the pairs cannot be scored.

@@ -46,7 +46,8 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   BackboneMemory result;
   const memory::ProbeScope book;
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
-  const auto backbone = make_backbone(job, shape.image, statistics_exchange(job, *group));
+  auto mesh = make_mesh(job, *group);
+  const auto backbone = make_backbone(job, shape.image, statistics_exchange(job, mesh));
   for (const auto& parameter : backbone->parameters()) {
     const auto bytes = static_cast<int64_t>(parameter.nbytes());
     result.parameters += bytes;
@@ -67,6 +68,14 @@ BackboneMemory measure_backbone(const Job& job, const DataShape& shape, int64_t 
   result.saved = at_images(step.saved);
   result.backward = at_images(step.backward);
   return result;
+}
+
+std::vector<int64_t> images_of_ranks(const Job& job) {
+  const int ranks = job.parallel.ranks;
+  const auto shares = job.parallel.shares(ranks).of(job.training.batch);
+  std::vector<int64_t> images;
+  for (int rank = 0; rank < ranks; ++rank) images.push_back(shares[job.parallel.rank_of_batch(rank, ranks).rank]);
+  return images;
 }
 
 int64_t num_states(const train::OptimizerOptions& optimizer) {
@@ -99,7 +108,7 @@ MemoryPlan::MemoryPlan(const Job& job, const DataShape& shape)
     : job_(job),
       ranks_(job.parallel.ranks),
       shape_(shape),
-      images_(job.parallel.mesh(ranks_).shares(job.training.batch)),
+      images_(images_of_ranks(job)),
       larger_(measure_backbone(job, shape, micro_images(0))),
       smaller_(micro_images(last_worker()) == micro_images(0)
                    ? larger_
@@ -109,7 +118,7 @@ MemoryPlan::MemoryPlan(const Job& job, const DataShape& shape)
   job_.head.options.classes = shape.classes;
 }
 
-int MemoryPlan::last_worker() const { return ranks_ - 1 - job_.parallel.mesh(ranks_).servers; }
+int MemoryPlan::last_worker() const { return ranks_ - 1 - job_.parallel.shares(ranks_).idle; }
 
 const BackboneMemory& MemoryPlan::backbone(int rank) const {
   if (images_[rank] == 0) return idle_;
@@ -140,9 +149,8 @@ classifier::HeadLoad MemoryPlan::load_of(const Head& head, int rank, int64_t own
 
 /// Servers apart or the others: of a mesh with shards those that hold them.
 bool MemoryPlan::updates_backbone(int rank) const {
-  const auto mesh = job_.parallel.mesh(ranks_);
-  const bool is_server = rank > last_worker();
-  return mesh.servers == 0 || is_server == (mesh.shard > 1);
+  const bool has_servers = job_.parallel.shares(ranks_).idle > 0, is_server = rank > last_worker();
+  return !has_servers || is_server == (job_.parallel.mesh(ranks_).shard > 1);
 }
 
 CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifier::HeadLoad& load) const {
@@ -151,8 +159,8 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
   auto bytes = head;
   of(bytes, Category::parameters) += backbone.parameters;
   const auto& parallel = job_.parallel;
-  const auto mesh = parallel.mesh(ranks_);
-  const int64_t shards = mesh.servers > 0 ? std::min(mesh.servers, mesh.shard) : mesh.shard;
+  const int servers = parallel.shares(ranks_).idle, shard = parallel.mesh(ranks_).shard;
+  const int64_t shards = servers > 0 ? std::min(servers, shard) : shard;
   if (updates_backbone(rank)) {
     of(bytes, Category::optimizer) += load.num_states * ((backbone.trained + shards - 1) / shards);
     if (load.num_states == 2) of(bytes, Category::optimizer) += backbone.num_trained * int64_t{sizeof(float)};
@@ -162,7 +170,8 @@ CategoryBytes MemoryPlan::bytes_of(const Head& of_head, int rank, const classifi
       copies * backbone.buffers +
       data::loader_memory(training_loader_options(job_, rank, ranks_), shape_.image, job_.data.prefetch + 1);
   const int64_t replicated = backbone.trained + (of_head.form->is_whole ? of(head, Category::parameters) : 0);
-  const auto held = parallel.strategy->bytes(replicated, {rank, ranks_}, parallel.strategy_options);
+  const auto held =
+      parallel.strategy->bytes(replicated, parallel.rank_of_batch(rank, ranks_), parallel.strategy_options);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] += held[i];
   if (job_.training.accumulate > 1 && ranks_ == 1) of(bytes, Category::gradients) += backbone.trained;
 

@@ -10,10 +10,11 @@ namespace tandem::job {
 namespace {
 
 data::LoaderOptions loader_options(const Job& job, int rank, int size) {
+  const auto shares = job.parallel.shares(size);
   data::LoaderOptions options;
-  options.rank = rank;
-  options.idle = job.parallel.mesh(size).servers;
-  options.size = size - options.idle;
+  options.rank = job.parallel.rank_of_batch(rank, size).rank;
+  options.idle = shares.idle;
+  options.size = shares.workers();
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
   return options;
@@ -37,13 +38,14 @@ data::LoaderOptions training_loader_options(const Job& job, int rank, int size) 
   return options;
 }
 
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data) {
-  return std::make_unique<data::Loader>(dataset, training_loader_options(job, data.rank(), data.size()));
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset,
+                                              const comm::ProcessGroup& world) {
+  return std::make_unique<data::Loader>(dataset, training_loader_options(job, world.rank(), world.size()));
 }
 
 data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size) {
   auto options = loader_options(job, rank, size);
-  options.batch = std::max<int64_t>(job.evaluation.batch, size);
+  options.batch = std::max<int64_t>(job.evaluation.batch, options.size + options.idle);
   options.augment = data::no_augmentation();
   options.shuffle = false;
   options.drop_last = false;
@@ -51,21 +53,24 @@ data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size
 }
 
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
-                                                comm::ProcessGroup& data) {
-  return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, data.rank(), data.size()));
+                                                const comm::ProcessGroup& world) {
+  return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, world.rank(), world.size()));
 }
 
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
   if (job.training.shards > 0) return classifier::ordered_counts({job.training.shards, classes}, ranks);
-  return job.parallel.mesh(ranks).shares(classes);
+  return job.parallel.strategy->shares(ranks, job.parallel.strategy_options).of(classes);
 }
 
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
   return parallel::Mesh(job.parallel.mesh(world.size()), world);
 }
 
-std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task,
-                                       parallel::Mesh& mesh) {
+Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& world,
+                  const std::function<void(train::Task&)>& prepare) {
+  Assembly parts{.mesh = std::make_unique<parallel::Mesh>(make_mesh(job, world))};
+  parts.task = make_task(job, shape, plan, *parts.mesh);
+  if (prepare) prepare(*parts.task);
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
                                                 .accumulate = job.training.accumulate,
@@ -74,7 +79,12 @@ std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, t
                                                 .loss_scale = job.training.loss_scale,
                                                 .strategy = job.parallel.strategy,
                                                 .strategy_options = job.parallel.strategy_options};
-  return std::make_unique<train::SupervisedStep>(task, options, mesh);
+  parts.step = std::make_unique<train::SupervisedStep>(*parts.task, options, *parts.mesh);
+  return parts;
+}
+
+Assembly assemble(const Job& job, const DataShape& shape, comm::ProcessGroup& world) {
+  return assemble(job, shape, even_counts(job, shape.classes, world.size()), world);
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "tandem/comm/process_group.h"
@@ -20,14 +21,18 @@ class Backbone;
 // The parts of a job on one rank.
 namespace tandem::job {
 
-/// `rank` of the `size` ranks that share a batch, which are the group `data`; servers among them are idle.
+/// `rank` of the `size` ranks of the world, or of the group that they are: it loads its part of each batch. Servers are
+/// idle.
 data::LoaderOptions training_loader_options(const Job& job, int rank, int size);
 data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size);
-std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
-std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset, comm::ProcessGroup& data);
+std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset,
+                                              const comm::ProcessGroup& world);
+std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
+                                                const comm::ProcessGroup& world);
 
-/// How model.norm=sync shares its statistics over the group; null for other norms, and for one rank. Collective.
-std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, comm::ProcessGroup& group);
+/// How model.norm=sync shares its statistics over the ranks that share a batch; null for other norms, and for one rank.
+/// Collective.
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh);
 
 /// The backbone on the job's device and in its element type. Its memory counts as parameters and buffers. Throws
 /// SettingsError if the model is none and an image has another number of values than the embedding. `ranks`: of
@@ -48,19 +53,28 @@ struct TaskPlan {
 /// rank that only serves.
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);
 
-/// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync,
-/// whose statistics are of the images of all ranks of `group`; otherwise not.
-std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
-                                       comm::ProcessGroup& group);
-
-/// The same with the classes split evenly.
-std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, comm::ProcessGroup& group);
-
 /// All ranks of the job, arranged along the axes of its plan. Collective.
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world);
 
-/// The job's training step on a task, which must outlive it, as must the mesh. Collective.
-std::unique_ptr<train::Step> make_step(const Job& job, const DataShape& shape, train::Task& task, parallel::Mesh& mesh);
+/// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync, whose
+/// statistics are of the images of all ranks that share a batch; otherwise not.
+std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
+                                       parallel::Mesh& mesh);
+
+/// What trains on one rank.
+struct Assembly {
+  std::unique_ptr<parallel::Mesh> mesh;
+  std::unique_ptr<train::Task> task;
+  std::unique_ptr<train::Step> step;
+};
+
+/// The parts of a job on a rank of `world`, all ranks of the job. `prepare` is called with the task before the step is
+/// made, which may keep copies of its weights. Collective.
+Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& world,
+                  const std::function<void(train::Task&)>& prepare = {});
+
+/// The same with the classes split evenly, and nothing recomputed.
+Assembly assemble(const Job& job, const DataShape& shape, comm::ProcessGroup& world);
 
 /// The name of the classifier's block.
 inline constexpr const char* kHeadBlock = "classifier";

@@ -28,12 +28,11 @@ std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
   return counts;
 }
 
-/// This rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank, at most
-/// `targets`.
-data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options,
+/// A rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank, at most
+/// `targets`. `rank`: of the world, as `counts` has them.
+data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options, int rank,
                             const std::vector<int64_t>& counts, int64_t global_size,
                             int64_t targets = std::numeric_limits<int64_t>::max()) {
-  const int rank = options.rank;
   const int64_t own = std::min(counts[rank], targets),
                 first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
   const int64_t samples = data::samples_of(options, global_size);
@@ -63,23 +62,15 @@ int64_t rehearse_test(train::Task& task, const data::Batch& batch, const data::L
   const memory::ProbeScope probe;
   const auto sizes = data::samples_of_ranks(options, batch.global_size);
   task.set_training(false);
-  task.top_k(batch, 1, sizes);
-  task.loss(batch, sizes);
+  task.evaluate(batch, 1, sizes);
   return probe.account().peak_bytes();
 }
 
 RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const TaskPlan& plan, const DataAmount& amount,
                             comm::ProcessGroup& group) {
-  comm::JointWork work(group);
   RankMemory own;
-  std::string fault;
-  try {
-    own = rehearse_rank(job, shape, group.rank(), plan, amount);
-  } catch (const SettingsError& error) {
-    fault = message_of(error);
-  }
-  if (work.end(fault.empty() ? 1 : 0) == 1) return own;
-  throw SettingsError(comm::first_text(fault, group));
+  comm::jointly(group, [&] { own = rehearse_rank(job, shape, group.rank(), plan, amount); });
+  return own;
 }
 
 void check_budget(const Job& job, int rank, const memory::Composition& step) {
@@ -97,13 +88,11 @@ std::vector<memory::Stage> stages_with(const Job& of, const DataShape& shape, co
   const memory::ProbeScope aside;
   const auto job = with_draw(of, draws_of(of, 0, plan.counts).front());
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
-  const auto task = make_task(job, shape, plan, *group);
-  auto mesh = make_mesh(job, *group);
-  const auto step = make_step(job, shape, *task, mesh);
+  const auto parts = assemble(job, shape, plan, *group);
   const auto batch =
-      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), plan.counts, job.training.batch);
+      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), 0, plan.counts, job.training.batch);
   train::Step::Blocks blocks;
-  detail::name_single_images(job, [&] { blocks = step->rehearse_blocks(batch, in_parts); });
+  detail::name_single_images(job, [&] { blocks = parts.step->rehearse_blocks(batch, in_parts); });
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
 }
 
@@ -124,10 +113,12 @@ class Search {
       : job_(job), shape_(shape), amount_(amount), group_(group), recompute_(choose_recomputation(job, shape, group)) {}
 
   RankPlan lead() {
+    std::optional<MemoryPlan> plan;
+    comm::on_leader(group_, [&] { plan.emplace(job_, shape_); });
     std::string fault;
     std::vector<int64_t> counts;
     try {
-      counts = fit_counts(plan_jointly(), [&](const std::vector<int64_t>& tried) {
+      counts = fit_counts(*plan, [&](const std::vector<int64_t>& tried) {
         tell(Word::attempt, tried);
         return attempt(tried);
       });
@@ -139,7 +130,7 @@ class Search {
   }
 
   RankPlan follow() {
-    comm::JointWork(group_).end(0);  // while rank 0 plans
+    comm::on_leader(group_, [] {});  // while it plans
     for (;;) {
       auto [word, counts] = hear();
       if (word == Word::end) return end(counts, "");
@@ -152,18 +143,6 @@ class Search {
 
  private:
   enum class Word : int64_t { attempt, end };
-
-  MemoryPlan plan_jointly() {
-    comm::JointWork work(group_);
-    try {
-      MemoryPlan plan(job_, shape_);
-      work.end(0);
-      return plan;
-    } catch (const SettingsError&) {
-      work.end(0);  // the others hear of it next
-      throw;
-    }
-  }
 
   void tell(Word word, std::vector<int64_t> counts) {
     counts.resize(group_.size(), 0);
@@ -210,26 +189,24 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
                          const DataAmount& amount, int64_t scored) {
   const memory::ProbeScope aside;
   const auto job = with_draw(of, scored);
-  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), plan.counts,
+  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), rank, plan.counts,
                                      job.training.batch, scored);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
-  const auto task = make_task(job, shape, plan, *group);
-  auto mesh = make_mesh(job, *group);
-  const auto step = make_step(job, shape, *task, mesh);
-  if (job.training.skip_nonfinite > 0) step->allow_skips(job.training.skip_nonfinite);
+  const auto parts = assemble(job, shape, plan, *group);
+  if (job.training.skip_nonfinite > 0) parts.step->allow_skips(job.training.skip_nonfinite);
   auto held = probe.account();
   const int ranks = group->size();
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
   RankMemory memory;
-  detail::name_single_images(job, [&] { memory.step = step->rehearse(batch, held); });
+  detail::name_single_images(job, [&] { memory.step = parts.step->rehearse(batch, held); });
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
   memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
-                rehearse_test(*task, synthetic_batch(shape, options, plan.counts, images), options);
+                rehearse_test(*parts.task, synthetic_batch(shape, options, rank, plan.counts, images), options);
   return memory;
 }
 
@@ -287,9 +264,10 @@ bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
 }
 
 const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
-  const auto mesh = job_.parallel.mesh(job_.parallel.ranks);
-  const auto images = mesh.shares(job_.training.batch)[rank];
-  const bool has_own_parts = mesh.shard > 1 || images == 0;
+  const auto& parallel = job_.parallel;
+  const auto of_batch = parallel.rank_of_batch(rank, parallel.ranks);
+  const auto images = parallel.shares(parallel.ranks).of(job_.training.batch)[of_batch.rank];
+  const bool has_own_parts = parallel.mesh(parallel.ranks).shard > 1 || images == 0;
   const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
   const auto [place, is_new] = known_.try_emplace({counts[rank], comm::sum_of(counts), images, kind});
   auto& known = place->second;

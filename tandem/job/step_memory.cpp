@@ -41,15 +41,13 @@ train::TrainerOptions options_of(const Job& job, int64_t steps_per_epoch) {
 }  // namespace
 
 StepMemory measure_step(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  auto mesh = make_mesh(job, group);
   const auto data = images_of(job, shape);
-  const auto loader = training_loader(job, *data.train, mesh.batch());
+  const auto loader = training_loader(job, *data.train, group);
   const auto plan = plan_rank(job, shape, {.batches = loader->batches_per_epoch()}, group);
   const auto held = memory::account(group.rank());
   memory::EventLog log(group.rank());
-  const auto task = make_task(job, shape, plan.task, group);
-  const auto step = make_step(job, shape, *task, mesh);
-  train::Trainer trainer(*step, *loader, nullptr, options_of(job, loader->batches_per_epoch()), nullptr, group);
+  const auto parts = assemble(job, shape, plan.task, group);
+  train::Trainer trainer(*parts.step, *loader, nullptr, options_of(job, loader->batches_per_epoch()), nullptr, group);
   Clock clock;
   const auto outcome = trainer.run(clock);
   return {memory::timeline_of(log.end(), kSteps - 1, held),

@@ -16,7 +16,6 @@ constexpr std::array kRankOrder = {Axis::pipeline, Axis::data, Axis::shard, Axis
 constexpr std::array kNames = {"data", "shard", "tensor", "pipeline"};
 
 size_t index_of(Axis axis) { return static_cast<size_t>(axis); }
-unsigned bit_of(Axis axis) { return 1U << index_of(axis); }
 
 /// Narrows one dim of a placement to the part of `coordinate`.
 void narrow(std::vector<Split>& splits, const Mesh::Cut& cut, int size, int coordinate, at::IntArrayRef sizes) {
@@ -37,116 +36,96 @@ void narrow(std::vector<Split>& splits, const Mesh::Cut& cut, int size, int coor
 
 }  // namespace
 
-std::vector<int64_t> MeshSizes::shares(int64_t n) const {
-  auto shares = comm::split_sizes(n, data * shard - servers);
-  shares.resize(static_cast<size_t>(data * shard), 0);
-  return shares;
-}
+int MeshSizes::size(Axis axis) const { return std::array{data, shard, tensor, pipeline}[index_of(axis)]; }
 
-Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world)
-    : world_(world),
-      given_(sizes),
-      sizes_{sizes.data, sizes.shard, sizes.tensor, sizes.pipeline},
-      coordinates_(sizes_.size()) {
-  int64_t ranks = 1;
-  for (size_t axis = 0; axis < sizes_.size(); ++axis) {
-    TORCH_CHECK_VALUE(sizes_[axis] >= 1, "mesh: axis ", kNames[axis], " is ", sizes_[axis], ", wanted 1 or more");
-    ranks *= sizes_[axis];
-  }
-  TORCH_CHECK_VALUE(ranks == world.size(), "mesh: data ", sizes.data, " * shard ", sizes.shard, " * tensor ",
-                    sizes.tensor, " * pipeline ", sizes.pipeline, " is ", ranks, ", wanted ", world.size(),
-                    ", the number of ranks");
-  const int sharing = sizes.data * sizes.shard;
-  TORCH_CHECK_VALUE(sizes.servers >= 0 && sizes.servers < sharing, "mesh: servers is ", sizes.servers, " with ",
-                    sharing, " ranks that share a batch, wanted 0..", sharing - 1);
-  int rest = world.rank();
-  for (auto axis = kRankOrder.rbegin(); axis != kRankOrder.rend(); ++axis) {
-    coordinates_[index_of(*axis)] = rest % size(*axis);
-    rest /= size(*axis);
-  }
-  for (const auto axis : kRankOrder) make_group(several({axis}));
-}
-
-int Mesh::size(Axis axis) const { return sizes_[index_of(axis)]; }
-
-int Mesh::coordinate(Axis axis) const { return coordinates_[index_of(axis)]; }
-
-/// Axes of size 1 are left out: they change no group.
-Mesh::Axes Mesh::several(const std::vector<Axis>& axes) const {
-  Axes set = 0;
-  for (const auto axis : axes) set |= size(axis) > 1 ? bit_of(axis) : 0;
-  return set;
-}
-
-int Mesh::size_of(Axes axes) const {
+int MeshSizes::size(Axes axes) const {
   int product = 1;
-  for (const auto axis : kRankOrder) product *= (axes & bit_of(axis)) != 0 ? size(axis) : 1;
+  for (const auto axis : kRankOrder) product *= axes.has(axis) ? size(axis) : 1;
   return product;
 }
 
-/// This rank's number, in rank order, among the ranks that differ from it along `axes` only.
-int Mesh::number_along(Axes axes) const {
+int64_t MeshSizes::ranks() const { return int64_t{data} * shard * tensor * pipeline; }
+
+int MeshSizes::coordinate(Axis wanted, int rank) const {
+  for (auto axis = kRankOrder.rbegin(); *axis != wanted; ++axis) rank /= size(*axis);
+  return rank % size(wanted);
+}
+
+int MeshSizes::number_along(Axes axes, int rank) const {
   int number = 0;
   for (const auto axis : kRankOrder) {
-    if ((axes & bit_of(axis)) != 0) number = number * size(axis) + coordinate(axis);
+    if (axes.has(axis)) number = number * size(axis) + coordinate(axis, rank);
   }
   return number;
 }
 
-int Mesh::number_beside(Axis axis) const { return number_along(~bit_of(axis)); }
-
-/// The same among those of them that `only` names.
-int Mesh::number_along(Axes axes, const Only& only) const {
-  const auto found = std::ranges::find(only.coordinates, coordinate(only.axis));
-  TORCH_CHECK_VALUE(found != only.coordinates.end(), "mesh: coordinate along axis ", kNames[index_of(only.axis)],
-                    " is ", coordinate(only.axis), ", wanted one of [", c10::Join(", ", only.coordinates),
-                    "], where the tensor is");
-  const auto place = static_cast<int>(found - only.coordinates.begin());
-  return place * size_of(axes & ~bit_of(only.axis)) + number_along(axes & ~bit_of(only.axis));
-}
-
-/// The ranks of the world that differ from this one along `axes` only.
-std::vector<int> Mesh::ranks_along(Axes axes) const {
+std::vector<int> MeshSizes::ranks_along(Axes axes, int rank) const {
   std::vector<int> ranks = {0};
   for (const auto axis : kRankOrder) {
+    const int own = coordinate(axis, rank), first = axes.has(axis) ? 0 : own;
     std::vector<int> finer;
-    const bool differs = (axes & bit_of(axis)) != 0;
-    for (const int rank : ranks) {
-      for (int i = 0; i < (differs ? size(axis) : 1); ++i) {
-        finer.push_back(rank * size(axis) + (differs ? i : coordinate(axis)));
-      }
+    for (const int coarse : ranks) {
+      for (int i = first; i < (axes.has(axis) ? size(axis) : own + 1); ++i) finer.push_back(coarse * size(axis) + i);
     }
     ranks = std::move(finer);
   }
   return ranks;
 }
 
-comm::ProcessGroup& Mesh::make_group(Axes axes) {
-  if (size_of(axes) == world_.size()) return world_;
+Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world) : world_(world), sizes_(sizes) {
+  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
+    TORCH_CHECK_VALUE(size(axis) >= 1, "mesh: axis ", kNames[index_of(axis)], " is ", size(axis), ", wanted 1 or more");
+  }
+  TORCH_CHECK_VALUE(sizes.ranks() == world.size(), "mesh: data ", sizes.data, " * shard ", sizes.shard, " * tensor ",
+                    sizes.tensor, " * pipeline ", sizes.pipeline, " is ", sizes.ranks(), ", wanted ", world.size(),
+                    ", the number of ranks");
+  for (const auto axis : kRankOrder) group(axis);
+}
+
+int Mesh::coordinate(Axis axis) const { return sizes_.coordinate(axis, world_.rank()); }
+
+comm::ProcessGroup& Mesh::group(Axes wanted) {
+  if (sizes_.size(wanted) == world_.size()) return world_;
+  Axes axes;  // without those of size 1, which change no group
+  for (const auto axis : kRankOrder) axes = size(axis) > 1 && wanted.has(axis) ? axes | Axes{axis} : axes;
   auto& group = groups_[axes];
-  if (!group) group = axes == 0 ? comm::make_single_group() : world_.split(number_along(~axes), ranks_along(axes));
+  const int rank = world_.rank();
+  if (!group) {
+    group = axes.empty() ? comm::make_single_group()
+                         : world_.split(sizes_.number_along(Axes::all() - axes, rank), sizes_.ranks_along(axes, rank));
+  }
   return *group;
 }
 
-comm::ProcessGroup& Mesh::group(Axis axis) { return make_group(several({axis})); }
-
-comm::ProcessGroup& Mesh::group(const std::vector<Axis>& axes) { return make_group(several(axes)); }
+/// The axes along which this rank is not the first one.
+Axes Mesh::behind() const {
+  Axes behind;
+  for (const auto axis : kRankOrder) behind = coordinate(axis) > 0 ? behind | Axes{axis} : behind;
+  return behind;
+}
 
 Placement Mesh::place(at::IntArrayRef sizes, const std::vector<Cut>& cuts, const std::optional<Only>& only) const {
-  Placement placement;
-  Axes cut_axes = 0;
+  Placement placement{.behind = behind()};
+  Axes cut_axes;
   for (const auto& cut : cuts) {
     TORCH_CHECK_VALUE(cut.dim >= 0 && cut.dim < static_cast<int64_t>(sizes.size()), "mesh: a cut is along dim ",
                       cut.dim, ", wanted a dim of ", sizes);
-    TORCH_CHECK_VALUE((cut_axes & bit_of(cut.axis)) == 0 && !(only && only->axis == cut.axis), "mesh: axis ",
+    TORCH_CHECK_VALUE(!cut_axes.has(cut.axis) && !(only && only->axis == cut.axis), "mesh: axis ",
                       kNames[index_of(cut.axis)], " comes twice for one tensor, wanted it once");
-    cut_axes |= bit_of(cut.axis);
-    if (size(cut.axis) > 1) narrow(placement.splits, cut, size(cut.axis), coordinate(cut.axis), sizes);
+    cut_axes = cut_axes | Axes{cut.axis};
+    if (size(cut.axis) == 1) continue;
+    narrow(placement.splits, cut, size(cut.axis), coordinate(cut.axis), sizes);
+    placement.split_along = placement.split_along | Axes{cut.axis};
   }
-  const auto number = [&](Axes axes) { return only ? number_along(axes, *only) : number_along(axes); };
-  if (only) placement.holder = number(~Axes{0});
-  if (only && only->coordinates.size() == static_cast<size_t>(size(only->axis))) placement.holder.reset();
-  if (!placement.splits.empty()) placement.replica = number(~cut_axes);
+  if (!only) return placement;
+  const auto found = std::ranges::find(only->coordinates, coordinate(only->axis));
+  TORCH_CHECK_VALUE(found != only->coordinates.end(), "mesh: coordinate along axis ", kNames[index_of(only->axis)],
+                    " is ", coordinate(only->axis), ", wanted one of [", c10::Join(", ", only->coordinates),
+                    "], where the tensor is");
+  placement.behind = placement.behind - Axes{only->axis};
+  if (found != only->coordinates.begin()) placement.behind = placement.behind | Axes{only->axis};
+  const bool are_all = only->coordinates.size() == static_cast<size_t>(size(only->axis));
+  if (!are_all) placement.some_along = {only->axis};
   return placement;
 }
 

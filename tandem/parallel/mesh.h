@@ -9,15 +9,21 @@
 
 namespace tandem::parallel {
 
-enum class Axis { data, shard, tensor, pipeline };
-
+/// How many ranks differ along each axis. Which rank is where follows without any communication.
 struct MeshSizes {
   int data = 1, shard = 1, tensor = 1, pipeline = 1;
-  int servers = 0;  // of the ranks that share a batch, the last so many get no part of it
 
-  /// How many of n samples, or classes, each of the ranks that share a batch gets: comm::split_sizes() over those that
-  /// are no servers.
-  std::vector<int64_t> shares(int64_t n) const;
+  int size(Axis axis) const;
+  int size(Axes axes) const;  // the product of their sizes
+  int64_t ranks() const;      // of the world
+
+  /// Of a rank of the world: its place along an axis, 0 .. size - 1, and its number, in rank order, among the ranks
+  /// that differ from it along `axes` only.
+  int coordinate(Axis axis, int rank) const;
+  int number_along(Axes axes, int rank) const;
+
+  /// The ranks of the world that differ from `rank` along `axes` only, in rank order.
+  std::vector<int> ranks_along(Axes axes, int rank) const;
 };
 
 /// The ranks of a job, arranged along named axes. A group of an axis has the ranks that differ in that coordinate only.
@@ -33,26 +39,23 @@ class Mesh {
  public:
   /// Makes the groups of the axes. An axis that has all ranks uses `world` itself, an axis of size 1 a group of one:
   /// neither sends a message. Any other axis costs one split of the world, which asks no rank. Throws c10::ValueError
-  /// if a size is below 1, if servers leave no rank for the batch, or if the product of the sizes is not the size of
-  /// the world. `world` must outlive the mesh. Collective.
+  /// if a size is below 1, or if the product of the sizes is not the size of the world. `world` must outlive the mesh.
+  /// Collective.
   Mesh(const MeshSizes& sizes, comm::ProcessGroup& world);
 
-  int size(Axis axis) const;
-  const MeshSizes& sizes() const { return given_; }
-  int coordinate(Axis axis) const;  // of this rank, 0 .. size - 1; equals its rank in group(axis)
-
-  /// This rank's number, in rank order, among the ranks that have its coordinate along `axis`.
-  int number_beside(Axis axis) const;
+  const MeshSizes& sizes() const { return sizes_; }
+  int size(Axis axis) const { return sizes_.size(axis); }
+  int coordinate(Axis axis) const;  // of this rank; equals its rank in group(axis)
 
   comm::ProcessGroup& world() const { return world_; }
-  comm::ProcessGroup& group(Axis axis);
 
-  /// The ranks that share a batch: along data and shard. Collective as group() of several axes.
-  comm::ProcessGroup& batch() { return group({Axis::data, Axis::shard}); }
+  /// The ranks that differ from this one along `axes` only, in rank order. The first call for several axes makes their
+  /// group and is collective over the world; later calls return the same group.
+  comm::ProcessGroup& group(Axes axes);
+  comm::ProcessGroup& group(Axis axis) { return group(Axes{axis}); }
 
-  /// The ranks that differ from this one in these coordinates only, in rank order. The first call for a set of axes
-  /// makes its group and is collective over the world; later calls return the same group.
-  comm::ProcessGroup& group(const std::vector<Axis>& axes);
+  /// The ranks that share a batch.
+  comm::ProcessGroup& batch() { return group(kBatchAxes); }
 
   /// Cuts a dim of a tensor over the ranks of an axis.
   struct Cut {
@@ -74,18 +77,10 @@ class Mesh {
   Placement place(at::IntArrayRef sizes, const std::vector<Cut>& cuts = {}, const std::optional<Only>& only = {}) const;
 
  private:
-  using Axes = unsigned;  // a bit for each axis
-
-  Axes several(const std::vector<Axis>& axes) const;
-  int number_along(Axes axes) const;
-  int number_along(Axes axes, const Only& only) const;
-  int size_of(Axes axes) const;
-  std::vector<int> ranks_along(Axes axes) const;
-  comm::ProcessGroup& make_group(Axes axes);
+  Axes behind() const;
 
   comm::ProcessGroup& world_;
-  MeshSizes given_;
-  std::vector<int> sizes_, coordinates_;  // by Axis
+  MeshSizes sizes_;
   std::map<Axes, std::unique_ptr<comm::ProcessGroup>> groups_;
 };
 

@@ -132,7 +132,7 @@ void ModelAveraging::unify_optimizer(const std::vector<Parameter>& state) {
   if (apart_.all == 0) return;
   std::vector<Tensor> copies;
   for (const auto& parameter : state) {
-    if (parameter.placement.is_everywhere()) copies.push_back(parameter.tensor);
+    if (parameter.placement.is_replicated_along(kBatchAxes)) copies.push_back(parameter.tensor);
   }
   average(copies, apart_);
 }

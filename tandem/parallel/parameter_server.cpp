@@ -46,8 +46,11 @@ std::vector<Parameter> ParameterServer::held(std::vector<Parameter> parameters) 
     return std::ranges::any_of(parameters_, [&](const Tensor& own) { return own.is_same(parameter.tensor); });
   };
   if (!servers_.is_worker()) std::erase_if(parameters, is_served);
+  const auto& group = servers_.group();
+  const Placement::Holders workers = {Axis::data, 0, servers_.workers() - 1, group.rank(), group.size()};
   for (auto& parameter : parameters) {
-    if (is_served(parameter)) parameter.placement.holder = servers_.group().rank();
+    const auto sizes = parameter.tensor.sizes();
+    if (is_served(parameter)) parameter.placement = parameter.placement.of_box(whole_box(sizes), sizes, workers);
   }
   return parameters;
 }

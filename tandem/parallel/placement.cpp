@@ -16,6 +16,20 @@ Box Placement::box(at::IntArrayRef sizes) const {
   return box;
 }
 
+Placement Placement::of_box(const Box& part, at::IntArrayRef sizes, const Holders& holders) const {
+  const auto whole = whole_sizes(sizes), first = box(sizes).first;
+  const Axes along = {holders.axis};
+  const bool divides = part != whole_box(sizes), are_some = holders.last - holders.first + 1 < holders.size;
+  Placement own = {.split_along = divides ? split_along | along : split_along,
+                   .some_along = are_some ? some_along | along : some_along,
+                   .behind = holders.own > holders.first ? behind | along : behind - along};
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    const Split split{static_cast<int64_t>(dim), first[dim] + part.first[dim], part.count[dim], whole[dim]};
+    if (split.count < split.total) own.splits.push_back(split);
+  }
+  return own;
+}
+
 void check_placement(const std::string& what, const Placement& placement, at::IntArrayRef sizes) {
   int64_t next = 0;
   for (const auto& [dim, first, count, total] : placement.splits) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/split.h"
 #include "tandem/parallel/ordered_data_parallel.h"
 #include "tandem/parallel/updating_servers.h"
 
@@ -12,35 +13,37 @@ namespace {
 
 MeshSizes along_data(int ranks, const StrategyOptions&) { return {.data = ranks}; }
 
-/// The parameters that every rank holds whole.
-std::vector<Parameter> whole_of(const ReplicatedModel& model) {
+/// The parameters that the ranks which share a batch hold alike.
+std::vector<Parameter> shared_of(const ReplicatedModel& model) {
   auto parameters = model.parameters;
-  std::erase_if(parameters, [](const Parameter& parameter) { return !parameter.placement.is_everywhere(); });
+  std::erase_if(parameters,
+                [](const Parameter& parameter) { return !parameter.placement.is_replicated_along(kBatchAxes); });
   return parameters;
 }
 
 std::unique_ptr<GradientSync> make_ddp(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
-  const auto whole = whole_of(model);
-  if (options.shards > 0) return std::make_unique<OrderedDataParallel>(whole, model.buffers, mesh.batch());
+  const auto shared = shared_of(model);
+  if (options.shards > 0) return std::make_unique<OrderedDataParallel>(shared, model.buffers, mesh.batch());
   if (options.ddp.hook_kind().goes_apart && mesh.batch().size() > 1) {
-    return std::make_unique<PostLocalSgd>(whole, model.buffers, mesh.batch(), options.ddp, options.post_local_sgd);
+    return std::make_unique<PostLocalSgd>(shared, model.buffers, mesh.batch(), options.ddp, options.post_local_sgd);
   }
-  return std::make_unique<DistributedDataParallel>(tensors_of(whole), model.buffers, names_of(whole), mesh.batch(),
+  return std::make_unique<DistributedDataParallel>(tensors_of(shared), model.buffers, names_of(shared), mesh.batch(),
                                                    options.ddp);
 }
 
 std::unique_ptr<GradientSync> make_ps(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
   if (options.ps.servers_update) {
-    return std::make_unique<UpdatingServers>(whole_of(model), model.buffers, mesh.batch(), options.ps);
+    return std::make_unique<UpdatingServers>(shared_of(model), model.buffers, mesh.batch(), options.ps);
   }
-  return std::make_unique<ParameterServer>(whole_of(model), model.buffers, mesh.batch(), options.ps);
+  return std::make_unique<ParameterServer>(shared_of(model), model.buffers, mesh.batch(), options.ps);
 }
 
 MeshSizes with_servers(int ranks, const StrategyOptions& options) {
   check_servers(options.ps.servers, ranks);
-  if (options.ps.servers_update) return {.shard = ranks, .servers = options.ps.servers};
-  return {.data = ranks, .servers = options.ps.servers};
+  return options.ps.servers_update ? MeshSizes{.shard = ranks} : MeshSizes{.data = ranks};
 }
+
+int servers_apart(const StrategyOptions& options) { return options.ps.servers; }
 
 /// The largest of `parts` equal ones.
 int64_t part_of(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
@@ -72,7 +75,7 @@ std::unique_ptr<GradientSync> make_dp(const ReplicatedModel& model, Mesh& mesh, 
 
 template <ModelAveragingOptions StrategyOptions::*own>
 std::unique_ptr<GradientSync> make_averaging(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
-  return std::make_unique<ModelAveraging>(whole_of(model), model.buffers, mesh.batch(), options.*own);
+  return std::make_unique<ModelAveraging>(shared_of(model), model.buffers, mesh.batch(), options.*own);
 }
 
 template <ModelAveragingOptions StrategyOptions::*own>
@@ -130,7 +133,7 @@ template <Sharded what>
 std::unique_ptr<GradientSync> make_sharded(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
   auto own = options.fsdp;
   own.in_order = options.shards > 0;
-  return std::make_unique<FullyShard>(whole_of(model), model.buffers, model.chain, what, mesh, own);
+  return std::make_unique<FullyShard>(shared_of(model), model.buffers, model.chain, what, mesh, own);
 }
 
 CategoryBytes zero1_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
@@ -193,7 +196,8 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .mesh = with_servers,
      .make = make_ps,
      .bytes = ps_bytes,
-     .settings = "ps"},
+     .settings = "ps",
+     .idle = servers_apart},
     {.name = "local-sgd",
      .title = "local SGD",
      .doc = "each rank trains its own backbone on its own images; every few steps all backbones become their mean",
@@ -215,6 +219,12 @@ constexpr std::array<Strategy, 8> kStrategies = {{
 }};
 
 }  // namespace
+
+std::vector<int64_t> Shares::of(int64_t n) const {
+  auto shares = comm::split_sizes(n, workers());
+  shares.resize(static_cast<size_t>(ranks), 0);
+  return shares;
+}
 
 std::span<const Strategy> strategies() { return kStrategies; }
 

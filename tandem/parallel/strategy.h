@@ -28,9 +28,9 @@ struct StrategyOptions {
   OneProcessOptions dp;
 };
 
-/// A model whose parts every rank holds whole, before a strategy takes it.
+/// A model whose parts the ranks that share a batch hold alike, before a strategy takes it.
 struct ReplicatedModel {
-  std::vector<Parameter> parameters;  // those with another placement are left to their layers
+  std::vector<Parameter> parameters;  // those that differ along the batch's axes are left to their layers
   std::vector<Tensor> buffers = {};
   /// The blocks that use them, where the model runs them from: a strategy may replace what they run, for as long as it
   /// lives. null: the model has none.
@@ -42,6 +42,16 @@ struct RankOfBatch {
   int rank = 0, size = 1;
 };
 
+/// How work is shared among ranks, of which the last `idle` get none.
+struct Shares {
+  int ranks = 1, idle = 0;
+
+  int workers() const { return ranks - idle; }
+
+  /// How many of n samples, or classes, each rank gets: comm::split_sizes() over the workers.
+  std::vector<int64_t> of(int64_t n) const;
+};
+
 /// A way to train in parallel: a file with a GradientSync and its options, a member of StrategyOptions, and a row of
 /// strategies().
 struct Strategy {
@@ -49,8 +59,8 @@ struct Strategy {
   std::string_view title;  // in words, for messages
   std::string_view doc;    // what each rank holds, for the settings' table
 
-  /// How `ranks` ranks are arranged for it. Throws SettingsError for a number that it cannot use. The ranks along the
-  /// axis shard hold different parts of the replicated parameters, or of their optimizer's state.
+  /// How `ranks` ranks that share a batch are arranged for it. Throws SettingsError for a number that it cannot use.
+  /// The ranks along the axis shard hold different parts of the replicated parameters, or of their optimizer's state.
   MeshSizes (*mesh)(int ranks, const StrategyOptions& options);
 
   /// Makes the strategy for a model whose batches the ranks of mesh.batch() share. The mesh, and what `model` refers
@@ -76,6 +86,14 @@ struct Strategy {
   /// True: the ranks that share a batch are replicas in one process, `dp.replicas` of the options, and the world is one
   /// rank.
   bool is_one_process = false;
+
+  /// How many of the ranks that share a batch, the last ones, get no part of it. null: none.
+  int (*idle)(const StrategyOptions& options) = nullptr;
+
+  /// How `ranks` ranks share what there is to do.
+  Shares shares(int ranks, const StrategyOptions& options) const {
+    return {ranks, idle != nullptr ? idle(options) : 0};
+  }
 };
 
 /// All strategies; the first is the default.

@@ -39,7 +39,7 @@ UpdatingServers::UpdatingServers(const std::vector<Parameter>& parameters, std::
   detail::broadcast_all(frozen, 0, group);
   detail::broadcast_all(buffers_, 0, group);
   for (auto& [type, members] : trained) {
-    flats_.push_back(std::make_unique<detail::ServedFlat>(std::move(members), servers_, group, options.staleness));
+    flats_.push_back(std::make_unique<detail::ServedFlat>(std::move(members), servers_, options.staleness));
   }
 }
 

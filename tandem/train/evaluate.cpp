@@ -19,11 +19,11 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   data::Batch batch;
   while (next_batch(loader, batch)) {
     const auto sizes = data::samples_of_ranks(loader.options(), batch.global_size);
-    const auto best = task.top_k(batch, std::min<int64_t>(5, num_classes), sizes);
+    const auto [best, own_loss] = task.evaluate(batch, std::min<int64_t>(5, num_classes), sizes);
     const auto hits = best.eq(batch.labels.unsqueeze(1));
     right1 += hits.select(1, 0).sum().item<double>();
     right5 += hits.sum().item<double>();
-    loss += task.loss(batch, sizes).item<double>() * static_cast<double>(batch.global_size);
+    loss += own_loss.item<double>() * static_cast<double>(batch.global_size);
     samples += batch.global_size;
     if (tick) tick(++done, loader.batches_per_epoch());
   }

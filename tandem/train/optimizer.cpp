@@ -320,16 +320,17 @@ struct ExactSum {
 
 /// Empty parameters: a rank whose peers hold them.
 template <class Sum>
-double norm_of(const std::vector<Parameter>& parameters, comm::ProcessGroup& group) {
+double norm_of(const std::vector<Parameter>& parameters, comm::ProcessGroup& group, parallel::Axes along) {
   Sum everywhere, of_parts;
   bool has_parts = parameters.empty();
   for (const auto& [name, tensor, placement] : parameters) {
-    has_parts |= !placement.is_everywhere();
+    const bool is_alike = placement.is_replicated_along(along);
+    has_parts |= !is_alike;
     const auto gradient = rows_or_whole(tensor.grad());
     if (!gradient.defined()) continue;
-    if (placement.is_everywhere()) {
+    if (is_alike) {
       everywhere.add(gradient);
-    } else if (placement.counts_on(group.rank())) {
+    } else if (placement.counts_along(along)) {
       of_parts.add(gradient);
     }
   }
@@ -350,12 +351,12 @@ int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
   return most;
 }
 
-double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
-                      NormSum sum) {
+double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group, NormSum sum,
+                      parallel::Axes along) {
   const at::NoGradGuard no_grad;
   detail::join_rows(parameters);
-  const double norm =
-      sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group) : norm_of<QuickSum>(parameters, group);
+  const double norm = sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group, along)
+                                              : norm_of<QuickSum>(parameters, group, along);
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters) {
     if (parameter.tensor.grad().defined()) gradients.push_back(rows_or_whole(parameter.tensor.grad()));

@@ -118,11 +118,11 @@ enum class NormSum : uint8_t {
 int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum = NormSum::quickly);
 
 /// Scales all gradients down so that their total norm over all ranks is at most `largest`; each part of a tensor counts
-/// once, however many ranks hold it. Returns the norm before scaling, the same bits on all ranks. `group`: all ranks of
-/// the job. Collective: no message if every parameter is held whole by all ranks, otherwise one, of 8 bytes or, with
-/// NormSum::exactly, of 1,096. So if one rank lists a parameter that is split or that other ranks do not hold, each
-/// rank must list one, or no parameter.
+/// once, however many ranks hold it. Returns the norm before scaling, the same bits on all ranks. `group`: the ranks
+/// that differ `along` these axes, by default all ranks of the job. Collective: no message if all of them hold every
+/// parameter alike, otherwise one, of 8 bytes or, with NormSum::exactly, of 1,096. So if one rank lists a parameter
+/// that another holds otherwise, each rank must list one, or no parameter.
 double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group,
-                      NormSum sum = NormSum::quickly);
+                      NormSum sum = NormSum::quickly, parallel::Axes along = parallel::Axes::all());
 
 }  // namespace tandem::train

@@ -3,7 +3,6 @@
 
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/parameter.h"
-#include "tandem/storage/safetensors.h"
 
 namespace torch::nn {
 class Module;
@@ -18,15 +17,11 @@ using parallel::Split;
 using parallel::tensors_of;
 using parallel::trained_of;
 
-/// A tensor that forward changes (running statistics). The values of rank 0 are used.
-using Buffer = storage::NamedTensor;
-
-/// The registered buffers of a module, under its names, each once; every rank holds all of each.
-std::vector<Buffer> buffers_of(const torch::nn::Module& module);
-
-std::vector<Tensor> tensors_of(const std::vector<Buffer>& buffers);
+/// The registered buffers of a module, which forward changes (running statistics), under its names, each once; every
+/// rank holds all of each.
+std::vector<Parameter> buffers_of(const torch::nn::Module& module);
 
 /// Memory of Category::buffers.
-std::vector<Tensor> copies_of(const std::vector<Buffer>& buffers);
+std::vector<Tensor> copies_of(const std::vector<Parameter>& buffers);
 
 }  // namespace tandem::train

@@ -9,7 +9,7 @@
 #include "tandem/base/context.h"
 #include "tandem/comm/agree.h"
 #include "tandem/train/detail/divergence.h"
-#include "tandem/train/detail/micro_batches.h"
+#include "tandem/train/detail/plain_passes.h"
 #include "tandem/train/detail/row_hooks.h"
 #include "tandem/train/evaluate.h"
 
@@ -35,29 +35,10 @@ void check_option(bool is_set, const std::string& option, const std::string& why
                       "leave " + name + " out, or update that parameter with the others");
 }
 
-std::vector<double> loss_numbers(const Tensor& loss) {
-  const auto numbers = loss.detach().to(at::kCPU, at::kDouble).reshape({-1});
-  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
-}
-
-/// The derivative of the step's loss, times `scale`, by the numbers of a part's; undefined: 1.
-Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
-  for (auto& share : shares) share *= scale;
-  if (loss.dim() == 0 && shares[0] == 1) return {};
-  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
-      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
-}
-
 /// Beside a later step, of whose activations these numbers are none.
 double sum_of_losses(double own, comm::ProcessGroup& group) {
   const CategoryScope scratch(Category::communication);
   return comm::reduce_number(own, comm::Reduce::sum, group);
-}
-
-Context context_of(const data::Batch& batch) {
-  auto context = current_context();
-  context.first_sample = batch.first_sample;
-  return context;
 }
 
 }  // namespace
@@ -65,15 +46,14 @@ Context context_of(const data::Batch& batch) {
 SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh)
     : task_(task),
       options_(std::move(options)),
-      mesh_(mesh.sizes()),
       data_(mesh.batch()),
+      model_(mesh.group(parallel::Axes::all() - parallel::kBatchAxes)),
       world_(mesh.world()),
       sync_(options_.strategy->make({task.parameters(), tensors_of(task.buffers()), task.replicated_chain()}, mesh,
                                     options_.strategy_options)),
       parameters_(sync_->held(task.parameters())),
       trained_(parameters_.begin(), parameters_.begin() + put_trained_first(parameters_, task.parameters())),
       optimizer_(trained_, options_.optimizer) {
-  if (options_.shards > 0) ordered_buffers_.emplace(task.buffers(), options_.shards / data_.size());
   const auto rows = task_.row_parameter();
   if (rows && rows->moves_all_rows) optimizer_.move_all_rows(optimizer_.place_of(rows->name));
   if (rows && rows->steps_in_backward) {
@@ -92,7 +72,17 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
     task_.run_apart();
     endings_.emplace(world_.beside());
   }
+  passes_ = options_.passes ? options_.passes(task_, *sync_, trained_, mesh) : plain_passes();
   task_.set_training(true);
+}
+
+std::unique_ptr<Passes> SupervisedStep::plain_passes() {
+  const detail::PlainPassesOptions options = {
+      .accumulate = options_.accumulate,
+      .shards = options_.shards,
+      .shares = options_.strategy->shares(data_.size(), options_.strategy_options),
+      .runs_apart = endings_.has_value()};
+  return std::make_unique<detail::PlainPasses>(task_, *sync_, trained_, data_, options);
 }
 
 /// What a step changes before its end cannot wait for it.
@@ -104,11 +94,6 @@ void SupervisedStep::check_staleness() const {
   };
   refuse(options_.loss_scale.has_value(), "a loss scale, which the next step needs", "the loss scale");
   refuse(may_skip_, "steps that may be left out, of which later ones have begun", "skip_nonfinite");
-}
-
-std::vector<detail::BatchPart> SupervisedStep::parts_of(const data::Batch& batch) const {
-  return options_.shards > 0 ? detail::cut_shards(batch, options_.shards, data_)
-                             : detail::cut(batch, options_.accumulate, mesh_.shares(batch.global_size), data_.rank());
 }
 
 void SupervisedStep::allow_skips(int64_t in_a_row) {
@@ -124,7 +109,7 @@ std::optional<Reading> SupervisedStep::run(const data::Batch& batch, int64_t ste
   if (endings_) return begin(batch, step, learning_rate);
   const detail::RowHooks hooks(task_, optimizer_, learning_rate);
   const auto buffers_before = may_skip_ ? copies_of(task_.buffers()) : std::vector<Tensor>();
-  const double loss = add_gradients(batch);
+  const double loss = passes_->run(batch, scale_ ? scale_->scale() : 1);
   if (!std::isfinite(loss)) return skip(detail::loss_fault("loss of step ", step + 1, loss), buffers_before);
   const PhaseScope phase(Phase::optimizer);
   if (scale_) scale_->unscale(trained_);
@@ -154,7 +139,7 @@ void SupervisedStep::update(double learning_rate, comm::ProcessGroup& group) {
 
 /// A step that ends on another thread.
 std::optional<Reading> SupervisedStep::begin(const data::Batch& batch, int64_t step, double learning_rate) {
-  const double own_loss = add_gradients(batch);
+  const double own_loss = passes_->run(batch, scale_ ? scale_->scale() : 1);
   endings_->start([=, this] { return end(own_loss, step, learning_rate); });
   if (endings_->under_way() <= sync_->staleness()) return std::nullopt;
   return endings_->wait_first();
@@ -181,32 +166,31 @@ Reading SupervisedStep::end(double own_loss, int64_t step, double learning_rate)
   return {.skipped = detail::loss_fault("loss of step ", step + 1, loss)};
 }
 
-/// Leaves the gradients of the whole batch in .grad, and returns its loss. Where all ranks know it, a loss of a part
-/// that is not finite is returned before its backward: all ranks stop there or none does.
-double SupervisedStep::add_gradients(const data::Batch& batch) {
-  double loss = 0;
-  if (ordered_buffers_) ordered_buffers_->before_step();
-  for (const auto& part : parts_of(batch)) {
-    const ContextScope scope(context_of(part.batch));
-    sync_->before_forward(part.place);
-    auto own = task_.loss(part.batch, part.sizes);
-    if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
-    const auto values = loss_numbers(own);
-    TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!endings_ && !std::isfinite(values[i])) return values[i];
-      loss += part.shares[i] * values[i];
+memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::Account held) {
+  if (may_skip_) {
+    for (const auto& buffer : task_.buffers()) {
+      held.add(Category::buffers, static_cast<int64_t>(buffer.tensor.nbytes()));
     }
-    sync_->before_backward(own, part.place);
-    {
-      const PhaseScope phase(Phase::backward);
-      own.backward(start_of_backward(own, part.shares, scale_ ? scale_->scale() : 1));
-    }
-    own.reset();  // with what its graph holds
-    sync_->after_backward(part.place);
   }
-  if (ordered_buffers_) ordered_buffers_->end_step(data_);
-  return loss;
+  const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
+  const auto step = passes_->rehearse(batch, held, [this](const auto& rows) { return update_bytes(rows); });
+  const memory::Change meeting{sync_->after_step_bytes(), Category::communication, 0};
+  return highest_of(step, memory::compose({}, held, {&meeting, 1}));
+}
+
+/// What clipping and the optimizer allocate for a moment.
+std::vector<memory::Change> SupervisedStep::update_bytes(const std::vector<int64_t>& rows) const {
+  std::vector<memory::Change> changes;
+  if (options_.clip > 0) changes.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] > 0) changes.push_back({optimizer_.row_bytes(i, rows[i]), Category::optimizer, 0});
+  }
+  return changes;
+}
+
+Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
+  const detail::RowHooks hooks(task_, optimizer_, /*learning_rate=*/0.0);
+  return passes_->rehearse_blocks(batch, in_parts);
 }
 
 void SupervisedStep::undo(const std::vector<Tensor>& buffers_before) {
@@ -230,8 +214,10 @@ void SupervisedStep::clip(comm::ProcessGroup& group) {
     return;
   }
   std::vector<Parameter> own, shared;
-  for (const auto& parameter : trained_) (parameter.placement.is_everywhere() ? own : shared).push_back(parameter);
-  clip_grad_norm(own, options_.clip, group);
+  for (const auto& parameter : trained_) {
+    (parameter.placement.is_replicated_along(parallel::kBatchAxes) ? own : shared).push_back(parameter);
+  }
+  clip_grad_norm(own, options_.clip, model_, NormSum::quickly, parallel::Axes::all() - parallel::kBatchAxes);
   clip_grad_norm(shared, options_.clip, group);
 }
 
@@ -248,7 +234,7 @@ void SupervisedStep::unify() {
 
 std::vector<Parameter> SupervisedStep::weights() const {
   auto tensors = parameters_;
-  for (const auto& buffer : task_.buffers()) tensors.push_back(Parameter::replicated(buffer.name, buffer.tensor));
+  for (auto& buffer : task_.buffers()) tensors.push_back(std::move(buffer));
   return tensors;
 }
 

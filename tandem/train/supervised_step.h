@@ -3,18 +3,18 @@
 
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/strategy.h"
-#include "tandem/train/detail/ordered_buffers.h"
 #include "tandem/train/detail/step_endings.h"
 #include "tandem/train/loss_scale.h"
 #include "tandem/train/optimizer.h"
+#include "tandem/train/passes.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
 
 namespace tandem::train {
 
-namespace detail {
-struct BatchPart;
-}
+/// Makes the passes of a step. `trained`: what this rank trains, as it holds it. Everything outlives the result.
+using MakePasses = std::function<std::unique_ptr<Passes>(Task& task, parallel::GradientSync& sync,
+                                                         const std::vector<Parameter>& trained, parallel::Mesh& mesh)>;
 
 struct SupervisedStepOptions {
   OptimizerOptions optimizer;
@@ -25,6 +25,7 @@ struct SupervisedStepOptions {
   std::optional<LossScaleOptions> loss_scale = {};  // nullopt: backward starts from the loss itself
   const parallel::Strategy* strategy = &parallel::strategies().front();
   parallel::StrategyOptions strategy_options;
+  MakePasses passes = nullptr;  // null: one micro-batch after the other, with the whole chain on each rank
 };
 
 /// A step of supervised training: loss, backward with a GradientSync, clipping, optimizer.
@@ -90,16 +91,12 @@ class SupervisedStep : public Step {
   const Optimizer& optimizer() const { return optimizer_; }
 
  private:
-  std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
+  std::unique_ptr<Passes> plain_passes();
   void check_staleness() const;
-  double add_gradients(const data::Batch& batch);
   std::optional<Reading> begin(const data::Batch& batch, int64_t step, double learning_rate);
   Reading end(double own_loss, int64_t step, double learning_rate);
   void update(double learning_rate, comm::ProcessGroup& group);
-  memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds);
-  std::vector<Tensor> parts_with_gradients() const;
-  std::vector<Tensor> whole_gradients() const;
-  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
+  std::vector<memory::Change> update_bytes(const std::vector<int64_t>& rows) const;
   NormSum norm_sum() const;
   void clip(comm::ProcessGroup& group);
   void undo(const std::vector<Tensor>& buffers_before);
@@ -107,14 +104,13 @@ class SupervisedStep : public Step {
 
   Task& task_;
   SupervisedStepOptions options_;
-  parallel::MeshSizes mesh_;
-  comm::ProcessGroup &data_, &world_;
+  comm::ProcessGroup &data_, &model_, &world_;  // data_ shares a batch; model_ shares out the model
   std::unique_ptr<parallel::GradientSync> sync_;
   std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first
   std::vector<Parameter> trained_;
   Optimizer optimizer_;
   std::optional<LossScale> scale_;
-  std::optional<detail::OrderedBuffers> ordered_buffers_;
+  std::unique_ptr<Passes> passes_;
   bool may_skip_ = false;
   std::optional<detail::StepEndings> endings_;  // steps end late; last member: destroyed first
 };

@@ -6,7 +6,7 @@ namespace tandem::train {
 
 std::vector<Parameter> Task::weights() const {
   auto all = parameters();
-  for (const auto& buffer : buffers()) all.push_back(Parameter::replicated(buffer.name, buffer.tensor));
+  for (auto& buffer : buffers()) all.push_back(std::move(buffer));
   return all;
 }
 

@@ -43,8 +43,13 @@ class Task {
   /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
   virtual Tensor embed(const data::Batch& batch) = 0;
 
-  /// Returns the k best classes of each of this rank's samples, [n, k] int64. Collective.
-  virtual Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
+  /// What a test asks of a batch: the k best classes of each of this rank's samples, [n, k] int64 on the CPU, and the
+  /// loss, as loss() returns it.
+  struct Answers {
+    Tensor best, loss;
+  };
+  /// Collective.
+  virtual Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
 
   /// If `training`, batch statistics are updated; otherwise they are used as they are.
   virtual void set_training(bool training) = 0;
@@ -54,7 +59,10 @@ class Task {
   virtual memory::Chain* replicated_chain() { return nullptr; }
 
   virtual std::vector<Parameter> parameters() const = 0;
-  virtual std::vector<Buffer> buffers() const = 0;
+
+  /// What forward changes, such as running statistics. Of the ranks that hold one alike, the values of the first are
+  /// used.
+  virtual std::vector<Parameter> buffers() const = 0;
 
   /// Parameters, then buffers: everything that a trained model consists of.
   std::vector<Parameter> weights() const;

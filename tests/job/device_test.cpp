@@ -72,10 +72,10 @@ TEST(Device, IsRehearsedAndEmbeds) {
   EXPECT_GT(memory.peak().bytes, 0);
   const auto group = comm::make_single_group();
   data::Batch batch{.images = at::ones({3, 1, 8, 8})};
-  const auto there = make_task(job, shape, *group)->embed(batch);
+  const auto there = assemble(job, shape, *group).task->embed(batch);
   job.parallel.device = job.head.options.device = at::kCPU;
   EXPECT_TRUE(there.is_cpu());
-  EXPECT_TRUE(there.allclose(make_task(job, shape, *group)->embed(batch), 1e-4, 1e-6));
+  EXPECT_TRUE(there.allclose(assemble(job, shape, *group).task->embed(batch), 1e-4, 1e-6));
 }
 
 /// What backward needs waits in host memory, whose bytes the meter counts.

@@ -33,9 +33,7 @@ Trained train(const Words& words, int64_t steps, train::CheckpointStore& store) 
                     const auto loader = training_loader(job, patterns, group);
                     const auto test = evaluation_loader(job, patterns, group);
                     const auto shape = shape_of(job, patterns);
-                    const auto task = make_task(job, shape, group);
-                    auto mesh = make_mesh(job, group);
-                    const auto step = make_step(job, shape, *task, mesh);
+                    const auto [mesh, task, step] = assemble(job, shape, group);
                     auto options = trainer_options(job, loader->batches_per_epoch());
                     options.steps = steps;
                     options.schedule.steps = 12;

@@ -22,22 +22,20 @@ std::vector<double> losses_of(const std::vector<std::string>& words) {
   const Patterns patterns;
   const auto job = job_of(words);
   std::vector<double> losses;
-  comm::run_ranks(
-      job.parallel.ranks,
-      [&](comm::ProcessGroup& group) {
-        const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
-        const auto shape = shape_of(job, patterns);
-        const auto task = make_task(
-            job, shape, {comm::split_sizes(shape.classes, group.size()), choose_recomputation(job, shape, group).plan},
-            group);
-        const auto options = trainer_options(job, loader->batches_per_epoch());
-        train::LossRecorder recorder;
-        auto mesh = make_mesh(job, group);
-        const auto step = make_step(job, shape, *task, mesh);
-        train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);
-        if (group.rank() == 0) losses = recorder.losses;
-      },
-      {.threads = 1});
+  comm::run_ranks(job.parallel.ranks,
+                  [&](comm::ProcessGroup& group) {
+                    const auto loader = training_loader(job, patterns, group),
+                               test = evaluation_loader(job, patterns, group);
+                    const auto shape = shape_of(job, patterns);
+                    const TaskPlan plan{comm::split_sizes(shape.classes, group.size()),
+                                        choose_recomputation(job, shape, group).plan};
+                    const auto [mesh, task, step] = assemble(job, shape, plan, group);
+                    const auto options = trainer_options(job, loader->batches_per_epoch());
+                    train::LossRecorder recorder;
+                    train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);
+                    if (group.rank() == 0) losses = recorder.losses;
+                  },
+                  {.threads = 1});
   return losses;
 }
 
@@ -89,7 +87,8 @@ std::array<int64_t, 4> peaks_of_a_step(const HeadForm& form) {
                   [&](comm::ProcessGroup& group) {
                     const RankScope scope(group.rank());
                     const auto loader = training_loader(job, patterns, group);
-                    const auto task = make_task(job, shape_of(job, patterns), group);
+                    auto mesh = make_mesh(job, group);
+                    const auto task = make_task(job, shape_of(job, patterns), even_counts(job, 2002, 4), mesh);
                     EXPECT_EQ(task->parameters().back().name, kHeadWeight);
                     EXPECT_EQ(task->parameters().back().placement.splits.at(0).count, group.rank() < 2 ? 501 : 500);
                     loader->start(0);

@@ -52,10 +52,9 @@ Tensor there_and_back(const Job& job, const Tensor& images, const Tensor& expect
   comm::run_ranks(
       job.parallel.ranks,
       [&](comm::ProcessGroup& group) {
-        const auto task = make_task(job, kShape, group);
-        start_from_weights(job, *task, group);
-        auto mesh = make_mesh(job, group);
-        const auto step = make_step(job, kShape, *task, mesh);
+        const auto [mesh, task, step] =
+            assemble(job, kShape, even_counts(job, kShape.classes, group.size()), group,
+                     [&](const train::Task& made) { start_from_weights(job, made, group); });
         EXPECT_TRUE(are_close(embeddings_of(*task, *step, images), expected)) << file;
         step->run(part_of(images, group), 0, 0.01);
         const auto own = embeddings_of(*task, *step, images);

@@ -44,9 +44,7 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
                             choose_recomputation(job, shape, group).plan};
         const int64_t batches = loader->batches_per_epoch();
         own.predicted = rehearse_rank(job, shape, group.rank(), plan, {batches}).step.account.peak_bytes();
-        const auto task = make_task(job, shape, plan, group);
-        auto mesh = make_mesh(job, group);
-        const auto step = make_step(job, shape, *task, mesh);
+        const auto [mesh, task, step] = assemble(job, shape, plan, group);
         train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, batches), nullptr, group);
         train::Observer nobody;
         own.measured = trainer.run(nobody).memory.peak_bytes();
@@ -441,8 +439,9 @@ std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) 
   std::pair<int64_t, int64_t> both;
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     const auto loader = training_loader(job, patterns, group);
-    const auto task = make_task(job, shape_of(job, patterns), group);
     auto mesh = make_mesh(job, group);
+    const auto task =
+        make_task(job, shape_of(job, patterns), even_counts(job, shape_of(job, patterns).classes, 1), mesh);
     const auto sync = job.parallel.strategy->make({task->parameters()}, mesh, job.parallel.strategy_options);
     loader->start(0);
     data::Batch batch;

@@ -14,9 +14,7 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
   const Patterns patterns;
   const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
   const auto shape = shape_of(job, patterns);
-  const auto task = make_task(job, shape, group);
-  auto mesh = make_mesh(job, group);
-  const auto step = make_step(job, shape, *task, mesh);
+  const auto [mesh, task, step] = assemble(job, shape, group);
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.schedule.steps = 12;  // of all runs together
   std::optional<train::CheckpointStore> store;

@@ -133,11 +133,11 @@ TEST(FullyShard, EachNumberCountsOnce) {
     comm::run_ranks(4, [&](comm::ProcessGroup& group) {
       const Sharding sharding(Sharded::parameters, group, {.shard = shard});
       double numbers = 0;
-      std::map<std::string, std::optional<int>> holders;
+      std::map<std::string, Placement> beside;
       for (const auto& [name, tensor, placement] : sharding.held) {
         if (placement.counts_on(group.rank())) numbers += static_cast<double>(tensor.numel());
-        const auto [known, is_new] = holders.emplace(name, placement.holder);
-        EXPECT_EQ(known->second, placement.holder) << name;
+        const auto [known, is_new] = beside.emplace(name, placement.of_whole());
+        EXPECT_EQ(known->second, placement.of_whole()) << name;
       }
       const auto all = comm::all_reduce(at::full({1}, numbers), group).item<double>();
       EXPECT_EQ(all, 70 + 56 + 16 + 2);
@@ -150,7 +150,7 @@ TEST(FullyShard, EachNumberCountsOnceAlongAllAxes) {
   for (const MeshSizes& sizes :
        {MeshSizes{.shard = 2, .tensor = 2}, {.shard = 3, .pipeline = 2}, {.data = 2, .shard = 2, .tensor = 2}}) {
     for (const auto what : kShardings) {
-      comm::run_ranks(sizes.data * sizes.shard * sizes.tensor * sizes.pipeline, [&](comm::ProcessGroup& group) {
+      comm::run_ranks(static_cast<int>(sizes.ranks()), [&](comm::ProcessGroup& group) {
         const ShardedModel model;
         Mesh mesh(sizes, group);
         memory::Chain chain = model.chain;

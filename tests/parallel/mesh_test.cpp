@@ -205,12 +205,14 @@ TEST(PrivateChannel, CallsOfTwoThreadsNeverMeet) {
   });
 }
 
-TEST(Mesh, ServersGetNoShareOfABatch) {
-  EXPECT_EQ((MeshSizes{.data = 2, .shard = 2}.shares(10)), (std::vector<int64_t>{3, 3, 2, 2}));
-  EXPECT_EQ((MeshSizes{.data = 5, .servers = 2}.shares(10)), (std::vector<int64_t>{4, 3, 3, 0, 0}));
-  const auto group = comm::make_single_group();
-  EXPECT_EQ(test::text_of<c10::ValueError>([&] { Mesh({.servers = 1}, *group); }),
-            "mesh: servers is 1 with 1 ranks that share a batch, wanted 0..0");
+/// Ranks 0 and 1, 2 and 3, ... of six differ along tensor, and have one part of a batch.
+TEST(MeshSizes, SayWhichRankOfTheBatchARankOfTheWorldIs) {
+  const MeshSizes sizes = {.data = 3, .tensor = 2, .pipeline = 2};
+  Ranks of_batch;
+  for (int rank = 0; rank < sizes.ranks(); ++rank) of_batch.push_back(sizes.number_along(kBatchAxes, rank));
+  EXPECT_EQ(of_batch, (Ranks{0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(sizes.size(kBatchAxes), 3);
+  EXPECT_EQ(sizes.ranks_along(kBatchAxes, 9), (Ranks{7, 9, 11}));
 }
 
 }  // namespace

@@ -31,11 +31,11 @@ TEST(Parameter, SaysWhereItLies) {
 }
 
 TEST(Parameter, ItsStateLiesBesideIt) {
-  const Placement placement = {.splits = {{0, 4, 3, 11}}, .replica = 1, .holder = 5};
+  const Placement placement = {.splits = {{0, 4, 3, 11}}, .split_along = {Axis::tensor}, .behind = {Axis::data}};
   const auto split = Parameter::placed("a", at::zeros({3, 2}), placement);
   EXPECT_EQ(split.beside("momentum.a", at::zeros({3, 2})).placement, placement);
   EXPECT_EQ(split.beside("momentum.a", at::zeros({3, 2})).name, "momentum.a");
-  EXPECT_EQ(split.whole_beside("step.a", at::zeros({})).placement, Placement{.holder = 5});
+  EXPECT_EQ(split.whole_beside("step.a", at::zeros({})).placement, Placement{.behind = {Axis::data}});
   const auto over_all = Parameter::split("a", at::zeros({3, 2}), {0, 4, 3, 11});
   EXPECT_TRUE(over_all.whole_beside("step.a", at::zeros({})).placement.is_everywhere());
   EXPECT_TRUE(Parameter::replicated("a", at::zeros({3})).beside("b", at::zeros({3})).placement.is_everywhere());

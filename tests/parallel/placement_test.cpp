@@ -13,10 +13,43 @@ TEST(Placement, OneCopyOfEachPartCounts) {
   EXPECT_TRUE(Placement().counts_on(0));
   EXPECT_FALSE(Placement().counts_on(1));
   EXPECT_TRUE((Placement{.splits = {{0, 0, 1, 2}}}.counts_on(1)));
-  EXPECT_FALSE((Placement{.splits = {{0, 0, 1, 2}}, .replica = 1}.counts_on(0)));
-  EXPECT_TRUE(Placement{.holder = 0}.counts_on(3));
-  EXPECT_FALSE(Placement{.holder = 1}.counts_on(0));
-  EXPECT_FALSE(Placement{.holder = 0}.is_everywhere());
+  const Placement column = {.splits = {{0, 0, 1, 2}}, .split_along = {Axis::tensor}, .behind = {Axis::tensor}};
+  EXPECT_TRUE(column.counts_on(1));
+  EXPECT_FALSE(column.of_whole().counts_on(1));
+  Placement copy = column;
+  copy.behind = {Axis::tensor, Axis::data};
+  EXPECT_FALSE(copy.counts_on(3));
+  EXPECT_TRUE(copy.counts_along({Axis::tensor, Axis::pipeline}));
+  EXPECT_TRUE((Placement{.some_along = {Axis::pipeline}}.counts_on(3)));
+  EXPECT_FALSE((Placement{.some_along = {Axis::pipeline}, .behind = {Axis::data}}.counts_on(0)));
+}
+
+TEST(Placement, SaysAlongWhichAxesOthersHoldTheSame) {
+  EXPECT_TRUE(Placement().is_everywhere());
+  EXPECT_FALSE((Placement{.splits = {{0, 0, 1, 2}}}.is_replicated_along(kBatchAxes)));
+  const Placement column = {.splits = {{0, 0, 1, 2}}, .split_along = {Axis::tensor}};
+  EXPECT_TRUE(column.is_replicated_along(kBatchAxes));
+  EXPECT_FALSE(column.is_replicated_along({Axis::data, Axis::tensor}));
+  const Placement stage = {.some_along = {Axis::pipeline}};
+  EXPECT_TRUE(stage.is_replicated_along(kBatchAxes));
+  EXPECT_FALSE(stage.is_everywhere());
+}
+
+/// The second column of two along tensor, [3, 2] of [3, 4], whose 6 numbers two of three shards divide.
+TEST(Placement, APartMayBeDividedAgain) {
+  const Placement column = {.splits = {{1, 2, 2, 4}}, .split_along = {Axis::tensor}, .behind = {Axis::tensor}};
+  const auto part =
+      column.of_box({{1, 0}, {2, 2}}, {3, 2}, {.axis = Axis::shard, .first = 0, .last = 1, .own = 1, .size = 3});
+  EXPECT_EQ(part.splits, (std::vector<Split>{{0, 1, 2, 3}, {1, 2, 2, 4}}));
+  EXPECT_EQ(part.split_along, (Axes{Axis::shard, Axis::tensor}));
+  EXPECT_EQ(part.some_along, Axes{Axis::shard});
+  EXPECT_EQ(part.behind, (Axes{Axis::shard, Axis::tensor}));
+  EXPECT_TRUE(part.counts_on(3));
+  const auto whole =
+      column.of_box({{0, 0}, {3, 2}}, {3, 2}, {.axis = Axis::shard, .first = 2, .last = 2, .own = 2, .size = 3});
+  EXPECT_EQ(whole.split_along, Axes{Axis::tensor});
+  EXPECT_EQ(whole.some_along, Axes{Axis::shard});
+  EXPECT_TRUE(whole.counts_on(5));
 }
 
 TEST(Placement, SaysWhichElementsOfTheWholeItHolds) {

@@ -33,8 +33,9 @@ class ClassifierTask : public Task {
     return head_->loss(embed_with_gradient(batch), batch.labels, sizes);
   }
   Tensor embed(const data::Batch& batch) override { return embed_with_gradient(batch).detach(); }
-  Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return head_->top_k(embed_with_gradient(batch), k, sizes);
+  Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    const auto features = embed_with_gradient(batch);
+    return {head_->top_k(features, k, sizes), head_->loss(features, batch.labels, sizes)};
   }
   void run_apart() override { head_->run_apart(); }
   void set_training(bool training) override {
@@ -43,7 +44,7 @@ class ClassifierTask : public Task {
   }
   memory::Chain* replicated_chain() override { return &backbone_->chain(); }
   std::vector<Parameter> parameters() const override;
-  std::vector<Buffer> buffers() const override { return buffers_of(*backbone_); }
+  std::vector<Parameter> buffers() const override { return buffers_of(*backbone_); }
   std::optional<RowParameter> row_parameter() const override;
   void set_row_hooks(RowUpdate update, RowsRead read) override {
     head_->set_row_update(std::move(update));

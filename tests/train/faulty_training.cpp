@@ -92,7 +92,7 @@ class FaultyTask : public ClassifierTask {
     Recipe recipe;
     recipe.head.dtype = at::kDouble;
     recipe.is_whole = form.ps.staleness > 0;
-    recipe.head.counts = form.strategy->mesh(ranks, {.ps = form.ps}).shares(Patterns().num_classes());
+    recipe.head.counts = form.strategy->shares(ranks, {.ps = form.ps}).of(Patterns().num_classes());
     return recipe;
   }
 

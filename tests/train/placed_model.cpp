@@ -42,11 +42,12 @@ Parameter placed(const Mesh& mesh, const std::string& name, const Cuts& cuts,
 
 /// This rank's range of the flattened tensor, box by box. Each box is held by all ranks with the same shard coordinate.
 void add_flat(const Mesh& mesh, std::vector<Parameter>& model) {
-  const auto replica = mesh.place({1}, {{.dim = 0, .axis = Axis::shard, .counts = {}}}).replica;
+  const auto divided = mesh.place({1}, {{.dim = 0, .axis = Axis::shard, .counts = {}}});
   const auto [begin, end] = comm::split_range(15, mesh.size(Axis::shard), mesh.coordinate(Axis::shard));
   for (const auto& box : parallel::boxes_of_range({3, 5}, begin, end - begin)) {
     const Placement placement = {.splits = {{0, box.first[0], box.count[0], 3}, {1, box.first[1], box.count[1], 5}},
-                                 .replica = replica};
+                                 .split_along = divided.split_along,
+                                 .behind = divided.behind};
     model.push_back(part("flat", placement));
   }
 }
@@ -94,7 +95,7 @@ std::vector<MeshSizes> meshes() {
           {.data = 2, .shard = 2, .pipeline = 2}};
 }
 
-int ranks_of(const MeshSizes& sizes) { return sizes.data * sizes.shard * sizes.tensor * sizes.pipeline; }
+int ranks_of(const MeshSizes& sizes) { return static_cast<int>(sizes.ranks()); }
 
 std::string name_of(const MeshSizes& sizes) {
   return "data " + std::to_string(sizes.data) + " shard " + std::to_string(sizes.shard) + " tensor " +

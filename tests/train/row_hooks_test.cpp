@@ -21,12 +21,12 @@ class Rowwise : public Task {
     return at::zeros({}, at::kFloat).requires_grad_();
   }
   Tensor embed(const data::Batch&) override { return {}; }
-  Tensor top_k(const data::Batch&, int64_t, std::span<const int64_t>) override { return {}; }
+  Answers evaluate(const data::Batch&, int64_t, std::span<const int64_t>) override { return {}; }
   void set_training(bool) override {}
   std::vector<Parameter> parameters() const override {
     return {Parameter::split("rows", weight_, {0, 0, kClasses, kClasses})};
   }
-  std::vector<Buffer> buffers() const override { return {}; }
+  std::vector<Parameter> buffers() const override { return {}; }
   std::optional<RowParameter> row_parameter() const override { return RowParameter{"rows", true, false}; }
   void set_row_hooks(RowUpdate update, RowsRead read) override {
     update_ = std::move(update);

@@ -46,10 +46,10 @@ class SmallTask : public Task {
   }
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override;
   Tensor embed(const data::Batch& batch) override { return batch.images.flatten(1); }
-  Tensor top_k(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override;
+  Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override;
   void set_training(bool training) override { is_training_ = training; }
   std::vector<Parameter> parameters() const override;
-  std::vector<Buffer> buffers() const override { return {{"seen", seen_}}; }
+  std::vector<Parameter> buffers() const override { return {Parameter::replicated("seen", seen_)}; }
   std::optional<RowParameter> row_parameter() const override;
   void set_row_hooks(RowUpdate update, RowsRead read) override { update_ = std::move(update); }
 

@@ -63,7 +63,7 @@ OneDevice train_plainly(const ParityBench& bench) {
   const auto group = comm::make_single_group();
   const auto loader = training_loader(job, *data.train, *group);
   const auto backbone = make_backbone(job, shape.image);
-  const auto first_weights = make_task(job, shape, *group)->parameters();
+  const auto first_weights = assemble(job, shape, *group).task->parameters();
   const auto classes = first_weights.back().tensor.detach().clone().requires_grad_();
   Named parameters, velocity;
   for (const auto& parameter : backbone->named_parameters()) parameters[parameter.key()] = parameter.value();
@@ -131,9 +131,8 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   const auto shape = shape_of(job, *data.train);
   const auto loader = training_loader(job, *data.train, group);
   const auto recompute = choose_recomputation(job, shape, group).plan;
-  const auto task = make_task(job, shape, {even_counts(job, shape.classes, group.size()), recompute}, group);
-  auto mesh = make_mesh(job, group);
-  const auto step = make_step(job, shape, *task, mesh);
+  const auto parts = assemble(job, shape, {even_counts(job, shape.classes, group.size()), recompute}, group);
+  const auto& step = parts.step;
   loader->start(0);
   data::Batch batch;
   for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {

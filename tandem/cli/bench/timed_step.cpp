@@ -15,11 +15,11 @@ namespace {
 constexpr double kLearningRate = 0.01;
 
 /// This rank's part of a batch of noise, the same whatever the number of ranks.
-data::Batch batch_of(const job::Job& job, const job::DataShape& shape, parallel::Mesh& mesh) {
+data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const comm::ProcessGroup& group) {
   const CategoryScope scope(Category::buffers);
   const auto& [channels, height, width] = shape.image;
-  const auto sizes = mesh.sizes().shares(job.training.batch);
-  const int rank = mesh.batch().rank();
+  const auto sizes = job.parallel.shares(group.size()).of(job.training.batch);
+  const int rank = job.parallel.rank_of_batch(group.rank(), group.size()).rank;
   const auto first = std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
   const auto samples = sizes[rank];
   data::Batch batch;
@@ -34,12 +34,7 @@ data::Batch batch_of(const job::Job& job, const job::DataShape& shape, parallel:
 }  // namespace
 
 TimedStep::TimedStep(const job::Job& job, const job::TaskPlan& plan, comm::ProcessGroup& group)
-    : job_(job), mesh_(make_mesh(job, group)) {
-  const auto shape = shape_of(job);
-  batch_ = batch_of(job, shape, mesh_);
-  task_ = make_task(job, shape, plan, group);
-  step_ = make_step(job, shape, *task_, mesh_);
-}
+    : job_(job), batch_(batch_of(job, shape_of(job), group)), parts_(assemble(job, shape_of(job), plan, group)) {}
 
 double TimedStep::run() {
   auto context = current_context();
@@ -48,14 +43,14 @@ double TimedStep::run() {
   context.step = steps_;
   const ContextScope scope(context);
   const auto start = std::chrono::steady_clock::now();
-  step_->run(batch_, steps_++, kLearningRate);
+  parts_.step->run(batch_, steps_++, kLearningRate);
   return seconds_since(start);
 }
 
 void TimedStep::settle() {
-  while (step_->end_next()) {
+  while (parts_.step->end_next()) {
   }
-  step_->settle();
+  parts_.step->settle();
 }
 
 }  // namespace tandem::cli

@@ -18,14 +18,12 @@ class TimedStep {
   void settle();
 
   int64_t steps() const { return steps_; }
-  const train::Step& step() const { return *step_; }
+  const train::Step& step() const { return *parts_.step; }
 
  private:
   const job::Job& job_;
-  parallel::Mesh mesh_;
   data::Batch batch_;
-  std::unique_ptr<train::Task> task_;
-  std::unique_ptr<train::Step> step_;
+  job::Assembly parts_;
   int64_t steps_ = 0;
 };
 

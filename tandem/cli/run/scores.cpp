@@ -9,11 +9,10 @@
 
 namespace tandem::cli {
 
-FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data,
-                             comm::ProcessGroup& group) {
+FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data, parallel::Mesh& mesh) {
   FeatureScores scores;
-  if (data.retrieval) scores.retrieval = job::retrieval_scores(job, task, *data.retrieval, group);
-  scores.pairs = job::pair_scores(job, task, group);
+  if (data.retrieval) scores.retrieval = job::retrieval_scores(job, task, *data.retrieval, mesh);
+  scores.pairs = job::pair_scores(job, task, mesh);
   return scores;
 }
 

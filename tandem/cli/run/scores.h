@@ -16,8 +16,7 @@ struct FeatureScores {
 };
 
 /// Computes the scores that the job and its data ask for. Collective.
-FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data,
-                             comm::ProcessGroup& group);
+FeatureScores score_features(const job::Job& job, train::Task& task, const data::Split& data, parallel::Mesh& mesh);
 
 /// {"map", "map_trapezoid", "minp", "cmc": [..], "queries", "valid"}, or null.
 nlohmann::json retrieval_json(const FeatureScores& scores);

@@ -41,14 +41,13 @@ class TrainingRun {
         job_(job),
         data_(data),
         group_(group),
-        mesh_(make_mesh(job, group)),
         leads_(group.rank() == 0),
         shape_(shape_of(job, *data.train)) {}
 
   ExitCode operator()() {
-    training_ = job::training_loader(job_, *data_.train, mesh_.batch());
+    training_ = job::training_loader(job_, *data_.train, group_);
     if (data_.test && data_.test->size() > 0) {
-      evaluation_ = job::evaluation_loader(job_, *data_.test, mesh_.batch());
+      evaluation_ = job::evaluation_loader(job_, *data_.test, group_);
     }
     plan();
     tell_plan();
@@ -115,16 +114,16 @@ class TrainingRun {
     group_.meter().reset();
     memory::reset_peak(group_.rank());
     memory::reset_device_peak(job_.parallel.device);
-    const auto task = job::make_task(job_, shape_, plan_.task, group_);
     auto options = job::trainer_options(job_, training_->batches_per_epoch());
     options.identity = identity(job_, *data_.train);
     options.shared_identity = shared_identity(job_, options.identity);
     options.stop_requested = stop_signals::requested;
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
-    if (begins_anew(job_.run, store, group_)) job::start_from_weights(job_, *task, group_);
-    const auto step = job::make_step(job_, shape_, *task, mesh_);
-    train::Trainer trainer(*step, *training_, evaluation_.get(), options, &store, group_);
+    const auto parts = job::assemble(job_, shape_, plan_.task, group_, [&](const train::Task& task) {
+      if (begins_anew(job_.run, store, group_)) job::start_from_weights(job_, task, group_);
+    });
+    train::Trainer trainer(*parts.step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) take_over(trainer, options);
     if (leads_) set_flight_aside(folder_);
@@ -139,7 +138,7 @@ class TrainingRun {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
     }
     if (observer) observer->finish();
-    collect(*task, *step);
+    collect(parts);
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
@@ -190,12 +189,13 @@ class TrainingRun {
   }
 
   /// Collects the results of the run, on every rank.
-  void collect(train::Task& task, train::Step& step) {
+  void collect(const job::Assembly& parts) {
+    auto& step = *parts.step;
     job::RankFacts facts;
     facts.at_peak = memory::account(group_.rank()).at_peak;
     facts.device = memory::device_bytes(job_.parallel.device);
     set_training(facts, trained_.outcome.memory, plan_.own.step);
-    facts.head_bytes = job::head_bytes(task, step);
+    facts.head_bytes = job::head_bytes(*parts.task, step);
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
@@ -212,7 +212,7 @@ class TrainingRun {
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
     if (has_more && !keeps_result_ && !outcome.stopped) {
       if (leads_) write_result_file();  // in case the rest fails
-      trained_.features = score_features(job_, task, data_, group_);
+      trained_.features = score_features(job_, *parts.task, data_, *parts.mesh);
     }
     tell_odd_images(data_, group_);
   }
@@ -278,7 +278,6 @@ class TrainingRun {
   const job::Job& job_;
   const data::Split& data_;
   comm::ProcessGroup& group_;
-  parallel::Mesh mesh_;
   bool leads_;
   job::DataShape shape_;
   std::unique_ptr<data::Loader> training_, evaluation_;

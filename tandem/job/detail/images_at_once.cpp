@@ -35,7 +35,7 @@ std::vector<int64_t> images_at_once(const Job& job) {
   const auto& [training, parallel] = std::tie(job.training, job.parallel);
   if (training.shards > 0) return comm::split_sizes(training.batch, static_cast<int>(training.shards));
   std::vector<int64_t> all;
-  for (const int64_t own : parallel.mesh(parallel.ranks).shares(training.batch)) {
+  for (const int64_t own : parallel.shares(parallel.ranks).of(training.batch)) {
     for (const int64_t micro : comm::split_sizes(own, static_cast<int>(training.accumulate))) {
       const auto parts = comm::split_sizes(micro, parallel.strategy->is_one_process ? parallel.parts() : 1);
       all.insert(all.end(), parts.begin(), parts.end());

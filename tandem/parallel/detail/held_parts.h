@@ -7,16 +7,16 @@
 
 namespace tandem::parallel::detail {
 
-/// Which shard a rank holds, and how many hold the same one.
-struct ShardHolder {
-  int shard = 0;                // of the layout; -1: none
-  int replica = 0, copies = 1;  // this rank among the ranks that hold the same shard
-  int world = 1;                // all ranks of the job
+/// Where the shards of a layout are: shard i on coordinate first + i of the axis shard.
+struct ShardHolders {
+  int first = 0;
+  int own = 0, size = 1;  // this rank's coordinate, and how many there are
 };
 
-/// What this rank holds of `parameter`, tensor `i` of a layout: leaves, views of its shard, with their placements.
+/// What this rank holds of `parameter`, tensor `i` of a layout: leaves, views of its shard, with their placements. Its
+/// own placement is that of the mesh (Mesh::place()).
 std::vector<Parameter> held_parts(const FlatLayout& layout, size_t i, const Parameter& parameter, const Tensor& shard,
-                                  const ShardHolder& holder);
+                                  const ShardHolders& holders);
 
 /// Throws c10::ValueError if a tensor is listed twice, or if a trained one has no numbers: no rank would hold a part.
 void check_divisible(std::string_view who, const std::vector<Parameter>& parameters);

@@ -11,8 +11,7 @@
 #include "tandem/parallel/detail/messages.h"
 
 namespace tandem::parallel::detail {
-ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world,
-                       int64_t staleness)
+ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers, int64_t staleness)
     : parameters_(std::move(parameters)), servers_(servers), layout_(tensors_of(parameters_), servers.count()) {
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;  // the parameters are no views to autograd
@@ -24,9 +23,10 @@ ServedFlat::ServedFlat(std::vector<Parameter> parameters, const Servers& servers
   comm::broadcast_(flat_, 0, servers.group());
   for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].tensor.set_data(layout_.whole(flat_, i));
   lay_out(staleness);
-  const ShardHolder holder{.shard = servers.is_server() ? servers.own_number() : -1, .world = world.size()};
+  const auto& group = servers.group();
+  const ShardHolders holders = {.first = group.size() - servers.count(), .own = group.rank(), .size = group.size()};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holder));
+    held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holders));
   }
 }
 

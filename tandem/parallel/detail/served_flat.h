@@ -22,7 +22,7 @@ class ServedFlat {
  public:
   /// Takes the values of rank 0. Throws c10::ValueError for a parameter whose numbers do not lie next to each other.
   /// Collective.
-  ServedFlat(std::vector<Parameter> parameters, const Servers& servers, comm::ProcessGroup& world, int64_t staleness);
+  ServedFlat(std::vector<Parameter> parameters, const Servers& servers, int64_t staleness);
   ServedFlat(const ServedFlat&) = delete;
   ServedFlat& operator=(const ServedFlat&) = delete;
 

@@ -81,13 +81,12 @@ ShardedFlat::ShardedFlat(std::vector<Parameter> parameters, const Options& optio
   }
 }
 
-void ShardedFlat::make_held(Mesh& mesh) {
-  const ShardHolder holder{.shard = shards_.rank(),
-                           .replica = mesh.number_beside(Axis::shard),
-                           .copies = mesh.world().size() / shards_.size(),
-                           .world = mesh.world().size()};
+void ShardedFlat::make_held(const Mesh& mesh) {
+  const ShardHolders holders = {.own = shards_.rank(), .size = shards_.size()};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    held_.push_back(held_parts(layout_, i, parameters_[i], shard_, holder));
+    auto parameter = parameters_[i];
+    if (parameter.placement.is_everywhere()) parameter.placement = mesh.place(parameter.tensor.sizes());
+    held_.push_back(held_parts(layout_, i, parameter, shard_, holders));
   }
 }
 

@@ -82,7 +82,7 @@ class ShardedFlat {
   int64_t exchange_bytes() const;
 
  private:
-  void make_held(Mesh& mesh);
+  void make_held(const Mesh& mesh);
   Tensor to_gather();
   void fill(Tensor gathered);
   int64_t own_first() const { return shards_.rank() * layout_.shard_size(); }

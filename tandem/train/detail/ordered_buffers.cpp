@@ -8,28 +8,28 @@
 namespace tandem::train::detail {
 namespace {
 
-void copy_from(const std::vector<Buffer>& buffers, const std::vector<Tensor>& to) {
+void copy_from(const std::vector<Parameter>& buffers, const std::vector<Tensor>& to) {
   for (size_t i = 0; i < buffers.size(); ++i) to[i].copy_(buffers[i].tensor);
 }
 
 /// Past autograd: backward is still to come, and at::batch_norm() has saved its running statistics for it, of which the
 /// backward of a batch reads nothing.
-void copy_to(const std::vector<Buffer>& buffers, const std::vector<Tensor>& from) {
+void copy_to(const std::vector<Parameter>& buffers, const std::vector<Tensor>& from) {
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].tensor.variable_data().copy_(from[i]);
 }
 
 /// Calls run(buffer, its place in a row of numbers) for each buffer of floating-point numbers.
 template <class Run>
-void for_each_place(const std::vector<Buffer>& buffers, const Tensor& row, const Run& run) {
+void for_each_place(const std::vector<Parameter>& buffers, const Tensor& row, const Run& run) {
   int64_t at = 0;
-  for (const auto& [name, tensor] : buffers) {
+  for (const auto& [name, tensor, placement] : buffers) {
     if (!tensor.is_floating_point()) continue;
     run(tensor, row.narrow(0, at, tensor.numel()).view(tensor.sizes()));
     at += tensor.numel();
   }
 }
 
-int64_t numbers_of(const std::vector<Buffer>& buffers) {
+int64_t numbers_of(const std::vector<Parameter>& buffers) {
   int64_t count = 0;
   for (const auto& buffer : buffers) count += buffer.tensor.is_floating_point() ? buffer.tensor.numel() : 0;
   return count;
@@ -37,7 +37,7 @@ int64_t numbers_of(const std::vector<Buffer>& buffers) {
 
 }  // namespace
 
-OrderedBuffers::OrderedBuffers(std::vector<Buffer> buffers, int64_t shards) : buffers_(std::move(buffers)) {
+OrderedBuffers::OrderedBuffers(std::vector<Parameter> buffers, int64_t shards) : buffers_(std::move(buffers)) {
   const CategoryScope scope(Category::buffers);
   before_ = copies_of(buffers_);
   first_ = copies_of(buffers_);

@@ -18,7 +18,7 @@ namespace tandem::train::detail {
 class OrderedBuffers {
  public:
   /// `shards`: of this rank, the same on all ranks.
-  OrderedBuffers(std::vector<Buffer> buffers, int64_t shards);
+  OrderedBuffers(std::vector<Parameter> buffers, int64_t shards);
 
   void before_step();
 
@@ -29,7 +29,7 @@ class OrderedBuffers {
   void end_step(comm::ProcessGroup& group);
 
  private:
-  std::vector<Buffer> buffers_;
+  std::vector<Parameter> buffers_;
   std::vector<Tensor> before_, first_;  // copies: before the step, after its first shard
   Tensor shards_;                       // [shards, numbers + 1]: the last one is the number of samples
   int64_t ended_ = 0;

@@ -1,0 +1,197 @@
+#include "tandem/train/detail/plain_passes.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tandem/base/context.h"
+#include "tandem/memory/block_runner.h"
+
+namespace tandem::train::detail {
+namespace {
+
+std::vector<double> loss_numbers(const Tensor& loss) {
+  const auto numbers = loss.detach().to(at::kCPU, at::kDouble).reshape({-1});
+  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
+}
+
+/// The derivative of the step's loss, times `scale`, by the numbers of a part's; undefined: 1.
+Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
+  for (auto& share : shares) share *= scale;
+  if (loss.dim() == 0 && shares[0] == 1) return {};
+  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
+      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
+}
+
+Context context_of(const data::Batch& batch) {
+  auto context = current_context();
+  context.first_sample = batch.first_sample;
+  return context;
+}
+
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
+  std::erase_if(tensors, [&](const Tensor& tensor) {
+    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
+  });
+  return tensors;
+}
+
+/// Of the memory that they lie in.
+int64_t bytes_of_gradients(const std::vector<Tensor>& tensors) {
+  std::map<const void*, int64_t> storages;
+  for (const auto& tensor : tensors) {
+    if (!tensor.grad().defined()) continue;
+    const auto& storage = tensor.grad().storage();
+    storages[storage.unsafeGetStorageImpl()] = static_cast<int64_t>(storage.nbytes());
+  }
+  int64_t bytes = 0;
+  for (const auto& [storage, size] : storages) bytes += size;
+  return bytes;
+}
+
+/// Notes the rows of sparse gradients while it lives.
+class SparseRows {
+ public:
+  explicit SparseRows(const std::vector<Parameter>& parameters) : parameters_(parameters), rows_(parameters.size(), 0) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      hooks_.push_back(parameters_[i].tensor.register_hook([&rows = rows_[i]](const Tensor& gradient) {
+        if (gradient.defined() && gradient.is_sparse()) rows = std::max(rows, gradient._nnz());
+      }));
+    }
+  }
+  ~SparseRows() {
+    for (size_t i = 0; i < hooks_.size(); ++i) parameters_[i].tensor.remove_hook(hooks_[i]);
+  }
+  SparseRows(const SparseRows&) = delete;
+  SparseRows& operator=(const SparseRows&) = delete;
+
+  /// Of each parameter; 0: no gradient is sparse.
+  const std::vector<int64_t>& rows() const { return rows_; }
+
+ private:
+  const std::vector<Parameter>& parameters_;
+  std::vector<int64_t> rows_;
+  std::vector<unsigned> hooks_;
+};
+
+void reset_gradients(const std::vector<Tensor>& tensors) {
+  for (const auto& tensor : tensors) tensor.mutable_grad().reset();
+}
+
+}  // namespace
+
+PlainPasses::PlainPasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained,
+                         comm::ProcessGroup& data, const PlainPassesOptions& options)
+    : task_(task), sync_(sync), trained_(trained), data_(data), options_(options) {
+  if (options.shards > 0) ordered_buffers_.emplace(task.buffers(), options.shards / data.size());
+}
+
+std::vector<BatchPart> PlainPasses::parts_of(const data::Batch& batch) const {
+  return options_.shards > 0 ? cut_shards(batch, options_.shards, data_)
+                             : cut(batch, options_.accumulate, options_.shares.of(batch.global_size), data_.rank());
+}
+
+double PlainPasses::run(const data::Batch& batch, double scale) {
+  double loss = 0;
+  if (ordered_buffers_) ordered_buffers_->before_step();
+  for (const auto& part : parts_of(batch)) {
+    const ContextScope scope(context_of(part.batch));
+    sync_.before_forward(part.place);
+    auto own = task_.loss(part.batch, part.sizes);
+    if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
+    const auto values = loss_numbers(own);
+    TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!options_.runs_apart && !std::isfinite(values[i])) return values[i];
+      loss += part.shares[i] * values[i];
+    }
+    sync_.before_backward(own, part.place);
+    {
+      const PhaseScope phase(Phase::backward);
+      own.backward(start_of_backward(own, part.shares, scale));
+    }
+    own.reset();  // with what its graph holds
+    sync_.after_backward(part.place);
+  }
+  if (ordered_buffers_) ordered_buffers_->end_step(data_);
+  return loss;
+}
+
+memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
+  const auto parts = parts_of(batch);
+  const auto images = [](const BatchPart& part) { return part.batch.images.size(0); };
+  const auto equals_next = [&](size_t i) {  // which adds to the gradients at the latest
+    return i + 1 < parts.size() && images(parts[i]) > 0 && images(parts[i]) == images(parts[i + 1]) &&
+           parts[i].batch.global_size == parts[i + 1].batch.global_size;
+  };
+  std::optional<memory::Composition> highest;
+  for (size_t i = parts.size(); i-- > 0;) {  // the last first: the model may refuse its images
+    if (equals_next(i) || (i > 0 && images(parts[i]) == 0)) continue;
+    const auto one = rehearse_part(parts[i], held, /*adds=*/i > 0, update);
+    highest = highest ? highest_of(one, *highest) : one;
+  }
+  return *std::move(highest);
+}
+
+/// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
+memory::Composition PlainPasses::rehearse_part(const BatchPart& part, memory::Account held, bool adds,
+                                               const Update& update) {
+  std::vector<memory::Change> changes;
+  held.add(Category::communication, sync_.beside_bytes());
+  if (const auto exchange = sync_.exchange_bytes(); exchange > 0) {
+    changes.push_back({exchange, Category::communication, 0});
+  }
+  const auto parts = parts_with_gradients();
+  const SparseRows sparse(trained_);
+  const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
+  if (adds) {
+    held.add(Category::gradients, bytes_of(whole_gradients()) + bytes_of_gradients(parts));
+  }
+  reset_gradients(parts);
+  for (const auto& change : update(sparse.rows())) changes.push_back(change);
+  return memory::compose(records, held, changes);
+}
+
+/// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
+std::vector<Tensor> PlainPasses::parts_with_gradients() const {
+  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync_.owned_gradients());
+}
+
+/// The parameters that the strategy leaves as they are, whose gradients backward allocates.
+std::vector<Tensor> PlainPasses::whole_gradients() const {
+  return without(without(tensors_of(trained_), parts_with_gradients()), sync_.owned_gradients());
+}
+
+Step::Blocks PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
+  const auto part = parts_of(batch).front();
+  Step::Blocks blocks{task_.chain(part.batch, part.sizes), {}};
+  if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
+  blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1);
+  reset_gradients(parts_with_gradients());
+  return blocks;
+}
+
+/// Leaves gradients of parts_with_gradients().
+std::vector<memory::BlockRecord> PlainPasses::rehearse_chain(const memory::Chain& chain, const BatchPart& part,
+                                                             bool adds) {
+  memory::RehearsalOptions options = {.given_away = sync_.owned_gradients(), .starts_at_output = true};
+  if (adds) options.added_to = whole_gradients();
+  sync_.run_alone(true);
+  if (adds && !parts_with_gradients().empty()) {  // the micro-batch before leaves them
+    const memory::ProbeScope aside;
+    memory::rehearse(chain, {part.batch.images}, options);
+  }
+  auto records = memory::rehearse(chain, {part.batch.images}, options);
+  sync_.run_alone(false);
+  return records;
+}
+
+}  // namespace tandem::train::detail

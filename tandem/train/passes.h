@@ -1,0 +1,34 @@
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "tandem/data/dataset.h"
+#include "tandem/memory/rehearsal.h"
+#include "tandem/train/step.h"
+
+namespace tandem::train {
+
+/// Forward and backward of a step: of all its micro-batches, and of all blocks that the ranks of the job hold. The
+/// plain ones (detail/plain_passes.h) run them one after the other; a schedule of a pipeline is another implementation.
+class Passes {
+ public:
+  virtual ~Passes() = default;
+
+  /// Leaves the gradients of the whole batch times `scale` in the .grad of what this rank trains, and returns the
+  /// batch's loss, the same on all ranks of the job. A loss that is not finite is returned before the backward that
+  /// would begin from it, on all ranks alike. With a task that runs apart (Task::run_apart()): this rank's term of the
+  /// loss. Collective.
+  virtual double run(const data::Batch& batch, double scale) = 0;
+
+  /// What an update allocates for a moment after run(). `rows`: of each trained parameter, the rows of its sparse
+  /// gradient; 0: it has none.
+  using Update = std::function<std::vector<memory::Change>(const std::vector<int64_t>& rows)>;
+
+  /// The most that run() and then an update hold on this rank, `held` besides (Step::rehearse()). Collective.
+  virtual memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) = 0;
+
+  /// Step::rehearse_blocks().
+  virtual Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) { return {}; }
+};
+
+}  // namespace tandem::train
