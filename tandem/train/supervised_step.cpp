@@ -9,9 +9,9 @@
 #include "tandem/base/context.h"
 #include "tandem/comm/agree.h"
 #include "tandem/train/detail/divergence.h"
-#include "tandem/train/detail/plain_passes.h"
 #include "tandem/train/detail/row_hooks.h"
 #include "tandem/train/evaluate.h"
+#include "tandem/train/passes/plain_passes.h"
 
 namespace tandem::train {
 namespace {
@@ -77,12 +77,12 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
 }
 
 std::unique_ptr<Passes> SupervisedStep::plain_passes() {
-  const detail::PlainPassesOptions options = {
+  const PlainPassesOptions options = {
       .accumulate = options_.accumulate,
       .shards = options_.shards,
       .shares = options_.strategy->shares(data_.size(), options_.strategy_options),
       .runs_apart = endings_.has_value()};
-  return std::make_unique<detail::PlainPasses>(task_, *sync_, trained_, data_, options);
+  return std::make_unique<PlainPasses>(task_, *sync_, trained_, data_, options);
 }
 
 /// What a step changes before its end cannot wait for it.

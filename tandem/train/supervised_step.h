@@ -6,7 +6,7 @@
 #include "tandem/train/detail/step_endings.h"
 #include "tandem/train/loss_scale.h"
 #include "tandem/train/optimizer.h"
-#include "tandem/train/passes.h"
+#include "tandem/train/passes/passes.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
 

@@ -4,10 +4,10 @@
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/detail/micro_batches.h"
 #include "tandem/train/detail/ordered_buffers.h"
-#include "tandem/train/passes.h"
+#include "tandem/train/passes/passes.h"
 #include "tandem/train/task.h"
 
-namespace tandem::train::detail {
+namespace tandem::train {
 
 struct PlainPassesOptions {
   int64_t accumulate = 1, shards = 0;  // as SupervisedStepOptions
@@ -27,18 +27,19 @@ class PlainPasses : public Passes {
   Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:
-  std::vector<BatchPart> parts_of(const data::Batch& batch) const;
-  memory::Composition rehearse_part(const BatchPart& part, memory::Account held, bool adds, const Update& update);
+  std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
+  memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds,
+                                    const Update& update);
   std::vector<Tensor> parts_with_gradients() const;
   std::vector<Tensor> whole_gradients() const;
-  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const BatchPart& part, bool adds);
+  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
 
   Task& task_;
   parallel::GradientSync& sync_;
   const std::vector<Parameter>& trained_;
   comm::ProcessGroup& data_;
   PlainPassesOptions options_;
-  std::optional<OrderedBuffers> ordered_buffers_;
+  std::optional<detail::OrderedBuffers> ordered_buffers_;
 };
 
-}  // namespace tandem::train::detail
+}  // namespace tandem::train

@@ -9,7 +9,7 @@
 namespace tandem::train {
 
 /// Forward and backward of a step: of all its micro-batches, and of all blocks that the ranks of the job hold. The
-/// plain ones (detail/plain_passes.h) run them one after the other; a schedule of a pipeline is another implementation.
+/// plain ones (plain_passes.h) run them one after the other; a schedule of a pipeline is another implementation.
 class Passes {
  public:
   virtual ~Passes() = default;
