@@ -77,11 +77,10 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
 }
 
 std::unique_ptr<Passes> SupervisedStep::plain_passes() {
-  const PlainPassesOptions options = {
-      .accumulate = options_.accumulate,
-      .shards = options_.shards,
-      .shares = options_.strategy->shares(data_.size(), options_.strategy_options),
-      .runs_apart = endings_.has_value()};
+  const PlainPassesOptions options = {.accumulate = options_.accumulate,
+                                      .shards = options_.shards,
+                                      .shares = options_.strategy->shares(data_.size(), options_.strategy_options),
+                                      .runs_apart = endings_.has_value()};
   return std::make_unique<PlainPasses>(task_, *sync_, trained_, data_, options);
 }
 
