@@ -21,8 +21,8 @@ class Backbone;
 // The parts of a job on one rank.
 namespace tandem::job {
 
-/// `rank` of the `size` ranks of the world, or of the group that they are: it loads its part of each batch. Servers are
-/// idle.
+/// How a rank of the world, of `size` ranks, loads its part of each batch; `world`: the group of all ranks. Servers get
+/// no part.
 data::LoaderOptions training_loader_options(const Job& job, int rank, int size);
 data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size);
 std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Dataset& dataset,

@@ -34,7 +34,11 @@ data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const com
 }  // namespace
 
 TimedStep::TimedStep(const job::Job& job, const job::TaskPlan& plan, comm::ProcessGroup& group)
-    : job_(job), batch_(batch_of(job, shape_of(job), group)), parts_(assemble(job, shape_of(job), plan, group)) {}
+    : TimedStep(job, shape_of(job), plan, group) {}
+
+TimedStep::TimedStep(const job::Job& job, const job::DataShape& shape, const job::TaskPlan& plan,
+                     comm::ProcessGroup& group)
+    : job_(job), batch_(batch_of(job, shape, group)), parts_(assemble(job, shape, plan, group)) {}
 
 double TimedStep::run() {
   auto context = current_context();

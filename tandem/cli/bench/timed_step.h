@@ -21,6 +21,8 @@ class TimedStep {
   const train::Step& step() const { return *parts_.step; }
 
  private:
+  TimedStep(const job::Job& job, const job::DataShape& shape, const job::TaskPlan& plan, comm::ProcessGroup& group);
+
   const job::Job& job_;
   data::Batch batch_;
   job::Assembly parts_;

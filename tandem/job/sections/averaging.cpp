@@ -1,5 +1,4 @@
 #include "tandem/job/job.h"
-#include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
 
 // Settings of the strategies that average models.

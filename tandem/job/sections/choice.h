@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,13 @@ std::vector<std::string_view> names_of(const Table& table) {
   std::vector<std::string_view> names;
   for (const auto& row : table) names.push_back(row.name);
   return names;
+}
+
+/// `text`, then "name: doc" of each of a table's rows, with semicolons between.
+template <class Table>
+std::string docs_of(const Table& table, std::string text = "") {
+  for (const auto& row : table) text.append(text.empty() ? "" : "; ").append(row.name).append(": ").append(row.doc);
+  return text;
 }
 
 /// `name` must be in the table; the schema has checked that.

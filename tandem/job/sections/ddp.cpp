@@ -19,14 +19,6 @@ constexpr std::array<Choice<Unused>, 3> kUnused = {
 
 constexpr std::array<Choice<bool>, 2> kBuffers = {{{"tests", false}, {"steps", true}}};  // broadcast before each step
 
-std::string hooks_doc() {
-  std::string doc = "how the gradients of a bucket are summed";
-  for (const auto& hook : parallel::gradient_hooks()) {
-    doc.append("; ").append(hook.name).append(": ").append(hook.doc);
-  }
-  return doc;
-}
-
 void read_ddp(settings::Settings& settings, Job& job) {
   auto& ddp = job.parallel.strategy_options.ddp;
   ddp.bucket_bytes = parse_bytes(settings.get_string("ddp.bucket")).value();
@@ -62,7 +54,7 @@ void check_ddp(const Job& job) {
 }  // namespace
 
 const Section& ddp_section() {
-  static const auto hooks = hooks_doc();
+  static const auto hooks = docs_of(parallel::gradient_hooks(), "how the gradients of a bucket are summed");
   static const Section section = {
       .rows = {{.key = "ddp.bucket",
                 .default_value = text("25M"),

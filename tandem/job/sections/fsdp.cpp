@@ -1,5 +1,4 @@
 #include "tandem/job/job.h"
-#include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 

@@ -179,14 +179,6 @@ void read_head(settings::Settings& settings, Job& job) {
   head.moves_all_rows = head.options.sampling && chosen(kLazy, settings.get_string("head.lazy"));
 }
 
-std::string forms_doc() {
-  std::string doc;
-  for (const auto& form : kForms) {
-    doc.append(doc.empty() ? "" : "; ").append(form.name).append(": ").append(form.doc);
-  }
-  return doc;
-}
-
 /// Images are scored where they are: classes that differ between the ranks would make the loss depend on their number.
 void check_head(const Job& job) {
   const double rate = job.settings.get_float("head.sample");
@@ -232,7 +224,7 @@ std::span<const HeadForm> head_forms() { return kForms; }
 const HeadForm& head_form(std::string_view name) { return *std::ranges::find(kForms, name, &HeadForm::name); }
 
 const Section& head_section() {
-  static const auto forms = forms_doc();
+  static const auto forms = docs_of(kForms);
   static const Section section = {
       .rows =
           {{.key = "head",

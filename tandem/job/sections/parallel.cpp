@@ -78,14 +78,6 @@ void check_cuda(int ranks, const parallel::Strategy& strategy) {
                       "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
 }
 
-std::string strategies_doc() {
-  std::string doc = "how the ranks share the work";
-  for (const auto& strategy : parallel::strategies()) {
-    doc.append("; ").append(strategy.name).append(": ").append(strategy.doc);
-  }
-  return doc;
-}
-
 void read_parallel(settings::Settings& settings, Job& job) {
   const auto& strategy = parallel::strategy_of(settings.get_string("parallel"));
   job.parallel = {.ranks = strategy.is_one_process ? 1 : world_size(settings),
@@ -123,7 +115,7 @@ parallel::RankOfBatch Parallel::rank_of_batch(int rank, int of_ranks) const {
 }
 
 const Section& parallel_section() {
-  static const auto strategies = strategies_doc();
+  static const auto strategies = docs_of(parallel::strategies(), "how the ranks share the work");
   static const Section section = {
       .rows =
           {{"ranks",

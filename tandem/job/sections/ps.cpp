@@ -11,14 +11,6 @@ namespace {
 constexpr std::array<Choice<bool>, 2> kUpdates = {{{"worker", false}, {"server", true}}};  // the servers step
 constexpr std::array<Choice<bool>, 2> kModes = {{{"sync", false}, {"async", true}}};       // workers do not wait
 
-std::string aggregates_doc() {
-  std::string doc = "ps: how the ranks' gradients are combined";
-  for (const auto& aggregate : parallel::aggregates()) {
-    doc.append("; ").append(aggregate.name).append(": ").append(aggregate.doc);
-  }
-  return doc;
-}
-
 void read_ps(settings::Settings& settings, Job& job) {
   job.parallel.is_async = !is_idle(job, "ps.mode") && chosen(kModes, settings.get_string("ps.mode"));
   const bool updates = chosen(kUpdates, settings.get_string("ps.update"));
@@ -64,7 +56,7 @@ void check_ps(const Job& job) {
 }  // namespace
 
 const Section& ps_section() {
-  static const auto aggregates = aggregates_doc();
+  static const auto aggregates = docs_of(parallel::aggregates(), "ps: how the ranks' gradients are combined");
   static const Section section = {
       .rows =
           {{.key = "ps.aggregate",
