@@ -19,15 +19,15 @@ Tensor bytes_of(const std::string& text) {
 }  // namespace
 
 int64_t reduce_number(int64_t own, Reduce op, ProcessGroup& group, flight::Where where) {
-  return all_reduce(number(own), group, op, where).item<int64_t>();
+  return *all_reduce(number(own), group, op, where).const_data_ptr<int64_t>();
 }
 
 double reduce_number(double own, Reduce op, ProcessGroup& group, flight::Where where) {
-  return all_reduce(at::full({1}, own, at::kDouble), group, op, where).item<double>();
+  return *all_reduce(at::full({1}, own, at::kDouble), group, op, where).const_data_ptr<double>();
 }
 
 int64_t broadcast_number(int64_t own, int root, ProcessGroup& group, flight::Where where) {
-  return broadcast(number(own), root, group, where).item<int64_t>();
+  return *broadcast(number(own), root, group, where).const_data_ptr<int64_t>();
 }
 
 std::vector<int64_t> gather_numbers(int64_t own, ProcessGroup& group, flight::Where where) {

@@ -10,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/threads.h"
 #include "tandem/comm/agree.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm {
@@ -78,18 +79,18 @@ int64_t JointWork::exchange(int64_t own) {
   call.type = "Long";
   call.detail = "min";
   call.where = where_;
-  const auto number = group_.begin(call, {});
+  const auto number = group_.calls().begin(call, {});
   word_.fill_(own);
   try {
     const flight::CallScope scope(&call);
     std::vector<Tensor> words = {word_};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MIN;
-    group_.backend().allreduce(words, options)->wait();
+    group_.calls().backend().allreduce(words, options)->wait();
   } catch (const std::exception& error) {
-    group_.log()->fail(number, call, error);
+    group_.calls().log()->fail(number, call, error);
   }
-  group_.log()->end(number);
+  group_.calls().log()->end(number);
   return word_.item<int64_t>();
 }
 

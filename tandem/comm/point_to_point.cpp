@@ -53,6 +53,17 @@ Tensor message_in_graph(const Tensor& x, bool requires_grad, ProcessGroup& group
   return SendNode::apply(x, c10::make_intrusive<Route>(group, to, tag, where));
 }
 
+/// Waits for `handle` on a thread of the group. An error is only recorded, not thrown.
+void finish_later(Handle handle, ProcessGroup& group) {
+  group.queue([handle = std::make_shared<Handle>(std::move(handle))] {
+    try {
+      handle->wait();
+    } catch (const std::exception&) {
+      // The flight record has it. The rank that waits for this message fails too, and reports the error.
+    }
+  });
+}
+
 /// Adds a received tensor to the graph, as a function of `anchor`.
 struct RecvNode : torch::autograd::Function<RecvNode> {
   static Tensor forward(AutogradContext* context, const Tensor&, const Tensor* received, const RoutePointer& route) {
@@ -66,8 +77,8 @@ struct RecvNode : torch::autograd::Function<RecvNode> {
     const bool requires_grad = at::GradMode::is_enabled() && g.requires_grad();
     const int tag = gradient_tag(route.tag);
     // Do not wait here: in a ring, all ranks come to this place before any of them receives.
-    route.group.finish_later(
-        detail::start_send({g.detach(), requires_grad}, route.peer, tag, route.group, route.where));
+    finish_later(detail::start_send({g.detach(), requires_grad}, route.peer, tag, route.group, route.where),
+                 route.group);
     return {message_in_graph(g, requires_grad, route.group, route.peer, tag, route.where), {}, {}};
   }
 };

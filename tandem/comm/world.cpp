@@ -18,6 +18,7 @@
 #include "tandem/base/threads.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/connecting.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/detail/nccl.h"
 #include "tandem/rendezvous/meeting.h"
 
@@ -92,8 +93,8 @@ std::vector<int> ranks_up_to(int n) {
   return ranks;
 }
 
-std::shared_ptr<Instruments> instruments_of(const WorldOptions& options, int rank, int size) {
-  auto instruments = std::make_shared<Instruments>(rank, size);
+std::shared_ptr<detail::Instruments> instruments_of(const WorldOptions& options, int rank, int size) {
+  auto instruments = std::make_shared<detail::Instruments>(rank, size);
   instruments->check = options.check;
   if (!options.flight_folder.empty()) instruments->recorder.set_folder(options.flight_folder);
   return instruments;
@@ -154,7 +155,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
   };
   // Make these before any rank begins: the doctor takes a record that is older than the beginning of another one for a
   // record of a former run.
-  std::vector<std::shared_ptr<Instruments>> instruments;
+  std::vector<std::shared_ptr<detail::Instruments>> instruments;
   for (int rank = 0; rank < n; ++rank) instruments.push_back(instruments_of(options, rank, n));
   const auto run_one = [&](int rank) {
     const RankScope context(rank);
@@ -170,7 +171,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 
 namespace {
 
-std::weak_ptr<Instruments> joined;  // the instruments of this process's world
+std::weak_ptr<detail::Instruments> joined;  // the instruments of this process's world
 std::terminate_handler before_gloo = nullptr;
 
 /// Ends the process if the exception is Gloo's word that the ranks' sizes or types differ.
@@ -201,7 +202,7 @@ void end_if_sizes_differ(const std::exception& error) {
   std::abort();
 }
 
-void watch_gloos_thread(const std::shared_ptr<Instruments>& instruments) {
+void watch_gloos_thread(const std::shared_ptr<detail::Instruments>& instruments) {
   joined = instruments;
   if (std::get_terminate() != &end_by_gloo) before_gloo = std::set_terminate(&end_by_gloo);
 }

@@ -36,7 +36,7 @@ TEST(GroupEnd, ThreadsForgetAGroupWithItsLastRank) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      ProcessGroup group(connect, "world", {0, 1, 2}, rank, std::make_shared<Instruments>(rank, kRanks));
+      ProcessGroup group(connect, "world", {0, 1, 2}, rank);
       for (int i = 0; i < 50; ++i) {
         const auto part = group.split(rank == 2 ? -1 : i % 2);
         const auto alone = group.split(rank);
@@ -57,12 +57,12 @@ TEST(GroupEnd, AMessageOutlivesAGroupThatItsReceiverHasNotJoined) {
     return world->connect(name, rank, size);
   };
   {
-    ProcessGroup sender(connect, "world", {0, 1}, 0, std::make_shared<Instruments>(0, 2));
+    ProcessGroup sender(connect, "world", {0, 1}, 0);
     send(at::full({3}, 7.0), 1, sender);
   }
   EXPECT_EQ(world->num_groups(), 1);
   {
-    ProcessGroup receiver(connect, "world", {0, 1}, 1, std::make_shared<Instruments>(1, 2));
+    ProcessGroup receiver(connect, "world", {0, 1}, 1);
     EXPECT_TRUE(recv(0, receiver).equal(at::full({3}, 7.0)));
   }
   EXPECT_EQ(world->num_groups(), 0);

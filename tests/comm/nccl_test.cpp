@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tandem/comm/connect.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/detail/nccl.h"
 #include "tandem/comm/process_group.h"
 
@@ -19,8 +20,8 @@ TEST(Nccl, ACudaTensorTravelsByNccl) {
   detail::choose_gpu(0, 1);
   const auto connect =
       process_connect(c10::make_intrusive<c10d::HashStore>(), std::chrono::seconds(60), Transport::sockets);
-  ProcessGroup group(connect, "world", {0}, 0, std::make_shared<Instruments>(0, 1));
-  auto& backend = group.backend(c10::DeviceType::CUDA);
+  ProcessGroup group(connect, "world", {0}, 0);
+  auto& backend = group.calls().backend(c10::DeviceType::CUDA);
   EXPECT_EQ(backend.getBackendName(), "nccl");
   std::vector<Tensor> x = {at::arange(5, at::device(at::kCUDA).dtype(at::kFloat))};
   backend.allreduce(x)->wait();

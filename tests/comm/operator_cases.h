@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/tensor.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::test {

@@ -196,8 +196,7 @@ TEST(Segments, AreUsedOnlyIfAllRanksDo) {
     for (int rank = 0; rank < 3; ++rank) {
       ranks.emplace_back([&, rank] {
         const auto transport = rank == other ? Transport::sockets : Transport::segments;
-        ProcessGroup group(process_connect(store, std::chrono::seconds(30), transport), "world", {0, 1, 2}, rank,
-                           std::make_shared<Instruments>(rank, 3));
+        ProcessGroup group(process_connect(store, std::chrono::seconds(30), transport), "world", {0, 1, 2}, rank);
         EXPECT_EQ(group.transport(), Transport::sockets);
         EXPECT_TRUE(all_reduce(at::ones({2}), group).eq(3).all().item<bool>());
       });

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/local/local_exchange.h"
 #include "tandem/comm/segments/host_meeting.h"
 #include "tandem/comm/world.h"
@@ -91,7 +92,7 @@ int num_stages(const std::function<void(c10d::Store&)>& change) {
     barrier(group);
     if (group.rank() == 0) change(*store);
     barrier(group);
-    count += meeting.stage(group.backend(), std::chrono::seconds(60)) != nullptr;
+    count += meeting.stage(group.calls().backend(), std::chrono::seconds(60)) != nullptr;
     barrier(group);  // nothing is left over from the meeting
   });
   return count;

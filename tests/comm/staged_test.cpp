@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/point_to_point.h"
 #include "tests/comm/backends.h"
 #include "tests/support/test_device.h"
@@ -57,7 +58,7 @@ TEST_P(Staged, ACallThatEndsLater) {
 TEST_P(Staged, WhatLibtorchCalls) {
   expect_same([](const Tensor& x, ProcessGroup& group) {
     std::vector<Tensor> sum = {x[0].clone()};
-    const auto future = group.backend(x.device().type()).allreduce(sum)->getFuture();
+    const auto future = group.calls().backend(x.device().type()).allreduce(sum)->getFuture();
     future->waitAndThrow();
     EXPECT_EQ(future->value().toTensorVector().at(0).device(), x.device());
     return sum[0];

@@ -7,6 +7,7 @@
 
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tests/support/text_of.h"
@@ -58,7 +59,7 @@ TEST(Mesh, OneAxisOverTheWorldSendsNothing) {
       EXPECT_EQ(&data.group(Axis::data), &world);
       EXPECT_EQ(&pipeline.group({Axis::tensor, Axis::pipeline}), &world);
       EXPECT_EQ(data.group(Axis::tensor).size(), 1);
-      EXPECT_EQ(world.num_calls(), 0);
+      EXPECT_EQ(world.calls().num_calls(), 0);
       EXPECT_TRUE(world.meter().counts().empty());
     });
   }

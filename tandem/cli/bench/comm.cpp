@@ -155,15 +155,15 @@ class CallMeasurement {
     const auto copy = [&] {
       if (operation.moved > 0) std::memcpy(target.data_ptr(), source.const_data_ptr(), operation.moved);
     };
-    const auto ours = [&] { operation.call(own.backend()); };
-    const auto theirs = [&] { operation.call(gloo_.backend()); };
+    const auto ours = [&] { operation.call(*own.handle()->getBackend(c10::DeviceType::CPU)); };
+    const auto theirs = [&] { operation.call(*gloo_.handle()->getBackend(c10::DeviceType::CPU)); };
     return compare(name, bytes, ours, theirs, copy);
   }
 
   BenchCase measure_over_gloo(const OwnWay& own, int64_t bytes) {
     const auto gloos = own.gloos(bytes, {local_.rank(), local_.size()});
     const auto ours = own.make(bytes, gloo_);
-    const auto theirs = [&] { gloos.call(gloo_.backend()); };
+    const auto theirs = [&] { gloos.call(*gloo_.handle()->getBackend(c10::DeviceType::CPU)); };
     return compare(own.name, bytes, ours, theirs, [] {});
   }
 
@@ -217,8 +217,7 @@ CommBenchResult bench_comm(const CommBench& bench) {
                   [&](comm::ProcessGroup& local) {
                     const auto connected = [&](comm::Transport transport) {
                       return comm::ProcessGroup(comm::process_connect(store, std::chrono::minutes(2), transport),
-                                                name_of(transport), local.members(), local.rank(),
-                                                std::make_shared<comm::Instruments>(local.rank(), local.size()));
+                                                name_of(transport), local.members(), local.rank());
                     };
                     auto segments = connected(comm::Transport::segments), gloo = connected(comm::Transport::sockets);
                     CallMeasurement measurement(local, gloo, bench.seconds_a_case);

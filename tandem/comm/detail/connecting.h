@@ -1,6 +1,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/world.h"
 
 namespace tandem::comm::detail {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tandem/comm/detail/group_calls.h"
+
 namespace tandem::comm::detail {
 namespace {
 
@@ -24,7 +26,7 @@ void check_reducible(const Tensor& x, const char* operation, Reduce op) {
 
 void check_movable(const Tensor& x, const char* operation, const ProcessGroup& group) {
   const auto type = x.scalar_type();
-  TORCH_CHECK_VALUE(group.own() != nullptr || !x.is_cpu() || is_reducible(type) || type == at::kBool, operation,
+  TORCH_CHECK_VALUE(group.calls().own() != nullptr || !x.is_cpu() || is_reducible(type) || type == at::kBool, operation,
                     ": tensor is ", type,
                     ", wanted over sockets Float, Double, Half, BFloat16, Byte, Char, Int, Long or Bool");
 }

@@ -68,12 +68,12 @@ void receive_into(Tensor tensor, int from, int tag, ProcessGroup& group) {
     return;
   }
   std::vector<Tensor> tensors = {std::move(tensor)};
-  group.backend(tensors[0].device().type()).recv(tensors, from, tag)->wait();
+  group.calls().backend(tensors[0].device().type()).recv(tensors, from, tag)->wait();
 }
 
 c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, ProcessGroup& group) {
   std::vector<Tensor> tensors = {tensor};
-  return group.backend(tensor.device().type()).send(tensors, to, tag);
+  return group.calls().backend(tensor.device().type()).send(tensors, to, tag);
 }
 
 }  // namespace
@@ -87,7 +87,8 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight:
   Tensor head, body;
   c10::intrusive_ptr<c10d::Work> head_work, body_work;
   call.run([&] {
-    if (group.local()) return group.local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
+    if (group.calls().local())
+      return group.calls().local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
     head = head_of(message);
     body = sent_for(message.tensor, group);
     head_work = send_out(head, to, head_tag(tag), group);
@@ -107,8 +108,8 @@ Message receive(int from, int tag, ProcessGroup& group, flight::Where where) {
   const RecordedCall call(group, info_of("recv", from, where), WireBytes{group.rank(), group.size()}.nothing(), true);
   Message message;
   call.run([&] {
-    if (group.local()) {
-      std::tie(message.tensor, message.requires_grad) = group.local()->take_over(from, tag);
+    if (group.calls().local()) {
+      std::tie(message.tensor, message.requires_grad) = group.calls().local()->take_over(from, tag);
       return;
     }
     const auto head = at::zeros({kHeadSize}, at::kLong);

@@ -4,11 +4,13 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/comm/detail/group_calls.h"
+
 namespace tandem::comm::detail {
 
 int exchange_tag(const ProcessGroup& group) {
   constexpr int kFirst = 0x7f000000, kTags = 1 << 20;
-  return kFirst + static_cast<int>(group.num_calls() % kTags);
+  return kFirst + static_cast<int>(group.calls().num_calls() % kTags);
 }
 
 PartsExchange::PartsExchange(std::vector<at::Tensor> parts, ProcessGroup& group)

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/process_group.h"
 
 namespace tandem::comm::detail {
@@ -13,7 +14,7 @@ namespace tandem::comm::detail {
 class RecordedCall {
  public:
   RecordedCall(ProcessGroup& group, flight::CallInfo call, const std::vector<int64_t>& bytes, bool is_message = false)
-      : number_(group.begin(call, bytes, is_message)), call_(std::move(call)), log_(group.log()) {}
+      : number_(group.calls().begin(call, bytes, is_message)), call_(std::move(call)), log_(group.calls().log()) {}
 
   const flight::CallInfo& info() const { return call_; }
 

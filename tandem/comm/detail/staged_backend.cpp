@@ -4,6 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/comm/detail/group_calls.h"
+
 namespace tandem::comm::detail {
 namespace {
 
@@ -65,7 +67,7 @@ void add_staged(c10d::ProcessGroup& group) {
 }
 
 bool is_staged(const at::Tensor& x, const ProcessGroup& group) {
-  return !x.is_cpu() && dynamic_cast<const StagedBackend*>(&group.backend(x.device().type())) != nullptr;
+  return !x.is_cpu() && dynamic_cast<const StagedBackend*>(&group.calls().backend(x.device().type())) != nullptr;
 }
 
 }  // namespace tandem::comm::detail

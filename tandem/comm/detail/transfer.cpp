@@ -23,7 +23,9 @@ namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-c10d::Backend& backend_of(const Caller& caller, const Tensor& x) { return caller.group.backend(x.device().type()); }
+c10d::Backend& backend_of(const Caller& caller, const Tensor& x) {
+  return caller.group.calls().backend(x.device().type());
+}
 
 /// Over sockets, parts must have equal sizes; memory and NCCL support any sizes.
 bool is_over_sockets(const Caller& caller, const Tensor& x) {
@@ -75,7 +77,7 @@ Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int6
   RecordedCall call(caller.group, std::move(info), bytes);
   auto work = call.run([&]() -> WorkPointer {
     const flight::CallScope scope(&call.info());
-    const LaterScope later(caller.group.own(), caller.later);
+    const LaterScope later(caller.group.calls().own(), caller.later);
     return launch();
   });
   return Handle([call = std::move(call), work, finish = std::move(finish)] {
@@ -188,7 +190,7 @@ flight::CallInfo info_of(const char* operation, const Tensor& x, const Caller& c
 
 /// `sizes`: those of all ranks, if all ranks know them; else empty.
 flight::CallInfo with_split(flight::CallInfo call, const Caller& caller, const Sizes& sizes) {
-  if (!caller.group.checks()) return call;
+  if (!caller.group.calls().instruments()->check) return call;
   call.split = "dim " + std::to_string(caller.dim);
   for (size_t i = 0; i < sizes.size(); ++i) call.split += (i ? ", " : ", sizes ") + std::to_string(sizes[i]);
   return call;
@@ -305,7 +307,7 @@ Handle start_all_reduce(Tensor x, const Caller& caller, Reduce op) {
   check_reducible(x, "all_reduce", op);
   auto call = info_of("all_reduce", x, caller);
   call.detail = name_of(op);
-  const bool divide = op == Reduce::mean && !caller.group.own();  // Gloo has no mean
+  const bool divide = op == Reduce::mean && !caller.group.calls().own();  // Gloo has no mean
   const auto bytes = wire_of(caller).all_reduce(x.numel(), x.element_size());
   const auto launch = [&](std::vector<Tensor>& tensors) {
     c10d::AllreduceOptions options;
@@ -458,7 +460,7 @@ Handle start_barrier(const Caller& caller) {
   call.operation = "barrier";
   call.where = caller.where;
   return start(
-      caller, std::move(call), wire_of(caller).nothing(), [&] { return caller.group.backend().barrier(); },
+      caller, std::move(call), wire_of(caller).nothing(), [&] { return caller.group.calls().backend().barrier(); },
       [] { return Tensor(); });
 }
 
