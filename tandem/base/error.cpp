@@ -32,24 +32,31 @@ void Error::rewrite(const std::function<std::string(const std::string& text)>& r
   set_remedy(rewrite(remedy_));
 }
 
+namespace {
+
+template <class Typed>
+[[noreturn]] void throw_as(const Error& error) {
+  Typed typed("");
+  static_cast<Error&>(typed) = error;
+  throw typed;
+}
+
+}  // namespace
+
 void throw_typed(const Error& error) {
-  const auto thrown = [&](auto typed) {
-    static_cast<Error&>(typed) = error;
-    throw typed;
-  };
   switch (error.code()) {
     case ExitCode::usage:
-      thrown(UsageError(""));
+      throw_as<UsageError>(error);
     case ExitCode::data:
-      thrown(DataError(""));
+      throw_as<DataError>(error);
     case ExitCode::io:
-      thrown(IoError(""));
+      throw_as<IoError>(error);
     case ExitCode::settings:
-      thrown(SettingsError(""));
+      throw_as<SettingsError>(error);
     case ExitCode::non_finite:
-      thrown(NonFiniteError(""));
+      throw_as<NonFiniteError>(error);
     case ExitCode::preempted:
-      thrown(Interrupted(""));
+      throw_as<Interrupted>(error);
     default:
       throw Error(error);
   }

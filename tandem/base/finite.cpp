@@ -54,4 +54,18 @@ bool all_finite(const Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
 
+void note_finite(const std::vector<Tensor>& tensors, const Tensor& flags) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto flag = flags[static_cast<int64_t>(i)];
+    if (!tensors[i].defined()) {
+      flag.fill_(1);
+    } else if (flag.is_cpu()) {
+      flag.data_ptr<double>()[0] = all_finite(tensors[i]) ? 1 : 0;
+    } else {
+      flag.copy_(at::isfinite(tensors[i].is_sparse() ? tensors[i]._values() : tensors[i]).all());
+    }
+  }
+}
+
 }  // namespace tandem

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "tandem/base/tensor.h"
 
 namespace tandem {
@@ -9,5 +11,9 @@ namespace tandem {
 /// A dense CPU tensor (dims in any order) is read once, on all threads, without a copy. Other tensors are checked by
 /// libtorch's operators, which make a copy. Not collective.
 bool all_finite(const Tensor& tensor);
+
+/// Writes what all_finite() says of each tensor to `flags`, [tensors.size()] float64 on their device, as 1 or 0; an
+/// undefined tensor is finite. Does not wait for a device.
+void note_finite(const std::vector<Tensor>& tensors, const Tensor& flags);
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -22,20 +23,69 @@ std::pair<double, double> to_normals(const std::array<uint32_t, 4>& words) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// Calls fill(values, begin, end, words_of), with the range divided among the threads.
-template <class Fill>
-void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Fill& fill) {
+/// The elements of a box as runs: those that lie next to each other in the whole tensor's C order.
+class Runs {
+ public:
+  Runs(const Box& part, at::IntArrayRef whole) : part_(part), whole_(whole) {
+    while (outer_ > 0 && part.count[outer_ - 1] == whole[outer_ - 1]) length_ *= whole[--outer_];
+    if (outer_ > 0) length_ *= part.count[--outer_];
+  }
+
+  int64_t length() const { return length_; }
+
+  /// The index in the whole tensor of a run's first element.
+  int64_t first(int64_t run) const {
+    int64_t index = 0, stride = 1;
+    for (size_t dim = whole_.size(); dim-- > 0; stride *= whole_[dim]) {
+      index += part_.first[dim] * stride;
+      if (dim >= outer_) continue;
+      index += run % part_.count[dim] * stride;
+      run /= part_.count[dim];
+    }
+    return index;
+  }
+
+ private:
+  const Box& part_;
+  at::IntArrayRef whole_;
+  size_t outer_ = whole_.size();  // dims outside of a run
+  int64_t length_ = 1;
+};
+
+void check_part(const Tensor& tensor, const Box& part, at::IntArrayRef whole) {
   TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.is_contiguous(), "random fill: wanted a contiguous CPU tensor");
+  TORCH_CHECK_VALUE(tensor.sizes() == at::IntArrayRef(part.count), "random fill: tensor is ", tensor.sizes(),
+                    ", wanted the part's ", at::IntArrayRef(part.count));
+  bool lies_in = part.count.size() == whole.size();
+  for (size_t dim = 0; lies_in && dim < whole.size(); ++dim) {
+    lies_in = part.first[dim] >= 0 && part.first[dim] + part.count[dim] <= whole[dim];
+  }
+  TORCH_CHECK_VALUE(lies_in, "random fill: part is ", to_string(part), ", wanted one in ", whole);
+}
+
+/// Calls fill(values, first, count, words_of) for elements that lie next to each other in the whole tensor from `first`
+/// on, with the work divided among the threads.
+template <class Fill>
+void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Box& part, at::IntArrayRef whole,
+                 const Fill& fill) {
+  check_part(tensor, part, whole);
   const auto words_of = [seed, stream](uint64_t index) {
     return philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
                    static_cast<uint32_t>(stream >> 32)},
                   {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   };
   constexpr int64_t kGrain = 1 << 14;
+  const Runs runs(part, whole);
   AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "random fill", [&] {
     auto* values = tensor.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, tensor.numel(), kGrain,
-                     [&](int64_t begin, int64_t end) { fill(values, begin, end, words_of); });
+    at::parallel_for(0, tensor.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t run = begin / runs.length(), inside = begin % runs.length();
+        const int64_t count = std::min(end - begin, runs.length() - inside);
+        fill(values + begin, runs.first(run) + inside, count, words_of);
+        begin += count;
+      }
+    });
   });
 }
 
@@ -110,27 +160,37 @@ int64_t Permutation::operator()(int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
-void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first) {
+void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, const Box& part,
+                  at::IntArrayRef whole) {
   // Two elements share the words of one index: one takes the cosine, the other the sine.
-  fill_shared(tensor, seed, stream, [=](auto* values, int64_t begin, int64_t end, const auto& words_of) {
+  fill_shared(tensor, seed, stream, part, whole, [=](auto* values, int64_t first, int64_t count, const auto& words_of) {
     using Value = std::remove_pointer_t<decltype(values)>;
-    for (int64_t i = begin; i < end;) {
+    for (int64_t i = 0; i < count;) {
       const auto index = static_cast<uint64_t>(first + i);
       const auto [even, odd] = to_normals(words_of(index / 2));
       if (index % 2 == 0) values[i++] = static_cast<Value>(deviation * even);
-      if (i < end) values[i++] = static_cast<Value>(deviation * odd);
+      if (i < count) values[i++] = static_cast<Value>(deviation * odd);
     }
   });
 }
 
-void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, int64_t first) {
-  fill_shared(tensor, seed, stream, [=](auto* values, int64_t begin, int64_t end, const auto& words_of) {
+void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream) {
+  fill_normal_(tensor, deviation, seed, stream, whole_box(tensor.sizes()), tensor.sizes());
+}
+
+void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, const Box& part,
+                   at::IntArrayRef whole) {
+  fill_shared(tensor, seed, stream, part, whole, [=](auto* values, int64_t first, int64_t count, const auto& words_of) {
     using Value = std::remove_pointer_t<decltype(values)>;
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       const auto words = words_of(static_cast<uint64_t>(first + i));
       values[i] = static_cast<Value>(bound * (2.0 * to_unit(words[0], words[1]) - 1.0));
     }
   });
+}
+
+void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream) {
+  fill_uniform_(tensor, bound, seed, stream, whole_box(tensor.sizes()), tensor.sizes());
 }
 
 uint64_t stream_of(std::string_view name) {

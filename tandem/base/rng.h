@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tandem/base/box.h"
 #include "tandem/base/tensor.h"
 
 namespace tandem {
@@ -47,12 +48,19 @@ class Permutation {
   uint64_t seed_, epoch_;
 };
 
-/// Fills a contiguous CPU tensor with normal(0, deviation). Element i is drawn from (seed, stream, first + i), so that
-/// a shard gets the values that the whole tensor would have there.
-void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, int64_t first = 0);
+/// Fills a contiguous CPU tensor with normal(0, deviation). Element i, in C order, is drawn from (seed, stream, i).
+void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream);
+
+/// The same for a tensor that holds the elements `part` of one of the sizes `whole`: they get the values that they
+/// would have there. Throws c10::ValueError if the tensor has other sizes than the part, or the part does not lie in
+/// it.
+void fill_normal_(const Tensor& tensor, double deviation, uint64_t seed, uint64_t stream, const Box& part,
+                  at::IntArrayRef whole);
 
 /// Like fill_normal_(), with values uniform in [-bound, bound).
-void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, int64_t first = 0);
+void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream);
+void fill_uniform_(const Tensor& tensor, double bound, uint64_t seed, uint64_t stream, const Box& part,
+                   at::IntArrayRef whole);
 
 /// A 64-bit number for a name, to use as a stream (FNV-1a).
 uint64_t stream_of(std::string_view name);

@@ -43,7 +43,11 @@ class Classification : public train::Task {
     return memory::run(chain(batch, sizes), batch.images);
   }
 
-  void run_apart() override { head_->run_apart(); }
+  void run_apart() override {
+    head_->run_apart();
+    is_apart_ = true;
+  }
+  parallel::Axes summed_along() const override { return is_apart_ ? parallel::kBatchAxes : parallel::Axes(); }
 
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
     memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return input(x); })}};
@@ -102,6 +106,7 @@ class Classification : public train::Task {
   std::unique_ptr<classifier::Head> head_;
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
+  bool is_apart_ = false;
   train::RowParameter rows_;
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/memory/detail/sole_owner.h"
 #include "tandem/memory/detail/stored_type.h"
 
@@ -155,10 +156,9 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state) {
   const auto type = x.scalar_type();
   const std::array all = {state.weight, state.bias, state.running_mean, state.running_var};
   const auto wanted = type == at::kBFloat16 ? at::kFloat : type;
-  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16) &&
-         (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 && std::ranges::all_of(all, [&](const Tensor& values) {
-           return values.scalar_type() == wanted && values.is_contiguous();
-         });
+  return have_kernels(Kernels::inplace_abn, x) && (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 &&
+         std::ranges::all_of(
+             all, [&](const Tensor& values) { return values.scalar_type() == wanted && values.is_contiguous(); });
 }
 
 AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& state, bool training, AbnForm form) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
@@ -63,11 +64,7 @@ constexpr Smooth kGelu = {
     [](const Tensor& x) { return at::gelu(x); },
     [](const Tensor& gradient, const Tensor& x, Tensor& over) { return at::gelu_backward_out(over, gradient, x); }};
 
-bool has_kernel(const Tensor& x) {
-  const auto type = x.scalar_type();
-  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16) &&
-         x.is_non_overlapping_and_dense();
-}
+bool has_kernel(const Tensor& x) { return have_kernels(Kernels::activation, x) && x.is_non_overlapping_and_dense(); }
 
 Tensor fused_value(const Smooth& smooth, const Tensor& x) {
   if (!has_kernel(x)) return smooth.aten(x);

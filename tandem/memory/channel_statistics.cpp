@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/context.h"
+#include "tandem/base/device_kernels.h"
 
 namespace tandem::memory {
 namespace {
@@ -34,7 +35,7 @@ void move_copies(const BatchNormState& state, double momentum, const ChannelStat
 }
 
 bool is_plain(const Tensor& values, at::ScalarType type) {
-  return values.device().is_cpu() && values.scalar_type() == type && values.is_contiguous();
+  return have_kernels(Kernels::running_statistics, values) && values.scalar_type() == type && values.is_contiguous();
 }
 
 }  // namespace

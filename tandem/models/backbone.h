@@ -15,9 +15,10 @@ void freeze(torch::nn::Module& model, std::span<const std::string> prefixes);
 /// A network from images to embeddings, which are the input of a classifier's head.
 class Backbone : public torch::nn::Module {
  public:
-  Backbone(std::string name, int64_t channels, int64_t dim)
-      : torch::nn::Module(std::move(name)), channels_(channels), dim_(dim) {}
+  Backbone(std::string name, const ModelOptions& options, int64_t dim)
+      : torch::nn::Module(std::move(name)), channels_(options.channels), dim_(dim), held_(options.blocks) {}
 
+  /// Of a model that is built as a whole (ModelOptions::blocks).
   ///   images   [N, channels(), H, W] floating; N = 0 is allowed: a rank without samples still takes part in backward,
   ///            and all its gradients are zero
   ///   returns  [N, dim()] of the images' type (of ModelOptions::products if given)
@@ -30,8 +31,16 @@ class Backbone : public torch::nn::Module {
 
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
+  int64_t num_blocks() const { return num_blocks_; }  // of the whole model
 
  protected:
+  /// Whether the next block is one of ModelOptions::blocks; asked once a block, in their order. If not, none of its
+  /// modules is made.
+  bool holds_next_block() {
+    const int64_t block = num_blocks_++;
+    return !held_ || held_->holds(block);
+  }
+
   /// Adds a block to the chain. `forward` must hold what it uses by value, and never this object. The first block's
   /// must call check_images().
   void add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
@@ -46,6 +55,8 @@ class Backbone : public torch::nn::Module {
 
  private:
   int64_t channels_, dim_;
+  std::optional<BlockRange> held_;
+  int64_t num_blocks_ = 0;
   memory::Chain chain_;
 };
 

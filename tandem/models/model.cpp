@@ -78,6 +78,10 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("embedding", options.embedding, 0, 65536);
   check_range("ghost", options.ghost, 1, 1'000'000'000);
   auto backbone = model.make(options);
+  if (const auto& held = options.blocks; held) {
+    check_range("first block", held->first, 0, backbone->num_blocks() - 1);
+    check_range("last block", held->last, held->first, backbone->num_blocks() - 1);
+  }
   for (const auto& module : backbone->modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
     if (auto* norm = dynamic_cast<Normalization*>(module.get())) {

@@ -36,6 +36,13 @@ Norm norm_of(std::string_view name);
 /// In the order of Norm.
 std::span<const std::string_view> norm_names();
 
+/// Blocks of a model's chain, by their numbers in it.
+struct BlockRange {
+  int64_t first = 0, last = 0;
+
+  bool holds(int64_t block) const { return first <= block && block <= last; }
+};
+
 struct ModelOptions {
   std::string name;      // one of model_names()
   int64_t channels = 1;  // of the images
@@ -50,6 +57,7 @@ struct ModelOptions {
   double dropout = 0;               // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
+  std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
   uint64_t seed = 1;
 };
 
@@ -65,7 +73,7 @@ std::span<const std::string_view> model_names();
 /// Builds a float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: with the
 /// same options every rank gets the same bits. Several threads may build at once; no number is drawn from torch's
 /// default generator. Include tandem/models/backbone.h to use the model.
-/// Throws SettingsError (unknown name, an option out of range).
+/// Throws SettingsError (unknown name, an option out of range; blocks that the model does not have).
 std::shared_ptr<Backbone> make(const ModelOptions& options);
 
 }  // namespace tandem::models

@@ -215,9 +215,9 @@ void DistributedDataParallel::end_own_step() {
   }
 }
 
-std::vector<Tensor> DistributedDataParallel::owned_gradients() const {
+SyncMemory DistributedDataParallel::memory() {
   const bool are_owned = impl_->buckets && impl_->options.gradient_as_bucket_view;
-  return are_owned ? impl_->arrivals.parameters() : std::vector<Tensor>();
+  return {.owned_gradients = are_owned ? impl_->arrivals.parameters() : std::vector<Tensor>()};
 }
 
 GradientSync::Overlap DistributedDataParallel::overlap() const {

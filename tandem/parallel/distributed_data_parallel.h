@@ -72,7 +72,7 @@ struct DistributedDataParallelOptions {
 /// Collective: construction, before_forward(), before_backward(), each last backward, shadow_step(), sync_buffers(),
 /// copy_from(). Memory: the bytes of the gradients, and what the hook holds; with one rank none. The
 /// group must outlive the object. Source: c10d::Reducer; Li et al. 2020, PyTorch Distributed (arXiv:2006.15704).
-class DistributedDataParallel : public GradientSync {
+class DistributedDataParallel : public GradientSync, public SyncRehearsal {
  public:
   /// Broadcasts the parameters and buffers of rank 0 to all ranks. `names`: one per parameter, for error texts. Throws
   /// c10::ValueError if a tensor is listed twice.
@@ -101,12 +101,13 @@ class DistributedDataParallel : public GradientSync {
   /// collective.
   void end_own_step();
 
-  std::vector<Tensor> owned_gradients() const override;
   Overlap overlap() const override;
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
 
   /// Broadcasts the buffers of rank 0 to all ranks, in messages of about 1 MiB.
   void sync_buffers();
-  void unify() override { sync_buffers(); }
+  void unify(const std::vector<Parameter>& optimizer = {}) override { sync_buffers(); }
 
   /// Broadcasts the parameters and buffers of rank `root` to all ranks.
   void copy_from(int root);

@@ -358,29 +358,25 @@ void FullyShard::run_alone(bool is_on) {
 }
 
 /// Of flats that keep their gradients; the others send theirs when backward leaves their block.
-int64_t FullyShard::exchange_bytes() {
-  int64_t most = 0;
-  for (const auto* flat : impl_->whole) most = std::max(most, flat->exchange_bytes());
-  return most;
-}
-
-/// Of flats that keep their gradients; the others are imagined.
-int64_t FullyShard::beside_bytes() {
-  int64_t most = 0;
-  for (const auto* flat : impl_->whole) most = std::max(most, flat->sum_bytes(*impl_->beside));
-  return most;
+SyncMemory FullyShard::memory() {
+  SyncMemory memory{.owned_gradients = owned_gradients()};
+  for (const auto* flat : impl_->whole) {
+    memory.exchange = std::max(memory.exchange, flat->exchange_bytes());
+    memory.beside = std::max(memory.beside, flat->sum_bytes(*impl_->beside));
+  }
+  return memory;
 }
 
 GradientSync::Overlap FullyShard::overlap() const { return impl_->beside ? impl_->beside->overlap() : Overlap{}; }
 
-void FullyShard::loaded() {
+void FullyShard::values_replaced() {
   impl_->end_refresh();
   impl_->is_fresh = false;
 }
 
-void FullyShard::settle() { impl_->end_refresh(); }
+void FullyShard::wait() { impl_->end_refresh(); }
 
-void FullyShard::unify() {
+void FullyShard::unify(const std::vector<Parameter>&) {
   if (impl_->mesh.batch().size() == 1) return;
   impl_->is_fresh ? impl_->end_refresh() : impl_->refresh();
   detail::broadcast_all(impl_->buffers, 0, impl_->mesh.batch());

@@ -37,7 +37,7 @@ struct FullyShardOptions {
 /// The reduce_scatters run on a thread of their own, through Mesh::group().beside(), while backward goes on: of the
 /// whole gradients of two blocks at most, those that backward makes and those that travel. backward() returns when
 /// those of all blocks are there, after_backward() when all are. On the same thread, parameters that are always whole
-/// arrive after after_step(): a block waits for its own when it runs next. Whoever reads them elsewhere calls settle().
+/// arrive after after_step(): a block waits for its own when it runs next. Whoever reads them elsewhere calls wait().
 ///
 /// held() gives the parts: a few boxes of each parameter, views of this rank's shard, whose .grad has the sum over the
 /// ranks (of both axes, data and shard). The chain's blocks are replaced while this object lives, and, but with
@@ -72,7 +72,7 @@ struct FullyShardOptions {
 /// Sharded::parameters. Collective: construction, forward and backward of each block, after_backward(), after_step(),
 /// unify(). Source: Rajbhandari et al. 2020, ZeRO (arXiv:1910.02054); Zhao et al. 2023, PyTorch FSDP
 /// (arXiv:2304.11277).
-class FullyShard : public GradientSync {
+class FullyShard : public GradientSync, public SyncRehearsal {
  public:
   /// `parameters`: all replicated ones of the model. `chain`: may be null. The mesh must outlive the object. Takes the
   /// parameters and buffers of rank 0. Throws c10::ValueError: a parameter in two blocks of the chain, listed twice,
@@ -87,17 +87,20 @@ class FullyShard : public GradientSync {
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
-  void loaded() override;
-  void settle() override;
-  void unify() override;
-  void run_alone(bool is_on) override;
-  int64_t exchange_bytes() override;
-  int64_t beside_bytes() override;
+  void wait() override;
+  void unify(const std::vector<Parameter>& optimizer = {}) override;
+  void values_replaced() override;
   Overlap overlap() const override;
-  std::vector<Tensor> owned_gradients() const override;
+
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
+  void run_alone(bool is_on) override;
 
  private:
   struct Impl;
+
+  std::vector<Tensor> owned_gradients() const;
+
   std::shared_ptr<Impl> impl_;  // also of the chain's blocks
 };
 

@@ -16,6 +16,50 @@ struct MicroBatch {
   bool is_last() const { return index + 1 == count; }
 };
 
+/// What a strategy needs for a moment in a step, besides the gradients.
+struct SyncMemory {
+  int64_t exchange = 0;    // bytes, in an after_backward()
+  int64_t beside = 0;      // of exchanges on other threads, beside forward and backward
+  int64_t after_step = 0;  // in an after_step(), when no gradients are held but those of `owned_gradients`
+  /// The parameters whose gradients lie in memory of the strategy, such as buckets: what backward makes for them is
+  /// given back at once. The gradients of others stay as backward makes them.
+  std::vector<Tensor> owned_gradients = {};
+};
+
+/// The part of a strategy by which the memory of a step is predicted (memory/rehearsal.h).
+class SyncRehearsal {
+ public:
+  virtual ~SyncRehearsal() = default;
+
+  /// Collective.
+  virtual SyncMemory memory() = 0;
+
+  /// While it is on, the blocks of the model run alone, not one after the other.
+  virtual void run_alone(bool is_on) {}
+};
+
+/// The part of a strategy whose steps end on another thread, step after step, while this one goes on to later ones:
+/// step t begins here when that thread has ended step t - staleness() - 1.
+///
+///   this thread   0 ─ 1 ─ 2 ───── 3 ─          forward, backward             staleness() 2: step 3 waits for the end
+///   another           0 ─────────── 1 ─ 2 ─    wait_for_gradients, optimizer, after_step                       of 0
+class LateEnds {
+ public:
+  virtual ~LateEnds() = default;
+
+  /// How many steps this rank may be ahead of the slowest: 1 or more.
+  virtual int64_t staleness() const = 0;
+
+  /// When it returns, the gradients of the oldest step under way are complete. Collective.
+  virtual void wait_for_gradients() = 0;
+
+  /// How many updates the weights lacked with which this rank's steps began: at most staleness().
+  struct Lag {
+    int64_t most = 0, sum = 0, steps = 0;  // over `steps` steps
+  };
+  virtual Lag lag() const = 0;
+};
+
 /// Makes the gradients of a step those of the whole batch, over all ranks of the data axis. A strategy of training in
 /// parallel is an implementation of this interface and a row in strategy.h.
 ///
@@ -24,13 +68,13 @@ struct MicroBatch {
 ///   before_forward(1) forward before_backward(1) backward after_backward(1)   clip, optimizer, zero_grad   after_step
 ///
 /// The gradients are sums over the ranks and over the micro-batches, so the loss of each must be divided by the size of
-/// the whole batch. They are complete when the last after_backward() has returned. A strategy whose ranks train apart
-/// for some steps (is_synchronous()) leaves each rank the gradient of its own samples there. A step that is left
-/// before its first backward begins, or after any backward, may be followed by a new step: set .grad to undefined
-/// (zero_grad()) first.
+/// the whole batch. They are complete when the last after_backward() has returned (but see late_ends()). A strategy
+/// whose ranks train apart for some steps (is_synchronous()) leaves each rank the gradient of its own samples there. A
+/// step that is left before its first backward begins, or after any backward, may be followed by a new step: set .grad
+/// to undefined (zero_grad()) first.
 ///
-/// Collective unless a call says otherwise; held(), staleness(), lag(), is_synchronous(), overlap(), owned_gradients()
-/// and state() are not.
+/// Collective unless a call says otherwise; held(), is_synchronous(), overlap(), state(), and which parts there are,
+/// are not.
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
@@ -48,41 +92,21 @@ class GradientSync {
   virtual void after_backward(const MicroBatch& micro) {}
   virtual void after_step() {}
 
-  /// How many steps this rank may be ahead of the slowest. With s > 0 the gradients of a step are complete when
-  /// complete() has returned. It, the optimizer and after_step() then run on another thread, step after step, while
-  /// this one goes on to later steps; step t begins here when that thread has ended step t - s - 1.
-  ///
-  ///   this thread   0 ─ 1 ─ 2 ───── 3 ─          forward, backward            s = 2: step 3 waits for the end of 0
-  ///   another           0 ─────────── 1 ─ 2 ─    complete, optimizer, after_step
-  virtual int64_t staleness() const { return 0; }
-  virtual void complete() {}
-
-  /// How many updates the weights lacked with which this rank's steps began: at most staleness().
-  struct Lag {
-    int64_t most = 0, sum = 0, steps = 0;  // over `steps` steps
-  };
-  virtual Lag lag() const { return {}; }
-
   /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are
   /// of this rank's own samples.
   virtual bool is_synchronous() const { return true; }
 
-  /// Must be called after held() or state() have been given other values, such as those of a checkpoint: settle(), the
-  /// values, loaded().
-  virtual void loaded() {}
+  /// Waits for what has been on its way since after_step(), such as parameters: held() and state() may then be read.
+  /// unify() does so too.
+  virtual void wait() {}
 
-  /// Waits for what has been on its way since after_step(), such as parameters. unify() does so too.
-  virtual void settle() {}
+  /// Makes equal on all ranks what they have in common and has come apart since: the models of ranks that trained
+  /// apart, and with them `optimizer`, what the optimizer keeps beside the parameters (Optimizer::state()). Buffers are
+  /// those of rank 0 (batch norm's running statistics). Called before tests and saves.
+  virtual void unify(const std::vector<Parameter>& optimizer = {}) = 0;
 
-  /// Makes equal on all ranks what they have in common and has come apart since: buffers are those of rank 0 (batch
-  /// norm's running statistics). Called before tests and saves.
-  virtual void unify() = 0;
-
-  /// The same for what the optimizer keeps beside the parameters (Optimizer::state()); called before unify(). By
-  /// default nothing: where all ranks make the same steps, it is equal.
-  virtual void unify_optimizer(const std::vector<Parameter>& state) {}
-  /// While it is on, the blocks of the model run alone, not one after the other, as memory::rehearse() runs them.
-  virtual void run_alone(bool is_on) {}
+  /// Must be called after a wait() and other values for held() or state(), such as those of a checkpoint.
+  virtual void values_replaced() {}
 
   /// How long gradients have travelled since the object was made, and how long the step has waited for them.
   struct Overlap {
@@ -93,23 +117,15 @@ class GradientSync {
   };
   virtual Overlap overlap() const { return {}; }
 
-  /// Bytes that an after_backward() needs for a moment, besides the gradients. Collective.
-  virtual int64_t exchange_bytes() { return 0; }
-
-  /// Bytes that an after_step() needs for a moment, when no gradients are held but those in memory of this object.
-  /// Collective.
-  virtual int64_t after_step_bytes() { return 0; }
-
-  /// Bytes that exchanges on other threads need for a moment beside forward and backward. Collective.
-  virtual int64_t beside_bytes() { return 0; }
-
-  /// The parameters whose gradients lie in memory of this object, such as buckets: what backward makes for them is
-  /// given back at once. None: each gradient stays as backward makes it.
-  virtual std::vector<Tensor> owned_gradients() const { return {}; }
-
   /// What a checkpoint must hold besides the model and the optimizer's state, named "optimizer.<...>": a file of
   /// weights alone leaves it out. The tensors are the object's own.
   virtual std::vector<Parameter> state() const { return {}; }
+
+  /// null: it needs nothing for a moment.
+  virtual SyncRehearsal* rehearsal() { return nullptr; }
+
+  /// null: a step ends before the next begins.
+  virtual LateEnds* late_ends() { return nullptr; }
 };
 
 }  // namespace tandem::parallel

@@ -76,7 +76,7 @@ void ModelAveraging::after_step() {
 }
 
 /// What the ranks were given is one model, as after unify().
-void ModelAveraging::loaded() {
+void ModelAveraging::values_replaced() {
   steps_ = 0;
   in_round_ = apart_ = {};
 }
@@ -109,16 +109,17 @@ void ModelAveraging::average(const std::vector<Tensor>& tensors, const Samples& 
   });
 }
 
-int64_t ModelAveraging::after_step_bytes() {
+SyncMemory ModelAveraging::memory() {
   const memory::ProbeScope aside;
   std::vector<Tensor> alike;
   for (const auto& parameter : parameters_) alike.push_back(at::zeros_like(parameter.tensor.detach()));
   const memory::ProbeScope probe;
   average(alike, {1, 1});
-  return probe.account().peak_bytes();
+  return {.after_step = probe.account().peak_bytes()};
 }
 
-void ModelAveraging::unify() {
+void ModelAveraging::unify(const std::vector<Parameter>& optimizer) {
+  average_optimizer(optimizer);
   meet();
   if (apart_.all == 0 || group_.size() == 1) return;
   std::vector<Tensor> means, others;
@@ -128,7 +129,7 @@ void ModelAveraging::unify() {
   apart_ = {};
 }
 
-void ModelAveraging::unify_optimizer(const std::vector<Parameter>& state) {
+void ModelAveraging::average_optimizer(const std::vector<Parameter>& state) {
   if (apart_.all == 0) return;
   std::vector<Tensor> copies;
   for (const auto& parameter : state) {

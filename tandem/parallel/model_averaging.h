@@ -40,14 +40,14 @@ struct ModelAveragingOptions {
 ///   in that step and stays where it is. Samples that the loss leaves out count.
 /// - Only parameters that every rank holds whole are averaged. The gradients of others, such as split classes, are left
 ///   as they are: they train in every step.
-/// - The optimizer's state is each rank's own; unify_optimizer() averages it. So are buffers: unify() averages those of
-///   floating point, and takes the others from rank 0. A meeting of `every` steps leaves both alone.
+/// - The optimizer's state is each rank's own, and so are buffers: unify() averages those of floating point, and takes
+///   other buffers from rank 0. A meeting of `every` steps leaves both alone.
 /// - A step that is left out (no after_step()) counts for nothing.
 ///
-/// Collective: construction, after_step() and both unify(). Wire over N ranks: a meeting 2 (N - 1) S for S bytes of
+/// Collective: construction, after_step(), unify(). Wire over N ranks: a meeting 2 (N - 1) S for S bytes of
 /// trained parameters, nothing in the steps between. Memory: none without `outer`; with it 2 S, and one message of 1
 /// MiB or the largest tensor while the ranks meet. The group must outlive the object.
-class ModelAveraging : public GradientSync {
+class ModelAveraging : public GradientSync, public SyncRehearsal {
  public:
   /// Broadcasts rank 0's values to all ranks, unless they are equal. `parameters`: held whole by every rank; those that
   /// require no gradient are left alone from then on. Throws SettingsError: `every` below 1, `outer` out of its range;
@@ -60,20 +60,20 @@ class ModelAveraging : public GradientSync {
                        flight::Where where = flight::Where::current()) override {}
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
-  void loaded() override;
+  void values_replaced() override;
 
   /// Meets now, if a step has been made since the last meeting. Collective.
   void meet();
 
-  /// A meeting, if a step has been made since the last one; then the buffers.
-  void unify() override;
-  void unify_optimizer(const std::vector<Parameter>& state) override;
+  /// A meeting, if a step has been made since the last one, and what meetings leave alone.
+  void unify(const std::vector<Parameter>& optimizer = {}) override;
 
   /// The outer velocity. The weights of the last meeting are those of the model itself when it is saved.
   std::vector<Parameter> state() const override;
 
   bool is_synchronous() const override { return false; }
-  int64_t after_step_bytes() override;
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
 
  private:
   /// Samples that were trained on.
@@ -86,6 +86,7 @@ class ModelAveraging : public GradientSync {
 
   void step_outward();
   void average(const std::vector<Tensor>& tensors, const Samples& samples);
+  void average_optimizer(const std::vector<Parameter>& state);
 
   std::vector<Parameter> parameters_;  // those that are trained
   detail::GradientTags tags_;

@@ -95,10 +95,10 @@ void OrderedDataParallel::exchange(bool is_last) {
   for (auto& flat : flats_) flat.whole.copy_(comm::all_gather(flat.sum, group_, 0, flat.sizes));
 }
 
-int64_t OrderedDataParallel::exchange_bytes() {
+SyncMemory OrderedDataParallel::memory() {
   const memory::ProbeScope probe;
   exchange(/*is_last=*/true);
-  return probe.account().peak_bytes();
+  return {.exchange = probe.account().peak_bytes(), .owned_gradients = arrivals_.parameters()};
 }
 
 bool OrderedDataParallel::is_spoilt() const {

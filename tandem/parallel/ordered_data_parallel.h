@@ -29,7 +29,7 @@ namespace tandem::parallel {
 /// Memory: the bytes of the gradients, and 1 / ranks of them again for the sum; while gradients travel, as many for
 /// what the ranks send each other. Wire, of a step with M micro-batches: M + 1 times (N - 1) / N of the gradients'
 /// bytes a rank. Collective: construction, and each after_backward(). The group must outlive the object.
-class OrderedDataParallel : public GradientSync {
+class OrderedDataParallel : public GradientSync, public SyncRehearsal {
  public:
   /// `parameters`: held whole by every rank. Throws c10::ValueError if a tensor is listed twice.
   OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
@@ -40,13 +40,13 @@ class OrderedDataParallel : public GradientSync {
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
-  std::vector<Tensor> owned_gradients() const override { return arrivals_.parameters(); }
-  void unify() override {}
+  void unify(const std::vector<Parameter>& optimizer = {}) override {}
 
   /// Nothing is hidden: gradients travel while nothing is computed.
   Overlap overlap() const override { return clock_.read(); }
 
-  int64_t exchange_bytes() override;
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
 
  private:
   struct Flat;

@@ -113,17 +113,17 @@ bool ParameterServer::send(const std::vector<Tensor>& gradients) {
   return mark.isnan().item<bool>();
 }
 
-int64_t ParameterServer::exchange_bytes() {
-  if (servers_.group().size() == 1) return 0;
+SyncMemory ParameterServer::memory() {
+  if (servers_.group().size() == 1) return {};
   const memory::ProbeScope aside;
   std::vector<Tensor> gradients;
   for (const auto& parameter : parameters_) gradients.push_back(at::zeros_like(parameter));
   const memory::ProbeScope probe;
   detail::for_each_message(gradients,
                            [&](const Tensor& message) { aggregate_(message, *options_.aggregate, servers_); });
-  return probe.account().peak_bytes();
+  return {.exchange = probe.account().peak_bytes()};
 }
 
-void ParameterServer::unify() { detail::broadcast_all(buffers_, 0, servers_.group()); }
+void ParameterServer::unify(const std::vector<Parameter>&) { detail::broadcast_all(buffers_, 0, servers_.group()); }
 
 }  // namespace tandem::parallel

@@ -36,9 +36,9 @@ struct ParameterServerOptions {
 ///
 /// Collective: construction, the last after_backward() of a step, unify(). Wire: 2 (N - 1) S a step over N ranks for S
 /// bytes of gradients; with servers apart 2 W S over W workers, and with several of them a number more to each rank.
-/// Memory: exchange_bytes(). The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine
+/// Memory: memory(). The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine
 /// learning with the parameter server (OSDI).
-class ParameterServer : public GradientSync {
+class ParameterServer : public GradientSync, public SyncRehearsal {
  public:
   /// Broadcasts the parameters and buffers of rank 0 to all ranks. Throws SettingsError if the group has fewer
   /// workers than the aggregate needs, or none; c10::ValueError if a tensor is listed twice.
@@ -51,9 +51,10 @@ class ParameterServer : public GradientSync {
   void after_backward(const MicroBatch& micro) override;
 
   /// Broadcasts the buffers of rank 0 to all ranks.
-  void unify() override;
+  void unify(const std::vector<Parameter>& optimizer = {}) override;
 
-  int64_t exchange_bytes() override;
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
   Overlap overlap() const override { return clock_.read(); }
 
  private:

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tandem/base/tensor.h"
-#include "tandem/parallel/box.h"
+#include "tandem/base/box.h"
 
 namespace tandem::parallel {
 

@@ -76,15 +76,21 @@ int64_t PostLocalSgd::meetings_before(int64_t step) const {
   return (apart + options_.every - 1) / options_.every;
 }
 
-void PostLocalSgd::loaded() {
+void PostLocalSgd::values_replaced() {
   meetings_.reset();
   were_apart_ = false;
-  averaging_.loaded();
+  averaging_.values_replaced();
 }
 
-void PostLocalSgd::unify() {
-  if (std::exchange(were_apart_, false)) return averaging_.unify();
+void PostLocalSgd::unify(const std::vector<Parameter>& optimizer) {
+  if (std::exchange(were_apart_, false)) return averaging_.unify(optimizer);
   ddp_.unify();
+}
+
+SyncMemory PostLocalSgd::memory() {
+  auto memory = ddp_.memory();
+  memory.after_step = averaging_.memory().after_step;
+  return memory;
 }
 
 }  // namespace tandem::parallel

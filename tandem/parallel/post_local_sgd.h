@@ -28,7 +28,7 @@ struct PostLocalSgdOptions {
 /// of DistributedDataParallel, and of ModelAveraging while the ranks meet. The group must outlive the object.
 /// Source: Lin et al. 2018, Don't Use Large Mini-Batches, Use Local SGD (arXiv:1808.07217), section 3; the order of
 /// steps and means: torch's post_localSGD_hook and PeriodicModelAverager.
-class PostLocalSgd : public GradientSync {
+class PostLocalSgd : public GradientSync, public SyncRehearsal {
  public:
   /// `parameters`: held whole by every rank. Throws SettingsError: `start` below 0, `every` below 1.
   PostLocalSgd(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers, comm::ProcessGroup& group,
@@ -39,13 +39,12 @@ class PostLocalSgd : public GradientSync {
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
   void after_step() override;
-  void loaded() override;
-  void unify() override;
-  void unify_optimizer(const std::vector<Parameter>& state) override { averaging_.unify_optimizer(state); }
+  void values_replaced() override;
+  void unify(const std::vector<Parameter>& optimizer = {}) override;
   bool is_synchronous() const override { return !is_apart_; }
   Overlap overlap() const override { return ddp_.overlap(); }
-  int64_t after_step_bytes() override { return averaging_.after_step_bytes(); }
-  std::vector<Tensor> owned_gradients() const override { return ddp_.owned_gradients(); }
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
 
  private:
   MicroBatch as_summed(const MicroBatch& micro) const;

@@ -80,7 +80,7 @@ void UpdatingServers::end_backward(const MicroBatch& micro) {
   if (options_.staleness == 0) push();
 }
 
-void UpdatingServers::complete() {
+void UpdatingServers::wait_for_gradients() {
   if (options_.staleness > 0 && !flats_.empty()) push();
 }
 
@@ -119,25 +119,26 @@ void UpdatingServers::take_weights() {
 
 void UpdatingServers::after_step() { pull(); }
 
-void UpdatingServers::unify() {
+void UpdatingServers::unify(const std::vector<Parameter>&) {
   take_weights();
   detail::broadcast_all(buffers_, 0, servers_.group());
 }
 
-int64_t UpdatingServers::exchange_bytes() {
+int64_t UpdatingServers::push_bytes() const {
   int64_t most = 0;
-  if (options_.staleness > 0) return most;
   for (const auto& flat : flats_) most = std::max(most, flat->push_bytes(*options_.aggregate));
   return most;
 }
 
-int64_t UpdatingServers::beside_bytes() {
-  int64_t most = 0;
-  if (options_.staleness == 0) return most;
-  for (const auto& flat : flats_) {
-    most = std::max({most, flat->push_bytes(*options_.aggregate), flat->pull_bytes()});
+SyncMemory UpdatingServers::memory() {
+  SyncMemory memory{.owned_gradients = owned_gradients()};
+  if (options_.staleness == 0) {
+    memory.exchange = push_bytes();
+    return memory;
   }
-  return most;
+  memory.beside = push_bytes();
+  for (const auto& flat : flats_) memory.beside = std::max(memory.beside, flat->pull_bytes());
+  return memory;
 }
 
 std::vector<Tensor> UpdatingServers::owned_gradients() const {

@@ -28,7 +28,7 @@ class ServedFlat;
 /// The parameters of a type lie in one flat tensor, padded to a multiple of the servers' number: the model's parameters
 /// become views of it. A parameter without a gradient counts as one whose gradient is zero.
 ///
-/// With `staleness` s, workers need not wait for each other in each step (GradientSync::staleness()): a worker begins
+/// With `staleness` s, workers need not wait for each other in each step (LateEnds): a worker begins
 /// step t with the newest weights that are there, in which the updates of all steps before t - s are. A step's update
 /// is still one of the gradients of all workers, in the order of the steps; only the weights at which they were taken
 /// differ.
@@ -36,13 +36,13 @@ class ServedFlat;
 ///   worker 0   forward 3 at weights 2 ──► push 3 ┐                    server: update 3 of pushes 3 ─► weights 4
 ///   worker 1   forward 3 at weights 1 ──► push 3 ┘                    s = 2: each begins step 4 at weights 2, 3 or 4
 ///
-/// Collective: construction, the first before_forward() of all and after loaded(), complete(), after_step(), unify().
-/// Wire of a step: as ParameterServer. Memory: gradients of a worker S bytes, always, (s + 1) S with staleness; of a
-/// server its part of S, always; with staleness another S of weights, and a server's part again; exchange_bytes()
-/// besides. The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine learning with the
-/// parameter server (OSDI), whose bounded delay this is; Ho et al. 2013, More effective distributed ML via a stale
-/// synchronous parallel parameter server (NIPS).
-class UpdatingServers : public GradientSync {
+/// Collective: construction, the first before_forward() of all and after values_replaced(), wait_for_gradients(),
+/// after_step(), unify(). Wire of a step: as ParameterServer. Memory: gradients of a worker S bytes, always, (s + 1) S
+/// with staleness; of a server its part of S, always; with staleness another S of weights, and a server's part again;
+/// memory() besides. The group must outlive the object. Source: Li et al. 2014, Scaling distributed machine learning
+/// with the parameter server (OSDI), whose bounded delay this is; Ho et al. 2013, More effective distributed ML via a
+/// stale synchronous parallel parameter server (NIPS).
+class UpdatingServers : public GradientSync, public SyncRehearsal, public LateEnds {
  public:
   /// Takes the parameters and buffers of rank 0. `group`: all ranks of the job. Throws SettingsError as
   /// ParameterServer, and for a staleness below 0; c10::ValueError for a parameter that is listed twice, whose
@@ -56,19 +56,21 @@ class UpdatingServers : public GradientSync {
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
-  void complete() override;
   void after_step() override;
-  void loaded() override { is_fresh_ = false; }
-  int64_t staleness() const override { return flats_.empty() ? 0 : options_.staleness; }
-  Lag lag() const override { return lag_; }
+  void values_replaced() override { is_fresh_ = false; }
 
   /// Broadcasts the buffers of rank 0 to all ranks.
-  void unify() override;
+  void unify(const std::vector<Parameter>& optimizer = {}) override;
 
-  int64_t exchange_bytes() override;
-  int64_t beside_bytes() override;
   Overlap overlap() const override { return clock_.read(); }
-  std::vector<Tensor> owned_gradients() const override;
+
+  SyncRehearsal* rehearsal() override { return this; }
+  SyncMemory memory() override;
+
+  LateEnds* late_ends() override { return flats_.empty() || options_.staleness == 0 ? nullptr : this; }
+  int64_t staleness() const override { return options_.staleness; }
+  void wait_for_gradients() override;
+  Lag lag() const override { return lag_; }
 
  private:
   /// A step whose backward has ended, and which is not complete.
@@ -82,6 +84,8 @@ class UpdatingServers : public GradientSync {
   void pull();
   void take_weights();
   void count_lag(int64_t updates);
+  int64_t push_bytes() const;
+  std::vector<Tensor> owned_gradients() const;
   size_t slot_of(int64_t step) const { return static_cast<size_t>(step % (options_.staleness + 1)); }
 
   detail::GradientTags tags_;

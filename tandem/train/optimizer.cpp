@@ -8,8 +8,6 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
-#include "tandem/comm/agree.h"
-#include "tandem/kernels/square_sum.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/detail/sparse_gradient.h"
 #include "tandem/train/detail/whole_vectors.h"
@@ -176,7 +174,7 @@ void Optimizer::step_dense(double learning_rate) {
   for (auto& lists : groups) update(lists, learning_rate);
 }
 
-void Optimizer::add(size_t parameter, std::vector<Lists>& groups) const {
+Optimizer::Lists& Optimizer::lists_of(size_t parameter, std::vector<Lists>& groups) const {
   const auto& tensor = parameters_[parameter].tensor;
   auto lists = std::ranges::find_if(groups, [&](const Lists& other) {
     const auto& one = other.weights.front();
@@ -184,10 +182,28 @@ void Optimizer::add(size_t parameter, std::vector<Lists>& groups) const {
   });
   if (lists == groups.end()) lists = groups.insert(lists, {.numbers = numbers_[parameter]});
   lists->weights.push_back(tensor);
-  lists->gradients.push_back(tensor.grad());
-  if (!first_.empty()) lists->first.push_back(first_[parameter]);
-  if (!second_.empty()) lists->second.push_back(second_[parameter]);
-  if (!steps_.empty()) lists->steps.push_back(steps_[parameter]);
+  return *lists;
+}
+
+void Optimizer::add(size_t parameter, std::vector<Lists>& groups) const {
+  auto& lists = lists_of(parameter, groups);
+  lists.gradients.push_back(parameters_[parameter].tensor.grad());
+  if (!first_.empty()) lists.first.push_back(first_[parameter]);
+  if (!second_.empty()) lists.second.push_back(second_[parameter]);
+  if (!steps_.empty()) lists.steps.push_back(steps_[parameter]);
+}
+
+int64_t Optimizer::dense_bytes() const {
+  const int64_t lists = 2 + (first_.empty() ? 0 : 1) + (second_.empty() ? 0 : 1);
+  std::vector<Lists> groups;  // which are updated one after the other
+  for (size_t i = 0; i < parameters_.size(); ++i) lists_of(i, groups);
+  int64_t most = 0;
+  for (const auto& group : groups) {
+    int64_t bytes = 0;
+    for (const auto& weight : group.weights) bytes += detail::WholeVectors::bytes(weight, lists);
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 RowUpdate Optimizer::step_rows(size_t parameter, double learning_rate) {
@@ -256,113 +272,6 @@ std::vector<Parameter> Optimizer::state() const {
     state.push_back(parameters_[i].whole_beside("optimizer.step." + parameters_[i].name, steps_[i]));
   }
   return state;
-}
-
-namespace {
-
-constexpr int64_t kPiece = 1 << 16;  // numbers
-
-/// In pieces: libtorch's norm in another type would copy the whole tensor.
-template <class Work>
-void for_each_piece(const Tensor& flat, const Work& work) {
-  for (int64_t begin = 0; begin < flat.numel(); begin += kPiece) {
-    work(flat.narrow(0, begin, std::min(kPiece, flat.numel() - begin)));
-  }
-}
-
-/// Those of a sparse gradient are its rows.
-Tensor rows_or_whole(const Tensor& gradient) {
-  return gradient.defined() && gradient.is_sparse() ? gradient._values() : gradient;
-}
-
-/// In float64.
-struct QuickSum {
-  double square = 0;
-
-  void add(const Tensor& gradient) {
-    double own = 0;
-    for_each_piece(gradient.reshape({-1}), [&](const Tensor& piece) {
-      const auto numbers = piece.to(at::kDouble);
-      own += at::dot(numbers, numbers).item<double>();
-    });
-    square += own;
-  }
-  void add_over_ranks(const QuickSum& own, comm::ProcessGroup& group) {
-    square += comm::reduce_number(own.square, comm::Reduce::sum, group);
-  }
-  double value() const { return square; }
-};
-
-/// Whether the numbers can be read where they are.
-bool is_plain(const Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && (type == at::kFloat || type == at::kDouble);
-}
-
-struct ExactSum {
-  kernels::SquareSum squares;
-
-  void add_plain(const Tensor& numbers) {
-    if (numbers.scalar_type() == at::kFloat) return squares.add(numbers.const_data_ptr<float>(), numbers.numel());
-    squares.add(numbers.const_data_ptr<double>(), numbers.numel());
-  }
-  void add(const Tensor& gradient) {
-    if (is_plain(gradient)) return add_plain(gradient);
-    for_each_piece(gradient.reshape({-1}), [this](const Tensor& piece) { add_plain(piece.to(at::kCPU, at::kDouble)); });
-  }
-  void add_over_ranks(ExactSum own, comm::ProcessGroup& group) {
-    auto& digits = own.squares.digits;
-    comm::all_reduce_(at::from_blob(digits.data(), {kernels::SquareSum::kDigits}, at::kLong), group);
-    for (size_t i = 0; i < digits.size(); ++i) squares.digits[i] += digits[i];
-  }
-  double value() const { return squares.value(); }
-};
-
-/// Empty parameters: a rank whose peers hold them.
-template <class Sum>
-double norm_of(const std::vector<Parameter>& parameters, comm::ProcessGroup& group, parallel::Axes along) {
-  Sum everywhere, of_parts;
-  bool has_parts = parameters.empty();
-  for (const auto& [name, tensor, placement] : parameters) {
-    const bool is_alike = placement.is_replicated_along(along);
-    has_parts |= !is_alike;
-    const auto gradient = rows_or_whole(tensor.grad());
-    if (!gradient.defined()) continue;
-    if (is_alike) {
-      everywhere.add(gradient);
-    } else if (placement.counts_along(along)) {
-      of_parts.add(gradient);
-    }
-  }
-  if (has_parts) everywhere.add_over_ranks(of_parts, group);
-  return std::sqrt(everywhere.value());
-}
-
-}  // namespace
-
-int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
-  int64_t most = 0;
-  for (const auto& [name, tensor, placement] : parameters) {
-    if (sum == NormSum::exactly && is_plain(tensor)) continue;
-    const int64_t flat = tensor.is_contiguous() ? 0 : static_cast<int64_t>(tensor.nbytes());
-    const int64_t piece = tensor.scalar_type() == at::kDouble ? 0 : std::min(kPiece, tensor.numel());
-    most = std::max(most, flat + (piece + 1) * int64_t{sizeof(double)});
-  }
-  return most;
-}
-
-double clip_grad_norm(const std::vector<Parameter>& parameters, double largest, comm::ProcessGroup& group, NormSum sum,
-                      parallel::Axes along) {
-  const at::NoGradGuard no_grad;
-  detail::join_rows(parameters);
-  const double norm = sum == NormSum::exactly ? norm_of<ExactSum>(parameters, group, along)
-                                              : norm_of<QuickSum>(parameters, group, along);
-  std::vector<Tensor> gradients;
-  for (const auto& parameter : parameters) {
-    if (parameter.tensor.grad().defined()) gradients.push_back(rows_or_whole(parameter.tensor.grad()));
-  }
-  if (norm > largest && !gradients.empty()) at::_foreach_mul_(gradients, largest / (norm + 1e-6));
-  return norm;
 }
 
 }  // namespace tandem::train

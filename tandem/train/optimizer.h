@@ -58,7 +58,8 @@ class Optimizer {
   /// must not be called after the parameter's next step has begun.
   RowUpdate step_rows(size_t parameter, double learning_rate);
 
-  /// Bytes that step() needs for a moment if the parameter's .grad is sparse and names so many rows.
+  /// Bytes that step() needs for a moment if each .grad is dense; if the parameter's is sparse and names so many rows.
+  int64_t dense_bytes() const;
   int64_t row_bytes(size_t parameter, int64_t rows) const;
 
   /// From now on, rows of this parameter that a step skips get the momentum and weight decay that dense SGD would give
@@ -95,6 +96,7 @@ class Optimizer {
   };
   Tensor step_count_of(const Parameter& parameter) const;
   Numbers numbers_of(const Parameter& parameter) const;
+  Lists& lists_of(size_t parameter, std::vector<Lists>& groups) const;
   void add(size_t parameter, std::vector<Lists>& groups) const;
   void update(Lists& lists, double learning_rate) const;
   void step_some_rows(size_t parameter, const Rows& rows, const Tensor& gradient, double learning_rate);

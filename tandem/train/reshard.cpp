@@ -10,7 +10,6 @@
 namespace tandem::train {
 namespace {
 
-using parallel::Box;
 using parallel::Placement;
 
 /// The counts of all ranks along a dim of `total`.
@@ -58,7 +57,7 @@ void add_parts(const CheckpointReader& from, const std::string& name, const Layo
       detail::put_splits(ranks[rank].metadata, stored, placement.splits);
     }
   }
-  const auto fault = parallel::tiling_fault(tensor.sizes, boxes, places);
+  const auto fault = tiling_fault(tensor.sizes, boxes, places);
   TORCH_CHECK_VALUE(!fault, "reshard: tensor ", quote(name), " ", *fault);
 }
 
@@ -97,7 +96,7 @@ void merge_weights(const CheckpointReader& from, const std::filesystem::path& pa
   std::vector<storage::TensorSource> tensors;
   for (const auto& name : from.names()) {
     if (is_state_name(name)) continue;
-    tensors.push_back(from.source(name, parallel::whole_box(from.tensor(name).sizes), name));
+    tensors.push_back(from.source(name, whole_box(from.tensor(name).sizes), name));
   }
   storage::write_safetensors(path, std::span<const storage::TensorSource>(tensors),
                              {{"tandem.step", std::to_string(from.manifest().step)}});

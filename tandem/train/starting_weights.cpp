@@ -141,15 +141,14 @@ void check_sizes(const std::string& begin, const WeightMatch& match, const Weigh
 }
 
 /// What the file has for the part `box` of a weight, in the file's type.
-Tensor stored_part(const StoredTensors& files, const std::string& stored, const Parameter& weight,
-                   const parallel::Box& box) {
+Tensor stored_part(const StoredTensors& files, const std::string& stored, const Parameter& weight, const Box& box) {
   if (!is_whole(weight)) return files.read(stored, box);
   const auto sizes = sizes_of(weight);
-  return parallel::view_of(files.read(stored).reshape(sizes), parallel::whole_box(sizes), box);
+  return view_of(files.read(stored).reshape(sizes), whole_box(sizes), box);
 }
 
 /// `what`: begins an error's text. The weight has been filled with `values`.
-void check_values(const std::string& what, const Tensor& values, const Parameter& weight, const parallel::Box& box) {
+void check_values(const std::string& what, const Tensor& values, const Parameter& weight, const Box& box) {
   const auto refuse = [&](const Tensor& odd, const std::string& wanted, const std::string& remedy = "") {
     detail::refuse_elements(values, odd, box, what, wanted, remedy);
   };

@@ -1,11 +1,14 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/collectives.h"
 #include "tandem/data/loader.h"
 #include "tandem/memory/rehearsal.h"
-#include "tandem/parallel/gradient_sync.h"
 #include "tandem/storage/fields.h"
 #include "tandem/train/parameter.h"
 #include "tandem/train/scores.h"
@@ -21,11 +24,26 @@ struct Reading {
   bool is_left_out = false;               // its loss was scaled too much: it changed nothing but the scale
 };
 
+/// A number that a step tells of itself.
+struct Fact {
+  std::string name;
+  double value = 0;
+  std::optional<comm::Reduce> over_ranks = {};  // how those of all ranks make one; nullopt: that of rank 0 holds
+};
+using Facts = std::vector<Fact>;
+
+/// nullopt: nothing of that name is told.
+std::optional<double> value_of(const Facts& facts, std::string_view name);
+
+/// Those of all ranks as one. Ranks must tell the same of those that are combined. Collective.
+Facts over_ranks(Facts facts, comm::ProcessGroup& group);
+
 /// Called with the number of batches done and their total.
 using Tick = std::function<void(int64_t done, int64_t total)>;
 
 /// What the training loop repeats: it trains on one batch, and holds all that the training changes. The loop knows
-/// nothing else of the model, its loss and its scores. All calls but state() and numbers() are collective.
+/// nothing else of the model, its loss and its scores. All calls but state(), numbers() and
+/// facts() are collective.
 class Step {
  public:
   virtual ~Step() = default;
@@ -80,19 +98,8 @@ class Step {
   /// Called with all numbers of a checkpoint, which may lack this step's, after its tensors have been read.
   virtual void set_numbers(const storage::Fields& numbers) {}
 
-  /// How much of the gradients' communication the steps so far have hidden, on this rank; nullopt: nothing is sent.
-  virtual std::optional<parallel::GradientSync::Overlap> overlap() const { return std::nullopt; }
-
-  /// How far the weights with which this rank's steps began were behind; nullopt: they are never.
-  virtual std::optional<parallel::GradientSync::Lag> lag() const { return std::nullopt; }
-
-  /// The factor of the loss in the next step, and how many steps were left out for it (loss_scale.h); nullopt: none.
-  struct Scaling {
-    double scale = 1;
-    int64_t left_out = 0;
-    bool is_constant = false;
-  };
-  virtual std::optional<Scaling> scaling() const { return std::nullopt; }
+  /// What there is to tell of the steps so far. Not collective.
+  virtual Facts facts() const { return {}; }
 
   /// Evaluates the weights on all samples of a loader. The scores are equal on all ranks.
   virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;

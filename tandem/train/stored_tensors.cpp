@@ -13,9 +13,6 @@
 namespace tandem::train {
 namespace {
 
-using parallel::Box;
-using parallel::view_of;
-
 std::string describe(at::ScalarType type, at::IntArrayRef sizes) {
   std::ostringstream text;
   text << type << " " << sizes;
@@ -125,7 +122,7 @@ void StoredTensors::check_parts() const {
       boxes.push_back(part.box);
       places.push_back(files_[part.file].name);
     }
-    if (const auto fault = parallel::tiling_fault(tensor.sizes, boxes, places)) {
+    if (const auto fault = tiling_fault(tensor.sizes, boxes, places)) {
       throw DataError("tensor " + quote(name) + " " + *fault);
     }
   }
@@ -143,9 +140,7 @@ const StoredTensor& StoredTensors::tensor(const std::string& name) const {
   return found->second;
 }
 
-Tensor StoredTensors::read(const std::string& name) const {
-  return read(name, parallel::whole_box(tensor(name).sizes));
-}
+Tensor StoredTensors::read(const std::string& name) const { return read(name, whole_box(tensor(name).sizes)); }
 
 Tensor StoredTensors::read(const std::string& name, const Box& box) const {
   check_inside(name, tensor(name).sizes, box);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/parallel/box.h"
+#include "tandem/base/box.h"
 #include "tandem/parallel/placement.h"
 #include "tandem/storage/safetensors.h"
 
@@ -16,7 +16,7 @@ struct StoredTensor {
   struct Part {
     size_t file = 0;     // index of the file that holds it
     std::string stored;  // its name there
-    parallel::Box box;
+    Box box;
   };
   at::ScalarType type;
   std::vector<int64_t> sizes;    // of the whole tensor
@@ -57,7 +57,7 @@ class StoredTensors {
   /// several files hold one each; a stored part whose elements of the box are not one run of bytes counts whole. Throw
   /// DataError if the tensor or the elements do not exist, or if the bytes are damaged.
   Tensor read(const std::string& name) const;
-  Tensor read(const std::string& name, const parallel::Box& box) const;
+  Tensor read(const std::string& name, const Box& box) const;
 
   /// Fills `target`, the part of a tensor that `placement` says. Each stored part that is needed is read once and
   /// completely, so that its checksum is verified. Memory: 1 MiB; a copy of `target` if it is not a contiguous CPU
@@ -79,13 +79,13 @@ class StoredTensors {
   /// Returns the elements `box` of a tensor, to be written elsewhere under the name `as`. They are read while they are
   /// written, in slabs along dim 0 that begin and end where a stored part does. Memory: one part, or a slab if that is
   /// put together from several parts. This reader must outlive the source. Throws as read() does.
-  storage::TensorSource source(const std::string& name, const parallel::Box& box, const std::string& as) const;
+  storage::TensorSource source(const std::string& name, const Box& box, const std::string& as) const;
 
  private:
   void add_tensor(const std::string& stored, size_t file);
   void check_parts() const;
-  Tensor read_part(const StoredTensor::Part& part, const parallel::Box& common) const;
-  Tensor assemble(const StoredTensor& tensor, const parallel::Box& box) const;
+  Tensor read_part(const StoredTensor::Part& part, const Box& common) const;
+  Tensor assemble(const StoredTensor& tensor, const Box& box) const;
 
   std::vector<File> files_;
   std::map<std::string, StoredTensor> tensors_;

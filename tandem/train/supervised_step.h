@@ -4,8 +4,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/strategy.h"
 #include "tandem/train/detail/step_endings.h"
-#include "tandem/train/loss_scale.h"
-#include "tandem/train/optimizer.h"
+#include "tandem/train/detail/update.h"
 #include "tandem/train/passes/passes.h"
 #include "tandem/train/step.h"
 #include "tandem/train/task.h"
@@ -28,7 +27,9 @@ struct SupervisedStepOptions {
   MakePasses passes = nullptr;  // null: one micro-batch after the other, with the whole chain on each rank
 };
 
-/// A step of supervised training: loss, backward with a GradientSync, clipping, optimizer.
+/// A step of supervised training, in three pieces: forward and backward of all micro-batches, with a GradientSync
+/// (Passes); checks, clipping and the optimizer (detail/update.h); and, for a strategy with late ends, the thread on
+/// which updates run (detail/step_endings.h).
 ///
 /// With `accumulate` K, each rank cuts its part of the batch into K micro-batches (split_sizes), whose losses count by
 /// their shares of the samples:
@@ -49,16 +50,17 @@ struct SupervisedStepOptions {
 /// threads, the strategy sums in order (StrategyOptions::shards) and so does the task, whose loss must be [ranks] (see
 /// classifier/ordered_softmax_loss.h). The loader must have the same shards.
 ///
-/// The loss and the gradients of each step are checked; see Step. With allow_skips() a copy of the buffers is kept
-/// during each step.
+/// The loss and the gradients of each step are checked, after backward, where the host waits for the device once; a
+/// step that finds a fault in them changes no weight. See Step. With allow_skips() a copy of the buffers is kept during
+/// each step.
 ///
 /// With `loss_scale`, gradients are worked out for a multiple of the loss and divided by it before anything reads them.
 /// If the scale is dynamic, a step whose gradients are not finite on some rank is left out on all, changes nothing but
 /// the scale, and is no fault (Reading::is_left_out); a loss that is not finite remains one, whatever the scale. A copy
 /// of the buffers is kept as with allow_skips().
 ///
-/// With a strategy of staleness s (GradientSync::staleness()), a step ends on another thread while up to s later ones
-/// begin: sums of losses and gradients, checks, clipping and the optimizer. The loss of a rank is of its own samples
+/// With a strategy of staleness s (parallel::LateEnds), a step ends on another thread while up to s later ones begin:
+/// sums of losses and gradients, checks, clipping and the optimizer. The loss of a rank is of its own samples
 /// (Task::run_apart()), and its buffers are its own until unify().
 ///
 /// A parameter of the task that requires no gradient when the step is made is frozen: it has no gradient, no state of
@@ -73,7 +75,7 @@ class SupervisedStep : public Step {
 
   void allow_skips(int64_t in_a_row) override;
   std::optional<Reading> run(const data::Batch& batch, int64_t step, double learning_rate) override;
-  int64_t staleness() const override { return endings_ ? sync_->staleness() : 0; }
+  int64_t staleness() const override { return late_ != nullptr ? late_->staleness() : 0; }
   std::optional<Reading> end_next() override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
   Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
@@ -83,36 +85,29 @@ class SupervisedStep : public Step {
   std::vector<Parameter> state() const override;
   storage::Fields numbers() const override;
   void set_numbers(const storage::Fields& numbers) override;
-  std::optional<parallel::GradientSync::Overlap> overlap() const override;
-  std::optional<parallel::GradientSync::Lag> lag() const override;
-  std::optional<Scaling> scaling() const override;
+  /// "loss_scale" and "left_out_steps" of a loss that is scaled, and "loss_scale_is_constant"; "hidden": the share of
+  /// the gradients' travel that computation hides, of rank 0; "most_lag", "sum_of_lags", "steps_with_lag" of
+  /// parallel::LateEnds::lag(), over all ranks.
+  Facts facts() const override;
   Scores evaluate(data::Loader& loader, const Tick& tick) override;
 
-  const Optimizer& optimizer() const { return optimizer_; }
-
  private:
+  detail::UpdateOptions update_options() const;
   std::unique_ptr<Passes> plain_passes();
   void check_staleness() const;
-  std::optional<Reading> begin(const data::Batch& batch, int64_t step, double learning_rate);
-  Reading end(double own_loss, int64_t step, double learning_rate);
-  void update(double learning_rate, comm::ProcessGroup& group);
-  std::vector<memory::Change> update_bytes(const std::vector<int64_t>& rows) const;
-  NormSum norm_sum() const;
-  void clip(comm::ProcessGroup& group);
-  void undo(const std::vector<Tensor>& buffers_before);
-  Reading skip(const NonFiniteError& fault, const std::vector<Tensor>& buffers_before);
+  std::optional<Reading> begin_late(const data::Batch& batch, int64_t step, double learning_rate);
+  std::optional<double> hidden() const;
 
   Task& task_;
   SupervisedStepOptions options_;
-  comm::ProcessGroup &data_, &model_, &world_;  // data_ shares a batch; model_ shares out the model
+  comm::ProcessGroup& data_;  // the ranks that share a batch
   std::unique_ptr<parallel::GradientSync> sync_;
+  parallel::LateEnds* late_;           // of the strategy; null: each step ends before the next begins
   std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first
   std::vector<Parameter> trained_;
-  Optimizer optimizer_;
-  std::optional<LossScale> scale_;
+  detail::Update update_;
   std::unique_ptr<Passes> passes_;
-  bool may_skip_ = false;
-  std::optional<detail::StepEndings> endings_;  // steps end late; last member: destroyed first
+  std::optional<detail::StepEndings> endings_;  // of late ends; last member: destroyed first
 };
 
 }  // namespace tandem::train

@@ -26,14 +26,17 @@ class Task {
   /// Called before step `step`, which is counted from 0 over all runs of the job.
   virtual void begin_step(int64_t step) {}
 
-  /// Returns the mean loss over the global batch (or over a micro-batch of all ranks), equal on all ranks. Each rank's
-  /// gradients of replicated parameters are terms of a sum over the ranks. `sizes`: number of samples of each rank.
-  /// Collective.
+  /// Returns the mean loss over the global batch (or over a micro-batch of all ranks), equal on all ranks, or this
+  /// rank's term of it; see summed_along(). Each rank's gradients of replicated parameters are terms of a sum over the
+  /// ranks. `sizes`: number of samples of each rank that shares the batch. Collective.
   virtual Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) = 0;
 
+  /// The axes of the mesh along which the loss is the sum of what ranks return: none if loss() is equal on all.
+  virtual parallel::Axes summed_along() const { return {}; }
+
   /// From now on the ranks need not make their steps together: loss() sends nothing, and returns this rank's term of
-  /// the mean over the global batch, in which a sample that a target leaves out counts as 0. Throws SettingsError,
-  /// naming `staleness`, if the loss of a rank needs the samples of others.
+  /// the mean over the global batch, in which a sample that a target leaves out counts as 0: summed_along() the axes of
+  /// a batch. Throws SettingsError, naming `staleness`, if the loss of a rank needs the samples of others.
   virtual void run_apart();
 
   /// The same as blocks, from the images to the loss, of which loss() runs each. Whoever runs it does so before the

@@ -182,8 +182,7 @@ void Trainer::check_state() {
 void Trainer::fail(const NonFiniteError& fault, bool after_update) {
   const auto remedy = comm::broadcast_text(world_.rank() == 0 ? checkpoint_remedy(after_update) : "", 0, world_);
   auto error = fault;
-  const auto scaling = step_.scaling();
-  const bool may_be_scale = after_update && scaling && scaling->is_constant;
+  const bool may_be_scale = after_update && value_of(step_.facts(), "loss_scale_is_constant");
   const std::string scale = may_be_scale ? "lower loss_scale, " : "";
   error.set_remedy(skips_before(skipped_in_a_row_) + scale + "lower lr or set clip" + remedy);
   throw error;

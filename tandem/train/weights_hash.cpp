@@ -16,7 +16,6 @@
 namespace tandem::train {
 namespace {
 
-using parallel::Box;
 using parallel::Parameter;
 
 constexpr int64_t kPieceBytes = 16 << 20;
@@ -109,13 +108,13 @@ void check_parts(std::span<const Part> parts) {
     boxes.push_back(part.box);
     places.push_back("rank " + std::to_string(part.rank));
   }
-  const auto fault = parallel::tiling_fault(parts[0].sizes, boxes, places);
+  const auto fault = tiling_fault(parts[0].sizes, boxes, places);
   TORCH_CHECK_VALUE(!fault, "tensor ", quote(parts[0].name), " ", *fault);
 }
 
 /// Pieces along dim 0 that together are the whole tensor.
 std::vector<Box> slabs_of(at::IntArrayRef sizes, int64_t item_bytes) {
-  const auto whole = parallel::whole_box(sizes);
+  const auto whole = whole_box(sizes);
   if (volume(whole) == 0) return {};
   if (sizes.empty()) return {whole};
   const int64_t row_bytes = c10::multiply_integers(sizes.slice(1)) * item_bytes;

@@ -35,11 +35,48 @@ TEST(Rng, EpochsAndSeedsGiveOtherOrders) {
   EXPECT_LT(same_seed, 20);
 }
 
-TEST(Rng, AShardGetsTheValuesOfTheWhole) {
-  const auto whole = at::empty({7, 3}, at::kDouble), shard = at::empty({4, 3}, at::kDouble);
-  fill_normal_(whole, 0.5, 11, 3);
-  fill_normal_(shard, 0.5, 11, 3, 9);
-  EXPECT_TRUE(shard.equal(whole.slice(0, 3)));
+TEST(Rng, APartGetsTheValuesOfTheWhole) {
+  const std::vector<int64_t> sizes = {7, 3, 5, 401};  // more than a thread's share
+  const auto normal = at::empty(sizes, at::kDouble), uniform = at::empty(sizes, at::kFloat);
+  fill_normal_(normal, 0.5, 11, 3);
+  fill_uniform_(uniform, 0.5, 11, 3);
+  for (const auto& box : std::vector<Box>{{{0, 0, 0, 0}, {7, 3, 5, 401}},
+                                          {{3, 0, 0, 0}, {4, 3, 5, 401}},
+                                          {{0, 1, 0, 0}, {7, 2, 5, 401}},
+                                          {{2, 1, 3, 0}, {4, 2, 1, 401}},
+                                          {{1, 0, 1, 17}, {5, 3, 4, 101}},
+                                          {{0, 0, 0, 1}, {7, 3, 5, 1}},
+                                          {{6, 2, 4, 400}, {1, 1, 1, 1}},
+                                          {{7, 0, 0, 0}, {0, 3, 5, 401}}}) {
+    SCOPED_TRACE(to_string(box));
+    const auto part = at::empty(box.count, at::kDouble), flat = at::empty(box.count, at::kFloat);
+    fill_normal_(part, 0.5, 11, 3, box, sizes);
+    fill_uniform_(flat, 0.5, 11, 3, box, sizes);
+    EXPECT_TRUE(part.equal(view_of(normal, whole_box(sizes), box)));
+    EXPECT_TRUE(flat.equal(view_of(uniform, whole_box(sizes), box)));
+  }
+}
+
+TEST(Rng, APartThatDoesNotFitIsRefused) {
+  const auto fault = [](const Box& box) {
+    try {
+      fill_normal_(at::empty({2, 3}), 1, 1, 1, box, {4, 3});
+    } catch (const c10::ValueError& error) {
+      return std::string(error.what_without_backtrace());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(fault({{2, 0}, {2, 3}}), "");
+  EXPECT_EQ(fault({{2, 0}, {1, 3}}), "random fill: tensor is [2, 3], wanted the part's [1, 3]");
+  EXPECT_EQ(fault({{4, 0}, {2, 3}}), "random fill: part is [4..5, 0..2], wanted one in [4, 3]");
+  EXPECT_EQ(fault({{3, 0}, {2, 3}}), "random fill: part is [3..4, 0..2], wanted one in [4, 3]");
+}
+
+TEST(Rng, ANumberIsDrawn) {
+  const auto number = at::empty({}, at::kDouble), same = at::empty({1, 1}, at::kDouble);
+  fill_normal_(number, 1, 11, 3);
+  fill_normal_(same, 1, 11, 3);
+  EXPECT_EQ(number.item<double>(), same.item<double>());
 }
 
 TEST(Rng, MomentsAreRight) {

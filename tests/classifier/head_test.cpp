@@ -7,9 +7,9 @@
 #include <mutex>
 #include <numbers>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
-#include "tandem/classifier/detail/score_passes.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
@@ -143,7 +143,7 @@ const std::vector<Form>& forms() {
 }
 
 void expect_equal(const Oracle& oracle, const Scoring& scoring, const Form& form, comm::ProcessGroup& group) {
-  detail::use_operators_on_cpu(form.operators);
+  leave_to_operators(Kernels::scores, form.operators);
   ClassShardedHead head({.classes = kClasses,
                          .dim = kDim,
                          .scoring = scoring,
@@ -346,7 +346,7 @@ TEST(Head, Bfloat16ProductsComeNear) {
        {plain_softmax(), with(plain_softmax(), 0.5), with(cosface(32, 0.3), 0.1), arcface(32, 0.5), sphereface(3, 1)}) {
     for (const bool operators : {false, true}) {
       comm::run_ranks(2, [&](comm::ProcessGroup& group) {
-        detail::use_operators_on_cpu(operators);
+        leave_to_operators(Kernels::scores, operators);
         const std::vector<int64_t> sizes = {rows / 2, rows / 2};
         auto x = at::empty({rows / 2, dim});
         fill_normal_(x, 1.0, 3, 1 + group.rank());
@@ -363,7 +363,7 @@ TEST(Head, Bfloat16ProductsComeNear) {
         EXPECT_NEAR(losses[0].item<double>(), losses[1].item<double>(), 2e-3 * losses[0].item<double>());
         EXPECT_GT(at::cosine_similarity(of_x[0], of_x[1], 0).item<double>(), 0.999);
         EXPECT_GT(at::cosine_similarity(of_weight[0], of_weight[1], 0).item<double>(), 0.999);
-        detail::use_operators_on_cpu(false);
+        leave_to_operators(Kernels::scores, false);
       });
     }
   }

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/base/rng.h"
 #include "tandem/classifier/detail/score_passes.h"
 
@@ -19,9 +20,9 @@ Tensor normal(at::IntArrayRef sizes, int64_t stream, at::ScalarType type = at::k
 template <class Pass>
 auto both_ways(const Pass& pass) {
   const auto by_kernel = pass();
-  use_operators_on_cpu(true);
+  leave_to_operators(Kernels::scores, true);
   const auto by_operators = pass();
-  use_operators_on_cpu(false);
+  leave_to_operators(Kernels::scores, false);
   return std::pair(by_kernel, by_operators);
 }
 

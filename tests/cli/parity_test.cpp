@@ -48,7 +48,7 @@ TEST(Parity, WritesItsPageAndItsResult) {
     return std::string{std::istreambuf_iterator<char>(file), {}};
   };
   for (const auto& name : all_strategies()) {
-    EXPECT_NE(text(page).find("| " + name + " | 2 | 3 | log | "), std::string::npos) << text(page);
+    EXPECT_NE(text(page).find("\n| " + name + " | "), std::string::npos) << text(page);
   }
   const auto result = nlohmann::json::parse(text(json));
   EXPECT_EQ(result["cases"].size(), 8 * all_strategies().size());

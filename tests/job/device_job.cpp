@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tandem/classifier/detail/score_passes.h"
+#include "tandem/base/device_kernels.h"
 #include "tandem/comm/world.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/train/loss_recorder.h"
@@ -11,7 +11,7 @@ namespace tandem::job {
 namespace {
 
 Trained train_rank(const Place& place, const std::vector<std::string>& words, comm::ProcessGroup& group) {
-  classifier::detail::use_operators_on_cpu(place.operators);  // of this thread, which ends with the rank
+  leave_to_operators(Kernels::scores, place.operators);  // of this thread, which ends with the rank
   auto job = job_of(words);
   const auto index = static_cast<c10::DeviceIndex>(place.type == at::kCPU ? -1 : group.rank());
   job.parallel.device = c10::Device(place.type, index);

@@ -24,8 +24,8 @@ TEST(Float16, TrainsAsFloat32) {
     const auto exact = run_of(words, 6);
     words.insert(words.end(), {"train.precision=float16", "train.loss_scale=64"});
     const auto found = run_of(words, 6);
-    EXPECT_FALSE(exact.scaling);
-    EXPECT_EQ(found.scaling->left_out, 0);
+    EXPECT_FALSE(value_of(exact.facts, "loss_scale"));
+    EXPECT_EQ(value_of(found.facts, "left_out_steps").value(), 0);
     EXPECT_NE(found.losses, exact.losses);
     for (size_t i = 0; i < exact.losses.size(); ++i) {
       EXPECT_NEAR(found.losses.at(i), exact.losses[i], 0.02 * exact.losses[i]) << i;
@@ -42,10 +42,10 @@ TEST(Float16, AResumedRunHasTheSameBits) {
     const auto whole = run_of(words, 12, whole_folder.path());
     run_of(words, 6, folder.path());
     const auto found = run_of(words, 12, folder.path());
-    EXPECT_GT(whole.scaling->left_out, 0);
-    EXPECT_LT(whole.scaling->left_out, 12);
-    EXPECT_EQ(found.scaling->scale, whole.scaling->scale);
-    EXPECT_EQ(found.scaling->left_out, whole.scaling->left_out);
+    EXPECT_GT(value_of(whole.facts, "left_out_steps").value(), 0);
+    EXPECT_LT(value_of(whole.facts, "left_out_steps").value(), 12);
+    EXPECT_EQ(value_of(found.facts, "loss_scale").value(), value_of(whole.facts, "loss_scale").value());
+    EXPECT_EQ(value_of(found.facts, "left_out_steps").value(), value_of(whole.facts, "left_out_steps").value());
     EXPECT_EQ(found.losses, std::vector<double>(whole.losses.begin() + 6, whole.losses.end()));
     EXPECT_EQ(found.state, whole.state);
   }

@@ -26,12 +26,8 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
   train::LossRecorder recorder;
   const auto outcome = trainer.run(recorder);
   if (inspect) inspect(*step, *task, group);
-  return {recorder.losses,
-          outcome.scores.value("top1"),
-          train::weights_hash(step->weights(), group),
-          train::weights_hash(step->state(), group),
-          step->scaling(),
-          step->lag()};
+  return {recorder.losses, outcome.scores.value("top1"), train::weights_hash(step->weights(), group),
+          train::weights_hash(step->state(), group), over_ranks(step->facts(), group)};
 }
 
 }  // namespace

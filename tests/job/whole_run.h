@@ -15,8 +15,7 @@ struct WholeRun {
   std::vector<double> losses;  // of each step
   double top1 = 0;
   std::string hash, state;  // of the weights, and of all that a checkpoint holds
-  std::optional<train::Step::Scaling> scaling;
-  std::optional<parallel::GradientSync::Lag> lag;
+  train::Facts facts;
 };
 
 /// Called on each rank at the end of a run.

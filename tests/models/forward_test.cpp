@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/memory/switch_activations.h"
 #include "tandem/models/network/resnet.h"
@@ -30,6 +31,56 @@ TEST(Forward, GivesOneEmbeddingAnImage) {
       }
     }
   }
+}
+
+/// Each block with the names and the bits that it has in the whole, and nothing else.
+TEST(Forward, BlocksThatAreBuiltAloneAreThoseOfTheWhole) {
+  for (const ModelOptions& options :
+       {ModelOptions{.name = "mlp", .activation = "gelu"}, ModelOptions{.name = "mlp", .embedding = 0},
+        ModelOptions{.name = "resnet_glyph", .zero_gamma = true}, ModelOptions{.name = "resnet50", .norm = Norm::group},
+        ModelOptions{.name = "resnet18", .embedding = 0}}) {
+    SCOPED_TRACE(options.name);
+    const auto whole = make(options);
+    const auto images = random_images({2, 1, 32, 32});
+    const int64_t blocks = static_cast<int64_t>(whole->chain().blocks.size()), cut = blocks / 2;
+    ASSERT_EQ(whole->num_blocks(), blocks);
+    std::map<std::string, Tensor> expected, found;
+    for (const auto& weight : whole->named_parameters()) expected[weight.key()] = weight.value();
+    for (const auto& buffer : whole->named_buffers()) expected[buffer.key()] = buffer.value();
+    memory::Chain chain;
+    for (const auto& range : {BlockRange{0, cut - 1}, BlockRange{cut, cut}, BlockRange{cut + 1, blocks - 1}}) {
+      auto part_options = options;
+      part_options.blocks = range;
+      const auto part = make(part_options);
+      EXPECT_EQ(part->num_blocks(), blocks);
+      ASSERT_EQ(static_cast<int64_t>(part->chain().blocks.size()), range.last - range.first + 1);
+      for (const auto& block : part->chain().blocks) {
+        EXPECT_EQ(block.name, whole->chain().blocks[chain.blocks.size()].name);
+        chain.blocks.push_back(block);
+      }
+      for (const auto& weight : part->named_parameters())
+        EXPECT_TRUE(found.emplace(weight.key(), weight.value()).second);
+      for (const auto& buffer : part->named_buffers()) EXPECT_TRUE(found.emplace(buffer.key(), buffer.value()).second);
+    }
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, tensor] : expected) EXPECT_TRUE(found.at(name).equal(tensor)) << name;
+    EXPECT_TRUE(memory::run(chain, images).equal(whole->forward(images)));
+  }
+}
+
+TEST(Forward, BlocksThatTheModelDoesNotHaveAreRefused) {
+  const auto fault = [](const BlockRange& range) {
+    try {
+      make({.name = "mlp", .blocks = range});
+    } catch (const SettingsError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(fault({2, 2}), "");
+  EXPECT_EQ(fault({1, 3}), "last block is 3, wanted 1..2");
+  EXPECT_EQ(fault({2, 1}), "last block is 1, wanted 2..2");
+  EXPECT_EQ(fault({-1, 1}), "first block is -1, wanted 0..2");
 }
 
 TEST(Forward, WithoutBatchStatisticsASplitBatchGivesTheSame) {

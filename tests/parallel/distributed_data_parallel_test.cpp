@@ -177,7 +177,7 @@ TEST(DistributedDataParallel, GradientsHaveMemoryOfTheirOwnIfAsked) {
     comm::run_ranks(2, [&](comm::ProcessGroup& group) {
       const auto weight = at::ones({4}).requires_grad_();
       DistributedDataParallel replicas({weight}, {}, {"weight"}, group, {.gradient_as_bucket_view = is_view});
-      EXPECT_EQ(replicas.owned_gradients().size(), is_view ? 1U : 0U);
+      EXPECT_EQ(replicas.memory().owned_gradients.size(), is_view ? 1U : 0U);
       std::vector<Tensor> gradients;  // of two steps
       for (int step = 0; step < 3; ++step) {
         replicas.zero_grad();

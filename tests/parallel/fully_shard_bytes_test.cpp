@@ -27,13 +27,13 @@ int64_t padded_bytes(int shards) {
 int64_t sent_in_step(Sharding& sharding, comm::ProcessGroup& group, int64_t parts) {
   sharding.forward_and_backward(ShardedModel::images(0, group.rank(), group.size()));
   sharding.update();
-  sharding.sync.settle();
+  sharding.sync.wait();
   group.meter().reset();
   for (int64_t i = 0; i < parts; ++i) {
     sharding.forward_and_backward(ShardedModel::images(1, group.rank(), group.size()), {i, parts});
   }
   sharding.update();
-  sharding.sync.settle();
+  sharding.sync.wait();
   int64_t bytes = 0;
   for (const auto& [operation, count] : group.meter().counts()) bytes += count.bytes;
   return bytes;

@@ -178,9 +178,9 @@ TEST(FullyShard, TrainsOnFromWhatIsLoaded) {
       std::vector<Tensor> kept;
       for (const auto& part : sharding.held) kept.push_back(part.tensor.detach().clone());
       step(1);
-      sharding.sync.settle();
+      sharding.sync.wait();
       for (size_t i = 0; i < kept.size(); ++i) sharding.held[i].tensor.detach().copy_(kept[i]);
-      sharding.sync.loaded();
+      sharding.sync.values_replaced();
       step(2);
 
       Sharding other(what, group);

@@ -79,10 +79,6 @@ LinearModel train(const Case& plan, int64_t parts, comm::ProcessGroup& group) {
   ModelAveraging sync({parameter}, {model.seen}, group, {.every = plan.every, .outer = plan.outer});
   const auto sizes = comm::split_sizes(plan.batch, plan.ranks);
   const int64_t begin = std::accumulate(sizes.begin(), sizes.begin() + group.rank(), int64_t{0});
-  const auto unify = [&] {
-    sync.unify_optimizer(optimizer);
-    sync.unify();
-  };
   for (int64_t step = 0; step < kSteps; ++step) {
     const auto own = LinearModel::images(step, plan.batch).narrow(0, begin, sizes[group.rank()]);
     model.run(sync, own, parts, plan.batch);
@@ -91,9 +87,9 @@ LinearModel train(const Case& plan, int64_t parts, comm::ProcessGroup& group) {
     if (own.size(0) > 0) model.seen.copy_(own.mean());
     model.weight.mutable_grad().reset();
     sync.after_step();
-    if (step == plan.unify_after) unify();
+    if (step == plan.unify_after) sync.unify(optimizer);
   }
-  unify();
+  sync.unify(optimizer);
   return model;
 }
 
@@ -174,8 +170,7 @@ TEST(ModelAveraging, SendsWhatItSays) {
     sent[1][group.rank()] = bytes();
     step();
     for (const size_t place : {2, 3}) {
-      sync.unify_optimizer({momentum, split});
-      sync.unify();
+      sync.unify({momentum, split});
       sent[place][group.rank()] = bytes();
     }
     count.add_(1 + group.rank());

@@ -196,7 +196,7 @@ int64_t backward_bytes(ParameterServer& servers, const Tensor& loss, comm::Proce
   return memory::account(group.rank()).peak_bytes() - before.live_bytes();
 }
 
-/// 2 (N - 1) S over all ranks, in backward; what exchange_bytes() says is what the exchange needs.
+/// 2 (N - 1) S over all ranks, in backward; what memory() says is what the exchange needs.
 TEST(ParameterServer, SendsAndNeedsWhatItSays) {
   memory::install_meter();
   constexpr int kRanks = 3;
@@ -206,7 +206,7 @@ TEST(ParameterServer, SendsAndNeedsWhatItSays) {
       const RankScope scope(group.rank());
       const auto parameters = parameters_of();
       ParameterServer servers(parameters, {}, group, {&aggregate});
-      const auto predicted = servers.exchange_bytes();
+      const auto predicted = servers.memory().exchange;
       const auto loss = loss_of(parameters, group.rank(), 1);
       group.meter().reset();
       EXPECT_EQ(backward_bytes(servers, loss, group), predicted) << aggregate.name;
@@ -326,7 +326,7 @@ TEST(ParameterServer, ServersApartNeedTheBytesThatTheySay) {
       const RankScope scope(group.rank());
       const auto parameters = parameters_of();
       ParameterServer servers(parameters, {}, group, {&aggregate, 2});
-      const auto predicted = servers.exchange_bytes();
+      const auto predicted = servers.memory().exchange;
       const auto loss = loss_of(parameters, group.rank(), group.rank() < 3 ? 1 : 0);
       EXPECT_EQ(backward_bytes(servers, loss, group), predicted) << aggregate.name;
     });

@@ -86,8 +86,7 @@ LinearModel train(const Case& plan, int64_t parts, bool is_view, comm::ProcessGr
     model.weight.mutable_grad().reset();
     sync.after_step();
   }
-  sync.unify_optimizer({parameter.beside("momentum", model.momentum)});
-  sync.unify();
+  sync.unify({parameter.beside("momentum", model.momentum)});
   return model;
 }
 
@@ -121,7 +120,7 @@ TEST(PostLocalSgd, SendsWhatItSays) {
   comm::run_ranks(kRanks, [&](comm::ProcessGroup& group) {
     const auto weight = at::ones({kNumbers}).requires_grad_();
     PostLocalSgd sync({Parameter::replicated("weight", weight)}, {}, group, {}, {.start = 2, .every = 3});
-    EXPECT_EQ(sync.owned_gradients().size(), 1U);
+    EXPECT_EQ(sync.memory().owned_gradients.size(), 1U);
     for (int64_t step = 0; step < kSteps; ++step) {
       auto context = current_context();
       context.step = step;

@@ -86,7 +86,7 @@ Seen train_rank(const Arrangement& of, const Watch& watch, comm::ProcessGroup& g
     if (works) watch.ends(group.rank(), step);
     if (works) seen.versions.push_back(step - (sync.lag().sum - std::exchange(sum, sync.lag().sum)));
     const auto end = [&] {
-      sync.complete();
+      sync.wait_for_gradients();
       descend(held);
       sync.after_step();
     };

@@ -123,7 +123,7 @@ TEST(UpdatingServers, TrainOnFromWhatIsLoaded) {
       for (const auto& part : servers.held(parameters)) {
         if (part.tensor.requires_grad()) part.tensor.detach().fill_(3);
       }
-      servers.loaded();
+      servers.values_replaced();
       servers.unify();
       for (const auto& parameter : parameters) {
         if (group.rank() >= of.workers || !parameter.tensor.requires_grad()) continue;
@@ -167,7 +167,7 @@ TEST(UpdatingServers, SendAndNeedWhatTheySay) {
         const RankScope scope(group.rank());
         const auto parameters = parameters_of();
         UpdatingServers servers(parameters, {}, group, {&aggregate, of.apart, true});
-        const auto predicted = servers.exchange_bytes() + servers.beside_bytes();
+        const auto predicted = servers.memory().exchange + servers.memory().beside;
         servers.before_forward({});
         const auto loss = loss_of(parameters, group.rank(), group.rank() < of.workers ? 1 : 0);
         servers.before_backward(loss);

@@ -37,7 +37,11 @@ class ClassifierTask : public Task {
     const auto features = embed_with_gradient(batch);
     return {head_->top_k(features, k, sizes), head_->loss(features, batch.labels, sizes)};
   }
-  void run_apart() override { head_->run_apart(); }
+  void run_apart() override {
+    head_->run_apart();
+    is_apart_ = true;
+  }
+  parallel::Axes summed_along() const override { return is_apart_ ? parallel::kBatchAxes : parallel::Axes(); }
   void set_training(bool training) override {
     backbone_->train(training);
     head_->set_training(training);
@@ -57,6 +61,7 @@ class ClassifierTask : public Task {
   }
 
   Recipe recipe_;
+  bool is_apart_ = false;
   std::shared_ptr<models::Backbone> backbone_;
   std::unique_ptr<classifier::Head> head_;
 };

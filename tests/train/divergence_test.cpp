@@ -91,7 +91,9 @@ Ended run(const Trial& trial, const std::filesystem::path& folder) {
                     if (group.rank() != 0) return;
                     for (const auto& tensor : {task.w(), task.v(), task.seen()})
                       ended.state.push_back(tensor.detach().clone());
-                    for (const auto& state : step.optimizer().state()) ended.state.push_back(state.tensor.clone());
+                    for (const auto& state : step.state()) {
+                      if (state.name.starts_with("optimizer.")) ended.state.push_back(state.tensor.clone());
+                    }
                     ended.outcome = outcome;
                     ended.skips = std::move(skips);
                   },

@@ -56,8 +56,8 @@ TEST(LossScale, FollowsPythonsRuleStepByStep) {
         const auto reading = *step.run(batch, i, 0.05);
         left_out += reading.is_left_out ? 1 : 0;
         EXPECT_TRUE(reading.loss && !reading.skipped && !reading.fault);
-        EXPECT_EQ(step.scaling()->scale, told.tensors.at("scale")[i].item<double>()) << "step " << i;
-        EXPECT_EQ(step.scaling()->left_out, left_out);
+        EXPECT_EQ(value_of(step.facts(), "loss_scale"), told.tensors.at("scale")[i].item<double>()) << "step " << i;
+        EXPECT_EQ(value_of(step.facts(), "left_out_steps"), left_out);
         EXPECT_TRUE(at::allclose(task.w(), told.tensors.at("w")[i], 0, 1e-6)) << "step " << i;
       }
       EXPECT_EQ(left_out, 5);
@@ -78,7 +78,7 @@ struct Ended {
   std::string text;  // of rank 0's NonFiniteError; "": it ended well
   std::vector<Tensor> state;
   Outcome outcome;
-  std::optional<Step::Scaling> scaling;
+  Facts facts;
 };
 
 Ended run(const Trial& trial, CheckpointStore* store = nullptr, bool resumes = false) {
@@ -113,7 +113,7 @@ Ended run(const Trial& trial, CheckpointStore* store = nullptr, bool resumes = f
                       own.text = error.what();
                     }
                     for (const auto& parameter : step.state()) own.state.push_back(parameter.tensor.detach().clone());
-                    own.scaling = step.scaling();
+                    own.facts = step.facts();
                     const std::lock_guard lock(mutex);
                     if (group.rank() == 0) ended = std::move(own);
                   },
@@ -131,12 +131,12 @@ TEST(LossScale, ChangesNoGradient) {
   for (const int ranks : {1, 3}) {
     for (const double clip : {0.0, 0.3}) {
       const auto plain = run({.ranks = ranks, .loss_scale = std::nullopt, .clip = clip});
-      EXPECT_FALSE(plain.scaling);
+      EXPECT_FALSE(value_of(plain.facts, "loss_scale"));
       expect_same_bits(run({.ranks = ranks, .clip = clip}), plain);
       const LossScaleOptions constant = {.scale = 1024, .is_dynamic = false};
       const auto found = run({.ranks = ranks, .loss_scale = constant, .clip = clip});
       expect_same_bits(found, plain);
-      EXPECT_EQ(found.scaling->scale, 1024);
+      EXPECT_EQ(value_of(found.facts, "loss_scale"), 1024);
     }
   }
 }
@@ -147,8 +147,8 @@ TEST(LossScale, AStepThatIsLeftOutChangesNothingAndIsNotCountedAsSkipped) {
     EXPECT_EQ(found.text, "");
     EXPECT_EQ(found.outcome.skipped_steps, 0);
     EXPECT_EQ(found.outcome.steps, 9);
-    EXPECT_EQ(found.scaling->left_out, 4);
-    EXPECT_EQ(found.scaling->scale, 4096);
+    EXPECT_EQ(value_of(found.facts, "left_out_steps"), 4);
+    EXPECT_EQ(value_of(found.facts, "loss_scale"), 4096);
     expect_same_bits(found, run({.ranks = ranks, .steps = 5}));
   }
 }
@@ -160,7 +160,7 @@ TEST(LossScale, ALossThatIsNotFiniteIsAFault) {
             "loss of step 3 is not a number, wanted a finite number: lower lr or set clip");
   const auto found = run({.ranks = 2, .skip_nonfinite = 1, .change = change});
   EXPECT_EQ(found.outcome.skipped_steps, 1);
-  EXPECT_EQ(found.scaling->scale, 65536);
+  EXPECT_EQ(value_of(found.facts, "loss_scale"), 65536);
   expect_same_bits(found, run({.ranks = 2, .steps = 5}));
 }
 
@@ -170,8 +170,8 @@ TEST(LossScale, EndsARunThatNoScaleHelps) {
   for (const int ranks : {1, 2}) {
     const auto found = run({.ranks = ranks, .steps = 100, .change = change});
     EXPECT_EQ(found.text, "gradient of 'w' in step 31 is not finite, wanted finite numbers: lower lr or set clip");
-    EXPECT_EQ(found.scaling->scale, 1.0 / 16384);
-    EXPECT_EQ(found.scaling->left_out, 30);
+    EXPECT_EQ(value_of(found.facts, "loss_scale"), 1.0 / 16384);
+    EXPECT_EQ(value_of(found.facts, "left_out_steps"), 30);
   }
   const LossScaleOptions constant = {.scale = 1024, .is_dynamic = false};
   EXPECT_EQ(run({.loss_scale = constant, .bad = {2}}).text,
@@ -187,14 +187,15 @@ TEST(LossScale, GoesOnWhereACheckpointHasIt) {
     const auto whole = run({.ranks = ranks, .loss_scale = fast, .steps = 14, .bad = bad});
     run({.ranks = ranks, .loss_scale = fast, .steps = 7, .bad = bad}, &store);
     const auto found = run({.ranks = ranks, .loss_scale = fast, .steps = 14, .bad = bad}, &store, /*resumes=*/true);
-    EXPECT_EQ(found.scaling->scale, whole.scaling->scale);
-    EXPECT_EQ(found.scaling->left_out, 4);
+    EXPECT_EQ(value_of(found.facts, "loss_scale"), value_of(whole.facts, "loss_scale"));
+    EXPECT_EQ(value_of(found.facts, "left_out_steps"), 4);
     expect_same_bits(found, whole);
     // A checkpoint of another precision has none; a constant scale is the user's.
     const LossScaleOptions constant = {.scale = 8, .is_dynamic = false};
-    EXPECT_EQ(run({.ranks = ranks, .loss_scale = constant, .steps = 15}, &store, true).scaling->scale, 8);
+    EXPECT_EQ(value_of(run({.ranks = ranks, .loss_scale = constant, .steps = 15}, &store, true).facts, "loss_scale"),
+              8);
     EXPECT_EQ(run({.ranks = ranks, .loss_scale = std::nullopt, .steps = 16}, &store, true).text, "");
-    EXPECT_EQ(run({.ranks = ranks, .steps = 17}, &store, true).scaling->scale, 65536);
+    EXPECT_EQ(value_of(run({.ranks = ranks, .steps = 17}, &store, true).facts, "loss_scale"), 65536);
   }
 }
 
@@ -245,7 +246,7 @@ TEST(LossScale, AllStrategiesLeaveOutTheSameSteps) {
                           const auto reading = *step.run(batch, i, 0.05);
                           EXPECT_EQ(is_scaled ? reading.is_left_out : reading.skipped.has_value(), i == 1 || i == 2);
                         }
-                        EXPECT_EQ(step.scaling().value_or(Step::Scaling()).scale, is_scaled ? 16384 : 1)
+                        EXPECT_EQ(value_of(step.facts(), "loss_scale").value_or(1), is_scaled ? 16384 : 1)
                             << strategy.name;
                         for (const auto& own : step.state()) states[is_scaled].push_back(own.tensor.detach().clone());
                       }

@@ -5,10 +5,14 @@
 #include <mutex>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tandem/memory/meter.h"
 #include "tandem/train/checkpoint.h"
 #include "tandem/train/checkpoint_reader.h"
+#include "tandem/train/reshard.h"
 #include "tandem/train/supervised_step.h"
+#include "tandem/train/weights_file.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/support/files.h"
 #include "tests/train/placed_model.h"
@@ -76,7 +80,7 @@ void expect_state_of_one(const Trained& one, const std::vector<Parameter>& state
   double numbers = 0, wanted = 0;
   for (const auto& [name, tensor, placement] : state) {
     const auto& whole = one.state.at(name);
-    const auto expected = view_of(whole, parallel::whole_box(whole.sizes()), placement.box(tensor.sizes()));
+    const auto expected = view_of(whole, whole_box(whole.sizes()), placement.box(tensor.sizes()));
     const bool is_moved_by_parts = name == "column.seen" && plan.accumulate > 1;  // by each micro-batch
     EXPECT_TRUE(is_moved_by_parts || tensor.detach().allclose(expected, 0, kClose)) << name << ": " << what;
     if (placement.counts_on(mesh.world().rank())) numbers += static_cast<double>(tensor.numel());
@@ -132,6 +136,76 @@ TEST(MeshStep, EveryPlanReadsWhatAnotherWrote) {
         }
       });
     }
+  }
+}
+
+/// What a rank holds at most in a step, before any has run: with imagined ranks beside it.
+int64_t predicted_peak(const Plan& plan, int rank) {
+  const memory::ProbeScope probe;
+  const auto world = comm::make_rehearsal_group(rank, ranks_of(plan.sizes), comm::Transport::memory);
+  Mesh mesh(plan.sizes, *world);
+  SplitTask task(mesh);
+  SupervisedStep step(task, options_of(plan, task), mesh);
+  const auto batch = task.batch(0, kBatch);
+  return step.rehearse(batch, probe.account()).account.peak_bytes();
+}
+
+TEST(MeshStep, EveryPlanHoldsWhatIsPredicted) {
+  memory::install_meter();
+  for (const auto& plan : kPlans) {
+    std::vector<int64_t> measured(ranks_of(plan.sizes));
+    comm::run_ranks(ranks_of(plan.sizes),
+                    [&](comm::ProcessGroup& world) {
+                      Mesh mesh(plan.sizes, world);
+                      SplitTask task(mesh);
+                      SupervisedStep step(task, options_of(plan, task), mesh);
+                      const auto batch = task.batch(0, kBatch);
+                      step.run(batch, 0, kRate);
+                      step.settle();
+                      memory::reset_peak(world.rank());
+                      step.run(batch, 1, kRate);
+                      step.settle();
+                      measured[world.rank()] = memory::account(world.rank()).peak_bytes();
+                    },
+                    {.threads = 1});
+    for (int rank = 0; rank < ranks_of(plan.sizes); ++rank) {
+      const auto predicted = predicted_peak(plan, rank);
+      EXPECT_GT(predicted, 1000);
+      EXPECT_EQ(predicted, measured[rank]) << text_of(plan) << ", rank " << rank;
+    }
+  }
+}
+
+/// Rewritten for other ranks and merged, bit for bit.
+TEST(MeshStep, FilesOfEveryPlanAreThoseOfOneRank) {
+  for (const auto& plan : {kPlans[1], kPlans[4], kPlans[10], kPlans[13]}) {
+    SCOPED_TRACE(text_of(plan));
+    const test::TemporaryFolder folder;
+    CheckpointStore store(folder / "written");
+    std::map<std::string, Tensor> state;
+    train(plan, [&](SupervisedStep& step, Mesh& mesh) {
+      EXPECT_TRUE(save_checkpoint(store, 1, {.tensors = step.state(), .identity = {}, .trainer = {}}, mesh.world()));
+    });
+    comm::run_ranks(1, [&](comm::ProcessGroup& world) {
+      Mesh mesh({}, world);
+      SplitTask task(mesh);
+      SupervisedStep step(task, options_of({}, task), mesh);
+      EXPECT_TRUE(load_checkpoint(store, {.tensors = step.state(), .identity = {}, .trainer = {}}, {}, world));
+      for (const auto& [name, tensor, placement] : step.state()) state[name] = tensor.detach().clone();
+    });
+    for (const int ranks : {1, 2, 4}) {
+      CheckpointStore other(folder / std::to_string(ranks));
+      reshard(CheckpointReader(store, 1), other, ranks,
+              along_same_dim(ranks, [&](int64_t rows) { return comm::split_sizes(rows, ranks); }));
+      const CheckpointReader rewritten(other, 1);
+      for (const auto& [name, tensor] : state) EXPECT_TRUE(rewritten.read(name).equal(tensor)) << name;
+    }
+    merge_weights(CheckpointReader(store, 1), folder / "merged.safetensors");
+    const auto merged = open_weights(folder / "merged.safetensors");
+    for (const auto& name : {"column.weight", "column.seen", "row.weight", "row.bias"}) {
+      EXPECT_TRUE(merged.read(name).equal(state.at(name))) << name;
+    }
+    EXPECT_EQ(merged.names().size(), 4U);
   }
 }
 

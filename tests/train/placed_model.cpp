@@ -44,7 +44,7 @@ Parameter placed(const Mesh& mesh, const std::string& name, const Cuts& cuts,
 void add_flat(const Mesh& mesh, std::vector<Parameter>& model) {
   const auto divided = mesh.place({1}, {{.dim = 0, .axis = Axis::shard, .counts = {}}});
   const auto [begin, end] = comm::split_range(15, mesh.size(Axis::shard), mesh.coordinate(Axis::shard));
-  for (const auto& box : parallel::boxes_of_range({3, 5}, begin, end - begin)) {
+  for (const auto& box : boxes_of_range({3, 5}, begin, end - begin)) {
     const Placement placement = {.splits = {{0, box.first[0], box.count[0], 3}, {1, box.first[1], box.count[1], 5}},
                                  .split_along = divided.split_along,
                                  .behind = divided.behind};

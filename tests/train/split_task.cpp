@@ -1,6 +1,7 @@
 #include "tests/train/split_task.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
 #include "tandem/base/rng.h"
@@ -24,12 +25,6 @@ std::shared_ptr<torch::nn::Module> module_of(const std::vector<Parameter>& param
     module->register_parameter("p" + std::to_string(i), parameters[i].tensor);
   }
   return module;
-}
-
-Tensor drawn(const std::string& name, at::IntArrayRef sizes) {
-  auto whole = at::empty(sizes, at::kDouble);
-  fill_normal_(whole, 0.4, 7, stream_of(name));
-  return whole;
 }
 
 }  // namespace
@@ -67,9 +62,11 @@ Parameter SplitTask::part(const std::string& name, at::IntArrayRef sizes, std::o
   std::vector<parallel::Mesh::Cut> cuts;
   if (dim) cuts.push_back({.dim = *dim, .axis = Axis::tensor});
   const auto placement = mesh_.place(sizes, cuts, parallel::Mesh::Only{Axis::pipeline, {stage}});
-  auto tensor = drawn(name, sizes);
-  for (const auto& split : placement.splits) tensor = tensor.narrow(split.dim, split.first, split.count);
-  return Parameter::placed(name, tensor.clone(at::MemoryFormat::Contiguous), placement);
+  auto held = sizes.vec();
+  for (const auto& split : placement.splits) held[split.dim] = split.count;
+  const auto tensor = at::empty(held, at::kDouble);
+  fill_normal_(tensor, 0.4, 7, stream_of(name), placement.box(held), sizes);
+  return Parameter::placed(name, tensor, placement);
 }
 
 void SplitTask::see(const Tensor& hidden) {
@@ -112,32 +109,72 @@ Tensor input_of(const data::Batch& batch) { return batch.images.flatten(1).to(at
 
 namespace {
 
+/// What a stage allocates for the message that it takes in forward, and for the one that it gives in backward.
+struct Taken : torch::autograd::Function<Taken> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& anchor, int64_t rows, int64_t columns) {
+    return at::zeros({rows, columns}, anchor.options());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto message = gradients[0].clone();
+    return {at::zeros({}, message.options()), {}, {}};
+  }
+};
+
+/// The same where it gives a message in forward, and takes one in backward.
+struct Given : torch::autograd::Function<Given> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+    const auto message = x.clone();
+    context->saved_data["sizes"] = x.sizes().vec();
+    return at::zeros({}, x.options());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {at::zeros(context->saved_data["sizes"].toIntVector(), gradients[0].options())};
+  }
+};
+
 class TwoStages : public Passes {
  public:
   TwoStages(SplitTask& task, parallel::GradientSync& sync, parallel::Mesh& mesh)
       : task_(task), sync_(sync), stages_(mesh.group(Axis::pipeline)) {}
 
-  double run(const data::Batch& batch, double scale) override {
+  std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override {
     const parallel::MicroBatch whole = {.own_samples = batch.images.size(0), .samples = batch.global_size};
     sync_.before_forward(whole);
-    double loss = 0;
+    const auto loss = numbers.add(1);
     Tensor end;  // where this stage's backward begins
     if (stages_.rank() == 0) {
       end = comm::send(task_.forward(input_of(batch)), 1, stages_);
     } else {
       const auto own = task_.loss_of(task_.forward(comm::recv(0, stages_)), batch);
-      loss = own.value;
+      loss.fill_(own.value);
       end = own.own * scale;
     }
-    loss = comm::reduce_number(loss, comm::Reduce::sum, stages_);
     sync_.before_backward(end, whole);
     end.backward();
     sync_.after_backward(whole);
-    return loss;
+    return {1};
   }
 
-  memory::Composition rehearse(const data::Batch&, memory::Account held, const Update&) override {
-    return memory::compose({}, held);
+  /// The whole stage as one block.
+  memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override {
+    auto* sync = sync_.rehearsal();
+    const auto memory = sync != nullptr ? sync->memory() : parallel::SyncMemory();
+    held.add(Category::communication, memory.beside);
+    const auto stage = memory::make_block("", {}, [&](const Tensor&) {
+      if (stages_.rank() == 0) return Given::apply(task_.forward(input_of(batch)));
+      const auto anchor = at::zeros({}, at::kDouble).requires_grad_();
+      const int64_t columns = task_.parameters()[0].tensor.size(1);  // of row.weight
+      return task_.loss_of(task_.forward(Taken::apply(anchor, batch.images.size(0), columns)), batch).own * 1.0;
+    });
+    std::vector<memory::Change> changes;
+    if (memory.exchange > 0) changes.push_back({memory.exchange, Category::communication, 0});
+    if (sync != nullptr) sync->run_alone(true);
+    const auto records = memory::rehearse({{stage}}, {batch.images}, {.given_away = memory.owned_gradients});
+    if (sync != nullptr) sync->run_alone(false);
+    for (const auto& change : update({})) changes.push_back(change);
+    return memory::compose(records, held, changes);
   }
 
  private:

@@ -17,6 +17,7 @@ class SplitTask : public Task {
   explicit SplitTask(parallel::Mesh& mesh);
 
   Tensor loss(const data::Batch& batch, std::span<const int64_t> sizes) override;
+  parallel::Axes summed_along() const override { return {parallel::Axis::pipeline}; }  // the last stage has it
   Tensor embed(const data::Batch& batch) override;
   Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override;
   void set_training(bool training) override { is_training_ = training; }

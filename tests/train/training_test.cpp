@@ -75,7 +75,9 @@ Trained run(const Recipe& recipe, const Plan& plan) {
                     };
                     for (const auto& p : task.parameters()) keep(p.name, p.tensor, !p.placement.is_everywhere());
                     for (const auto& b : task.buffers()) keep(b.name, b.tensor, false);
-                    for (const auto& s : step.optimizer().state()) keep(s.name, s.tensor, !s.placement.is_everywhere());
+                    for (const auto& s : step.state()) {
+                      if (s.name.starts_with("optimizer.")) keep(s.name, s.tensor, !s.placement.is_everywhere());
+                    }
                     if (group.rank() == 0) trained.losses = recorder.losses, trained.outcome = outcome;
                   },
                   {.threads = 1});

@@ -7,14 +7,13 @@
 #include <cmath>
 #include <limits>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/kernels/score_kernels.h"
 
 namespace tandem::classifier::detail {
 namespace {
 
-thread_local bool operators_on_cpu = false;
-
-bool has_kernel(const Tensor& x) { return x.is_cpu() && !operators_on_cpu; }
+bool has_kernel(const Tensor& x) { return have_kernels(Kernels::scores, x); }
 
 template <class T, class S>
 kernels::Block<T, S> block_of(const Tensor& products, const Tensor& factors) {
@@ -162,7 +161,5 @@ void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse) {
   kernels::round_rows(rows.const_data_ptr<float>(), rows.size(0), rows.size(1),
                       static_cast<uint16_t*>(rounded.mutable_data_ptr()), inverse.mutable_data_ptr<float>());
 }
-
-void use_operators_on_cpu(bool on) { operators_on_cpu = on; }
 
 }  // namespace tandem::classifier::detail

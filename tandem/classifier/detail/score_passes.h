@@ -44,7 +44,4 @@ Tensor inverse_lengths(const Tensor& rows);
 /// The same into `inverse_lengths`, and the rows in bfloat16 into `rounded`.
 void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse_lengths);
 
-/// Of the calling thread's share; for tests, which compare the two.
-void use_operators_on_cpu(bool on);
-
 }  // namespace tandem::classifier::detail

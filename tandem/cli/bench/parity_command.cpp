@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -63,28 +64,41 @@ std::string scale_text(const ParityResult& result) {
   return text;
 }
 
+/// The greatest differences of each strategy, in the order in which they ran.
+std::vector<ParityCase> worst_of(const std::vector<ParityCase>& cases) {
+  std::vector<ParityCase> worst;
+  for (const auto& one : cases) {
+    if (worst.empty() || worst.back().parallel != one.parallel) worst.push_back(one);
+    auto& most = worst.back().difference;
+    for (const auto member : {&ParityNumbers::loss, &ParityNumbers::gradient, &ParityNumbers::weight}) {
+      most.*member = std::max(most.*member, one.difference.*member);
+    }
+  }
+  return worst;
+}
+
 std::string page_of(const ParityBench& bench, const ParityResult& result) {
   std::string page =
       "# Parity: every plan against one device\n\n"
-      "`tandem bench parity page=docs/parity.md` writes this page. Each strategy trains the same small job (an MLP in "
-      "float64 without\nbatch statistics, 11 classes split over the ranks, batches of " +
+      "`tandem bench parity page=docs/parity.md` writes this page, and prints a line for each of its " +
+      std::to_string(result.cases.size()) + " cases: 1 to " + std::to_string(bench.most_ranks) +
+      "\nranks, whole batches and micro-batches, without and with recomputation. Each strategy trains the same small "
+      "job (an MLP in\nfloat64 without batch statistics, 11 classes split over the ranks, batches of " +
       std::to_string(bench.batch) +
       " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
       "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
       "outer momentum: their steps are then those of the whole batch.\n\n"
-      "The numbers are the greatest absolute differences from one device, over all ranks: of the losses of " +
+      "The numbers are the greatest absolute differences from one device, over all cases of a strategy and over all "
+      "ranks: of the\nlosses of " +
       std::to_string(bench.steps) +
-      " steps, of the\ngradients of the first step, and of the weights after the last. "
-      "Only the order of sums differs, so they are a few units of\nfloat64's last place. On one device:\n" +
+      " steps, of the gradients of the first step, and of the weights after the last. Only the order of sums\ndiffers, "
+      "so they are a few units of float64's last place. On one device:\n" +
       scale_text(result) +
       ".\n\n"
-      "| `parallel` | Ranks | `train.accumulate` | `recompute` | Losses | Gradients | Weights "
-      "|\n|---|---|---|---|---|---|---|\n";
-  for (const auto& one : result.cases) {
-    const auto cells = cells_of(one);
-    page += "|";
-    for (const auto& cell : cells) page.append(" ").append(cell).append(" |");
-    page += "\n";
+      "| `parallel` | Losses | Gradients | Weights |\n|---|---|---|---|\n";
+  for (const auto& one : worst_of(result.cases)) {
+    page += "| " + one.parallel + " | " + power_text(one.difference.loss) + " | " +
+            power_text(one.difference.gradient) + " | " + power_text(one.difference.weight) + " |\n";
   }
   return page;
 }

@@ -24,7 +24,8 @@ data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const com
   const auto samples = sizes[rank];
   data::Batch batch;
   batch.images = at::empty({samples, channels, height, width}, at::kFloat);
-  fill_normal_(batch.images, 1.0, 1, 1, first * channels * height * width);
+  fill_normal_(batch.images, 1.0, 1, 1, {.first = {first, 0, 0, 0}, .count = batch.images.sizes().vec()},
+               {job.training.batch, channels, height, width});
   batch.labels = at::arange(first, first + samples, at::kLong) * 7919 % shape.classes;
   batch.global_size = job.training.batch;
   batch.first_sample = first;

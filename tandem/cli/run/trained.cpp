@@ -17,10 +17,19 @@ nlohmann::json losses_json(const train::Outcome& outcome) {
   return losses;
 }
 
-nlohmann::json lag_json(const std::optional<parallel::GradientSync::Lag>& lag) {
-  if (!lag) return nullptr;
-  const auto steps = static_cast<double>(std::max<int64_t>(1, lag->steps));
-  return {{"most", lag->most}, {"mean", static_cast<double>(lag->sum) / steps}};
+nlohmann::json number_json(const std::optional<double>& number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+int64_t count_of(const train::Facts& facts, std::string_view name) {
+  return std::llround(train::value_of(facts, name).value_or(0));
+}
+
+nlohmann::json lag_json(const train::Facts& facts) {
+  const auto steps = train::value_of(facts, "steps_with_lag");
+  if (!steps) return nullptr;
+  return {{"most", count_of(facts, "most_lag")},
+          {"mean", train::value_of(facts, "sum_of_lags").value() / std::max(1.0, *steps)}};
 }
 
 }  // namespace
@@ -31,7 +40,7 @@ double images_per_second(const train::Outcome& outcome) {
 
 nlohmann::json trained_json(const Trained& trained) {
   const auto& outcome = trained.outcome;
-  const auto& scaling = trained.scaling;
+  const auto& facts = trained.facts;
   nlohmann::json result = {{"top1", nullptr},
                            {"top5", nullptr},
                            {"loss", outcome.loss},
@@ -45,15 +54,15 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"step_seconds", outcome.step_seconds},
                            {"steps", outcome.steps},
                            {"skipped_steps", outcome.skipped_steps},
-                           {"loss_scale", scaling ? nlohmann::json(scaling->scale) : nlohmann::json()},
-                           {"left_out_steps", scaling ? scaling->left_out : 0},
+                           {"loss_scale", number_json(value_of(facts, "loss_scale"))},
+                           {"left_out_steps", count_of(facts, "left_out_steps")},
                            {"classes", trained.classes},
                            {"ranks", trained.ranks.size()},
                            {"replicas", trained.replicas},
                            {"parallel", trained.parallel},
                            {"transport", name_of(trained.transport)},
-                           {"overlap", trained.overlap ? nlohmann::json(trained.overlap->hidden()) : nlohmann::json()},
-                           {"staleness", lag_json(trained.lag)},
+                           {"overlap", number_json(value_of(facts, "hidden"))},
+                           {"staleness", lag_json(facts)},
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},
@@ -81,15 +90,16 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
-  if (trained.overlap)
-    text += "overlap  " + format_percent(trained.overlap->hidden()) + " of the gradients' travel is hidden\n";
-  if (trained.lag) {
-    text += "stale    updates that the weights lacked: at most " + format_count(trained.lag->most) + " a step, " +
-            format_count(trained.lag->sum) + " over " + format_count(trained.lag->steps) + " steps of the ranks\n";
+  if (const auto hidden = value_of(trained.facts, "hidden")) {
+    text += "overlap  " + format_percent(*hidden) + " of the gradients' travel is hidden\n";
   }
-  if (trained.scaling) {
-    text += "scale    " + format_count(std::llround(trained.scaling->scale)) + " of the loss, " +
-            format_count(trained.scaling->left_out) + " steps left out for it\n";
+  const auto count = [&](std::string_view name) { return format_count(count_of(trained.facts, name)); };
+  if (value_of(trained.facts, "steps_with_lag")) {
+    text += "stale    updates that the weights lacked: at most " + count("most_lag") + " a step, " +
+            count("sum_of_lags") + " over " + count("steps_with_lag") + " steps of the ranks\n";
+  }
+  if (value_of(trained.facts, "loss_scale")) {
+    text += "scale    " + count("loss_scale") + " of the loss, " + count("left_out_steps") + " steps left out for it\n";
   }
   if (!report.empty()) text += "report   " + report.string() + "\n";
   return text;

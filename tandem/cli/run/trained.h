@@ -8,7 +8,6 @@
 #include "tandem/comm/transport.h"
 #include "tandem/job/memory_probe.h"
 #include "tandem/job/rank_facts.h"
-#include "tandem/parallel/gradient_sync.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::cli {
@@ -17,12 +16,10 @@ namespace tandem::cli {
 struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
-  std::string parallel;                                    // the strategy's name
-  comm::Transport transport = comm::Transport::memory;     // of CPU tensors between the ranks
-  int replicas = 1;                                        // of a rank, that share its part of a batch
-  std::optional<parallel::GradientSync::Overlap> overlap;  // of rank 0
-  std::optional<parallel::GradientSync::Lag> lag;          // of all ranks' steps
-  std::optional<train::Step::Scaling> scaling;             // of the loss
+  std::string parallel;                                 // the strategy's name
+  comm::Transport transport = comm::Transport::memory;  // of CPU tensors between the ranks
+  int replicas = 1;                                     // of a rank, that share its part of a batch
+  train::Facts facts;                                   // of the step, over all ranks
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, other than the run's
   FeatureScores features;

@@ -179,15 +179,6 @@ class TrainingRun {
                                                             .lock = &*lock_});
   }
 
-  std::optional<parallel::GradientSync::Lag> lag_of_all(const train::Step& step) {
-    auto lag = step.lag();
-    if (!lag) return lag;
-    lag->most = comm::reduce_number(lag->most, comm::Reduce::max, group_);
-    lag->sum = comm::reduce_number(lag->sum, comm::Reduce::sum, group_);
-    lag->steps = comm::reduce_number(lag->steps, comm::Reduce::sum, group_);
-    return lag;
-  }
-
   /// Collects the results of the run, on every rank.
   void collect(const job::Assembly& parts) {
     auto& step = *parts.step;
@@ -202,9 +193,7 @@ class TrainingRun {
     trained_.parallel = job_.parallel.strategy->name;
     trained_.transport = group_.transport();
     trained_.replicas = job_.parallel.parts() / group_.size();
-    trained_.overlap = step.overlap();
-    trained_.lag = lag_of_all(step);
-    trained_.scaling = step.scaling();
+    trained_.facts = over_ranks(step.facts(), group_);
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);
     const auto& outcome = trained_.outcome;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/kernels/channel_kernels.h"
 
 namespace tandem::models::detail {
@@ -215,9 +216,8 @@ bool is_channels_last(const Tensor& values) {
 
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state) {
   const auto type = input.scalar_type();
-  return input.device().is_cpu() && (type == at::kFloat || type == at::kBFloat16) &&
-         (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 && input.size(1) % kernels::kLanes == 0 &&
-         is_channels_last(input) && state.weight.scalar_type() == at::kFloat &&
+  return have_kernels(Kernels::batch_norm, input) && (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 &&
+         input.size(1) % kernels::kLanes == 0 && is_channels_last(input) && state.weight.scalar_type() == at::kFloat &&
          (!residual.defined() ||
           (residual.scalar_type() == type && residual.sizes() == input.sizes() && is_channels_last(residual)));
 }

@@ -4,7 +4,8 @@
 
 namespace tandem::models {
 
-Flat::Flat(const ModelOptions& options) : Backbone("Flat", options.channels, options.embedding) {
+Flat::Flat(const ModelOptions& options) : Backbone("Flat", options, options.embedding) {
+  if (!holds_next_block()) return;
   add_block("flat", {}, [channels = options.channels, dim = options.embedding](const Tensor& images) {
     check_images(images, channels);
     const int64_t numbers = images.size(1) * images.size(2) * images.size(3);

@@ -1,6 +1,7 @@
 #include "tandem/models/network/resnet.h"
 
 #include <cmath>
+#include <utility>
 
 #include "tandem/models/network/dropout.h"
 
@@ -12,13 +13,15 @@ using memory::Flow;
 
 constexpr int64_t kBottleneckExpansion = 4;
 
-int64_t out_channels_of(const ResNetShape& shape) {
-  return shape.stages.back().width * (shape.bottleneck ? kBottleneckExpansion : 1);
+int64_t outof(const ResNetShape::Stage& stage, bool bottleneck) {
+  return stage.width * (bottleneck ? kBottleneckExpansion : 1);
 }
+
+int64_t outof(const ResNetShape& shape) { return outof(shape.stages.back(), shape.bottleneck); }
 
 /// The number of features per image that the embedding reads.
 int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
-  if (!shape.flatten) return out_channels_of(shape);
+  if (!shape.flatten) return outof(shape);
   const auto halved = [](int64_t size) { return (size + 1) / 2; };
   const auto left_of = [&](int64_t side) {
     side = halved(side);
@@ -26,7 +29,7 @@ int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
     for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
     return side;
   };
-  return out_channels_of(shape) * left_of(options.size) * left_of(options.columns());
+  return outof(shape) * left_of(options.size) * left_of(options.columns());
 }
 
 int64_t dim_of(const ResNetShape& shape, const ModelOptions& options) {
@@ -85,22 +88,21 @@ ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("Residu
             register_module(norm, make_normalization(options.norm, shape.out, *options.activation))};
   };
   const int64_t in = options.in, width = options.width, stride = options.stride;
-  out_channels_ = options.bottleneck ? width * kBottleneckExpansion : width;
+  const int64_t out = options.bottleneck ? width * kBottleneckExpansion : width;
   if (options.bottleneck) {
     branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 1}),
                add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
-               add("conv3", "bn3", {.in = width, .out = out_channels_, .kernel = 1, .gain = options.gain})};
+               add("conv3", "bn3", {.in = width, .out = out, .kernel = 1, .gain = options.gain})};
   } else {
     branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
                add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .padding = 1, .gain = options.gain})};
   }
-  if (stride != 1 || in != out_channels_) {
+  if (stride != 1 || in != out) {
     auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>("Downsample"));
     const Conv2d::Options shape{
-        .in = in, .out = out_channels_, .kernel = 1, .stride = stride, .bias = options.norm == Norm::none};
-    shortcut_ = {
-        downsample->register_module("0", std::make_shared<Conv2d>(shape)),
-        downsample->register_module("1", make_normalization(options.norm, out_channels_, *options.activation))};
+        .in = in, .out = out, .kernel = 1, .stride = stride, .bias = options.norm == Norm::none};
+    shortcut_ = {downsample->register_module("0", std::make_shared<Conv2d>(shape)),
+                 downsample->register_module("1", make_normalization(options.norm, out, *options.activation))};
   }
 }
 
@@ -135,8 +137,8 @@ std::function<Flow(const Flow&)> ResidualBlock::last_norm() const {
 }
 
 ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
-    : Backbone("ResNet", options.channels, dim_of(shape, options)) {
-  add_stem(shape, options);
+    : Backbone("ResNet", options, dim_of(shape, options)) {
+  if (holds_next_block()) add_stem(shape, options);
   const double gain = branch_gain(shape, options.norm);
   const auto& activation = memory::activation_of(options.activation);
   int64_t channels = shape.stem_channels;
@@ -145,15 +147,16 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
     const auto name = "layer" + std::to_string(i + 1);
     auto layer = register_module(name, std::make_shared<torch::nn::Module>("Stage"));
     for (int64_t k = 0; k < stage.blocks; ++k) {
+      const int64_t in = std::exchange(channels, outof(stage, shape.bottleneck));
+      if (!holds_next_block()) continue;
       const auto block = layer->register_module(
           std::to_string(k),
-          std::make_shared<ResidualBlock>(ResidualBlock::Options{channels, stage.width, k == 0 ? stage.stride : 1,
+          std::make_shared<ResidualBlock>(ResidualBlock::Options{in, stage.width, k == 0 ? stage.stride : 1,
                                                                  shape.bottleneck, options.norm, &activation, gain}));
       add_block(name + "." + std::to_string(k), block->parts());
-      channels = block->out_channels();
     }
   }
-  add_head(shape, options);
+  if (holds_next_block()) add_head(shape, options);
   initialize(*this, options.seed);
   if (!options.zero_gamma) return;
   for (const auto& module : modules(/*include_self=*/false)) {

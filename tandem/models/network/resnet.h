@@ -30,7 +30,6 @@ class ResidualBlock : public torch::nn::Module {
 
   /// The norm at the end of the branch starts at 0 (Goyal et al. 2017, arXiv:1706.02677, section 5.1).
   void zero_gamma() { branch_.back().norm->zero_weight(); }
-  int64_t out_channels() const { return out_channels_; }
 
  private:
   struct Step {
@@ -41,7 +40,6 @@ class ResidualBlock : public torch::nn::Module {
 
   std::vector<Step> branch_;
   Step shortcut_;  // empty if the shape does not change
-  int64_t out_channels_;
 };
 
 /// The parameters in which ResNets differ.

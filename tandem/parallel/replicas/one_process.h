@@ -25,21 +25,15 @@ class OneProcessReplicas : public GradientSync {
     sync_->before_backward(loss, micro, where);
   }
   void after_backward(const MicroBatch& micro) override { sync_->after_backward(micro); }
-  void complete() override { sync_->complete(); }
   void after_step() override { sync_->after_step(); }
-  int64_t staleness() const override { return sync_->staleness(); }
-  Lag lag() const override { return sync_->lag(); }
-  void loaded() override { sync_->loaded(); }
-  void settle() override { sync_->settle(); }
   bool is_synchronous() const override { return sync_->is_synchronous(); }
-  void unify() override { sync_->unify(); }
-  void unify_optimizer(const std::vector<Parameter>& state) override { sync_->unify_optimizer(state); }
-  void run_alone(bool is_on) override { sync_->run_alone(is_on); }
-  int64_t exchange_bytes() override { return sync_->exchange_bytes(); }
-  int64_t beside_bytes() override { return sync_->beside_bytes(); }
+  void wait() override { sync_->wait(); }
+  void unify(const std::vector<Parameter>& optimizer) override { sync_->unify(optimizer); }
+  void values_replaced() override { sync_->values_replaced(); }
   Overlap overlap() const override { return sync_->overlap(); }
-  std::vector<Tensor> owned_gradients() const override { return sync_->owned_gradients(); }
   std::vector<Parameter> state() const override { return sync_->state(); }
+  SyncRehearsal* rehearsal() override { return sync_->rehearsal(); }
+  LateEnds* late_ends() override { return sync_->late_ends(); }
 
  private:
   std::unique_ptr<GradientSync> sync_;

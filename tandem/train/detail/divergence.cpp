@@ -68,8 +68,9 @@ StepVote agree(bool stop, std::optional<int64_t> own_fault, comm::ProcessGroup& 
   TORCH_CHECK_VALUE(own <= kNone, "place of a tensor is ", *own_fault, ", wanted fewer tensors");
   const auto votes = at::tensor(std::vector<int64_t>{stop ? 0 : 1, own}, at::kInt);
   comm::all_reduce_(votes, group, comm::Reduce::min);
-  StepVote vote{votes[0].item<int>() == 0, std::nullopt};
-  const int first = votes[1].item<int>();
+  const int* counted = votes.const_data_ptr<int>();
+  StepVote vote{counted[0] == 0, std::nullopt};
+  const int first = counted[1];
   if (first != kNone) vote.fault = NonFinite{first / group.size(), first % group.size()};
   return vote;
 }

@@ -11,7 +11,7 @@ namespace tandem::train::detail {
 namespace {
 
 /// The index of the `place`-th element of the box, in C order, in the whole tensor: "[2, 0]", "" for a scalar.
-std::string index_text(int64_t place, const parallel::Box& box) {
+std::string index_text(int64_t place, const Box& box) {
   std::string text;
   for (size_t dim = box.count.size(); dim-- > 0; place /= box.count[dim]) {
     text.insert(0, std::to_string(box.first[dim] + place % box.count[dim]) + (text.empty() ? "" : ", "));
@@ -28,7 +28,7 @@ std::string number_text(double number) {
 
 }  // namespace
 
-void refuse_elements(const Tensor& values, const Tensor& odd, const parallel::Box& box, const std::string& what,
+void refuse_elements(const Tensor& values, const Tensor& odd, const Box& box, const std::string& what,
                      const std::string& wanted, const std::string& remedy) {
   const auto places = odd.flatten().nonzero();
   if (places.size(0) == 0) return;

@@ -3,22 +3,33 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem::train::detail {
 namespace {
 
 constexpr int64_t kVectorBytes = 64;  // of AVX-512; shorter vectors fill it as well
 
+/// The numbers of a vector, and those of a weight that fill none.
+std::pair<int64_t, int64_t> vector_and_rest(const Tensor& weight) {
+  const int64_t size = kVectorBytes / static_cast<int64_t>(weight.element_size());
+  return {size, weight.is_cpu() ? weight.numel() % size : 0};
+}
+
 }  // namespace
+
+int64_t WholeVectors::bytes(const Tensor& weight, int64_t lists) {
+  return vector_and_rest(weight).second > 0 ? kVectorBytes * lists : 0;
+}
 
 WholeVectors::WholeVectors(const std::vector<List*>& lists, List& steps) {
   const size_t count = lists.front()->size();
   for (size_t i = 0; i < count; ++i) {
     const auto& weight = (*lists.front())[i];
-    const int64_t size = kVectorBytes / static_cast<int64_t>(weight.element_size());
-    const int64_t rest = weight.numel() % size, whole = weight.numel() - rest;
+    const auto [size, rest] = vector_and_rest(weight);
+    const int64_t whole = weight.numel() - rest;
     const auto lies_well = [i](const List* list) { return list->empty() || (*list)[i].is_contiguous(); };
-    if (rest == 0 || !weight.is_cpu() || !std::ranges::all_of(lists, lies_well)) continue;
+    if (rest == 0 || !std::ranges::all_of(lists, lies_well)) continue;
     for (auto* list : lists) {
       if (list->empty()) continue;
       const auto flat = (*list)[i].detach().view({-1});

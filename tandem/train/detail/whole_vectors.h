@@ -19,6 +19,9 @@ class WholeVectors {
 
   void write_back() const;
 
+  /// What one takes for a weight in so many lists, if its tensors are contiguous.
+  static int64_t bytes(const Tensor& weight, int64_t lists);
+
  private:
   struct Rest {
     Tensor original, vector;

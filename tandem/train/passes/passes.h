@@ -4,6 +4,7 @@
 
 #include "tandem/data/dataset.h"
 #include "tandem/memory/rehearsal.h"
+#include "tandem/train/detail/step_numbers.h"
 #include "tandem/train/step.h"
 
 namespace tandem::train {
@@ -14,11 +15,11 @@ class Passes {
  public:
   virtual ~Passes() = default;
 
-  /// Leaves the gradients of the whole batch times `scale` in the .grad of what this rank trains, and returns the
-  /// batch's loss, the same on all ranks of the job. A loss that is not finite is returned before the backward that
-  /// would begin from it, on all ranks alike. With a task that runs apart (Task::run_apart()): this rank's term of the
-  /// loss. Collective.
-  virtual double run(const data::Batch& batch, double scale) = 0;
+  /// Leaves the gradients of the whole batch times `scale` in the .grad of what this rank trains, and adds terms of the
+  /// batch's loss to `numbers`, which nobody has read yet. Returns the factor of each term. Their sum, and that over
+  /// the ranks along Task::summed_along(), is the loss. If it is not finite, backward may be left out, on all ranks
+  /// alike. Collective.
+  virtual std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) = 0;
 
   /// What an update allocates for a moment after run(). `rows`: of each trained parameter, the rows of its sparse
   /// gradient; 0: it has none.

@@ -3,19 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "tandem/base/context.h"
+#include "tandem/base/finite.h"
 #include "tandem/memory/block_runner.h"
 
 namespace tandem::train {
 namespace {
-
-std::vector<double> loss_numbers(const Tensor& loss) {
-  const auto numbers = loss.detach().to(at::kCPU, at::kDouble).reshape({-1});
-  return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
-}
 
 /// The derivative of the step's loss, times `scale`, by the numbers of a part's; undefined: 1.
 Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
@@ -100,20 +95,19 @@ std::vector<detail::BatchPart> PlainPasses::parts_of(const data::Batch& batch) c
              : detail::cut(batch, options_.accumulate, options_.shares.of(batch.global_size), data_.rank());
 }
 
-double PlainPasses::run(const data::Batch& batch, double scale) {
-  double loss = 0;
+std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) {
+  std::vector<double> shares;
   if (ordered_buffers_) ordered_buffers_->before_step();
   for (const auto& part : parts_of(batch)) {
     const ContextScope scope(context_of(part.batch));
     sync_.before_forward(part.place);
     auto own = task_.loss(part.batch, part.sizes);
     if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
-    const auto values = loss_numbers(own);
-    TORCH_INTERNAL_ASSERT(values.size() == part.shares.size(), "a step's loss has ", values.size(), " numbers");
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!options_.runs_apart && !std::isfinite(values[i])) return values[i];
-      loss += part.shares[i] * values[i];
-    }
+    const auto terms = static_cast<size_t>(own.numel());
+    TORCH_INTERNAL_ASSERT(terms == part.shares.size(), "a step's loss has ", terms, " numbers");
+    numbers.add(own.numel()).copy_(own.detach().reshape({-1}));
+    shares.insert(shares.end(), part.shares.begin(), part.shares.end());
+    if (options_.steps_in_backward && !all_finite(own.detach())) return shares;
     sync_.before_backward(own, part.place);
     {
       const PhaseScope phase(Phase::backward);
@@ -123,7 +117,7 @@ double PlainPasses::run(const data::Batch& batch, double scale) {
     sync_.after_backward(part.place);
   }
   if (ordered_buffers_) ordered_buffers_->end_step(data_);
-  return loss;
+  return shares;
 }
 
 memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
@@ -146,52 +140,58 @@ memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Acco
 memory::Composition PlainPasses::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds,
                                                const Update& update) {
   std::vector<memory::Change> changes;
-  held.add(Category::communication, sync_.beside_bytes());
-  if (const auto exchange = sync_.exchange_bytes(); exchange > 0) {
-    changes.push_back({exchange, Category::communication, 0});
-  }
-  const auto parts = parts_with_gradients();
+  const auto sync = sync_memory();
+  held.add(Category::communication, sync.beside);
+  if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
+  const auto parts = parts_with_gradients(sync);
   const SparseRows sparse(trained_);
-  const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds);
+  const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds, sync);
   if (adds) {
-    held.add(Category::gradients, bytes_of(whole_gradients()) + bytes_of_gradients(parts));
+    held.add(Category::gradients, bytes_of(whole_gradients(sync)) + bytes_of_gradients(parts));
   }
   reset_gradients(parts);
   for (const auto& change : update(sparse.rows())) changes.push_back(change);
   return memory::compose(records, held, changes);
 }
 
+parallel::SyncMemory PlainPasses::sync_memory() const {
+  auto* rehearsal = sync_.rehearsal();
+  return rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
+}
+
 /// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
-std::vector<Tensor> PlainPasses::parts_with_gradients() const {
-  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync_.owned_gradients());
+std::vector<Tensor> PlainPasses::parts_with_gradients(const parallel::SyncMemory& sync) const {
+  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync.owned_gradients);
 }
 
 /// The parameters that the strategy leaves as they are, whose gradients backward allocates.
-std::vector<Tensor> PlainPasses::whole_gradients() const {
-  return without(without(tensors_of(trained_), parts_with_gradients()), sync_.owned_gradients());
+std::vector<Tensor> PlainPasses::whole_gradients(const parallel::SyncMemory& sync) const {
+  return without(without(tensors_of(trained_), parts_with_gradients(sync)), sync.owned_gradients);
 }
 
 Step::Blocks PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const auto part = parts_of(batch).front();
   Step::Blocks blocks{task_.chain(part.batch, part.sizes), {}};
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
-  blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1);
-  reset_gradients(parts_with_gradients());
+  const auto sync = sync_memory();
+  blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1, sync);
+  reset_gradients(parts_with_gradients(sync));
   return blocks;
 }
 
 /// Leaves gradients of parts_with_gradients().
 std::vector<memory::BlockRecord> PlainPasses::rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part,
-                                                             bool adds) {
-  memory::RehearsalOptions options = {.given_away = sync_.owned_gradients(), .starts_at_output = true};
-  if (adds) options.added_to = whole_gradients();
-  sync_.run_alone(true);
-  if (adds && !parts_with_gradients().empty()) {  // the micro-batch before leaves them
+                                                             bool adds, const parallel::SyncMemory& sync) {
+  memory::RehearsalOptions options = {.given_away = sync.owned_gradients, .starts_at_output = true};
+  if (adds) options.added_to = whole_gradients(sync);
+  auto* rehearsal = sync_.rehearsal();
+  if (rehearsal != nullptr) rehearsal->run_alone(true);
+  if (adds && !parts_with_gradients(sync).empty()) {  // the micro-batch before leaves them
     const memory::ProbeScope aside;
     memory::rehearse(chain, {part.batch.images}, options);
   }
   auto records = memory::rehearse(chain, {part.batch.images}, options);
-  sync_.run_alone(false);
+  if (rehearsal != nullptr) rehearsal->run_alone(false);
   return records;
 }
 

@@ -12,7 +12,8 @@ namespace tandem::train {
 struct PlainPassesOptions {
   int64_t accumulate = 1, shards = 0;  // as SupervisedStepOptions
   parallel::Shares shares;             // of a batch
-  bool runs_apart = false;             // the task does
+  /// Rows of a parameter are updated in backward, which then begins from a finite loss only: the loss is waited for.
+  bool steps_in_backward = false;
 };
 
 /// One micro-batch after the other, forward and then backward, with the whole chain on each rank.
@@ -22,7 +23,7 @@ class PlainPasses : public Passes {
   PlainPasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained, comm::ProcessGroup& data,
               const PlainPassesOptions& options);
 
-  double run(const data::Batch& batch, double scale) override;
+  std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
   Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
@@ -30,9 +31,11 @@ class PlainPasses : public Passes {
   std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
   memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds,
                                     const Update& update);
-  std::vector<Tensor> parts_with_gradients() const;
-  std::vector<Tensor> whole_gradients() const;
-  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds);
+  parallel::SyncMemory sync_memory() const;
+  std::vector<Tensor> parts_with_gradients(const parallel::SyncMemory& sync) const;
+  std::vector<Tensor> whole_gradients(const parallel::SyncMemory& sync) const;
+  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds,
+                                                  const parallel::SyncMemory& sync);
 
   Task& task_;
   parallel::GradientSync& sync_;

@@ -1,11 +1,11 @@
-#include "tandem/parallel/box.h"
+#include "tandem/base/box.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <numeric>
 
-namespace tandem::parallel {
+namespace tandem {
 namespace {
 
 int64_t end_of(const Box& box, size_t dim) { return box.first[dim] + box.count[dim]; }
@@ -149,4 +149,4 @@ std::string to_string(const Box& box) {
   return text + "]";
 }
 
-}  // namespace tandem::parallel
+}  // namespace tandem

@@ -6,7 +6,7 @@
 
 #include "tandem/base/tensor.h"
 
-namespace tandem::parallel {
+namespace tandem {
 
 /// The elements of a tensor whose index along each dim d is first[d] .. first[d] + count[d] - 1. A scalar has no dims
 /// and one element.
@@ -50,4 +50,4 @@ std::vector<Box> boxes_of_range(at::IntArrayRef sizes, int64_t first, int64_t co
 /// "[3..4, 0..2]".
 std::string to_string(const Box& box);
 
-}  // namespace tandem::parallel
+}  // namespace tandem

@@ -1,11 +1,11 @@
-#include "tandem/parallel/box.h"
+#include "tandem/base/box.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/text_of.h"
 
-namespace tandem::parallel {
+namespace tandem {
 namespace {
 
 TEST(Box, WhatIsInBothAndWhereItLies) {
@@ -106,4 +106,4 @@ TEST(Box, EveryRangeComesBackInOrder) {
 }
 
 }  // namespace
-}  // namespace tandem::parallel
+}  // namespace tandem
