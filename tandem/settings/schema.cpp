@@ -11,6 +11,8 @@ namespace tandem::settings {
 const Setting* find_setting(Schema schema, std::string_view key) {
   const auto exact = std::ranges::find(schema, key, &Setting::key);
   if (exact != schema.end()) return &*exact;
+  const auto former = std::ranges::find(schema, key, &Setting::former_key);
+  if (former != schema.end() && !key.empty()) return &*former;
   constexpr std::string_view kName = ".name";
   if (!key.ends_with(kName)) return nullptr;
   const auto section = key.substr(0, key.size() - kName.size());

@@ -36,12 +36,13 @@ struct Setting {
   std::vector<std::string_view> choices{};                               // text: empty and no `other`: any text
   std::vector<std::pair<std::string_view, std::string_view>> aliases{};  // text: another name -> its choice
   OtherText other{};
+  std::string_view former_key{};  // which files and words may still give in place of `key`
 };
 
 using Schema = std::span<const Setting>;
 
-/// The setting called `key`; null if there is none. A setting that is also a section has a second spelling, such as
-/// `head.name` for `head`, because a TOML file cannot hold both `head = ..` and `[head]`.
+/// The setting called `key`, or formerly called so; null if there is none. A setting that is also a section has a
+/// second spelling, such as `head.name` for `head`, because a TOML file cannot hold both `head = ..` and `[head]`.
 const Setting* find_setting(Schema schema, std::string_view key);
 
 /// True if there are settings `key.…`.

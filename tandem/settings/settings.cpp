@@ -8,6 +8,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/base/terminal.h"
+#include "tandem/settings/detail/names_given.h"
 #include "tandem/settings/detail/remedy.h"
 #include "tandem/settings/value.h"
 
@@ -17,6 +18,12 @@ namespace {
 std::string shown_default(const Setting& setting) {
   const auto text = format_value(setting.default_value);
   return text.empty() ? "(empty)" : text;
+}
+
+/// The meaning of a setting, and how it was called.
+std::string meaning(const Setting& setting) {
+  const auto former = setting.former_key.empty() ? "" : "; formerly " + std::string(setting.former_key);
+  return std::string(setting.doc) + former;
 }
 
 }  // namespace
@@ -36,6 +43,7 @@ void Settings::set(std::string_view key, std::string_view text) {
 }
 
 void Settings::apply(std::span<const std::string> words) {
+  detail::NamesGiven names(schema_);
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
     const auto equals = word.find('=');
@@ -52,6 +60,7 @@ void Settings::apply(std::span<const std::string> words) {
                           detail::remedy_for_spaces(schema_, key, word.substr(equals + 1)));
     }
     set(key, word.substr(equals + 1));
+    names.add(key);
   }
 }
 
@@ -109,7 +118,7 @@ std::string describe(Schema schema, size_t columns) {
   std::string text;
   for (const auto& setting : schema) {
     text += std::string(setting.key) + "  " + shown_default(setting) + "\n";
-    text += wrapped(std::string(setting.doc) + " (" + wanted(setting) + ")", columns, kIndent);
+    text += wrapped(meaning(setting) + " (" + wanted(setting) + ")", columns, kIndent);
   }
   return text;
 }
@@ -118,7 +127,7 @@ std::string describe_markdown(Schema schema) {
   std::string text;
   for (const auto& setting : schema) {
     text += "| `" + std::string(setting.key) + "` | " + shown_default(setting) + " | " + wanted(setting) + " | " +
-            std::string(setting.doc) + " |\n";
+            meaning(setting) + " |\n";
   }
   return text;
 }

@@ -9,7 +9,7 @@
 namespace tandem::settings {
 
 /// A job's settings: defaults, then a TOML file, then `key=value` words. Later layers override earlier ones; within a
-/// layer the last value counts.
+/// layer the last value counts, and a setting may have only one of its names.
 ///
 /// In a file, sections make dotted keys: `[train] lr = 0.1` is train.lr. A setting that is also a section (`data`,
 /// `head`) is written as the section's entry `name`: `[head] name = "cosface"`, but on the command line as
@@ -18,13 +18,15 @@ class Settings {
  public:
   explicit Settings(Schema schema);
 
-  /// Reads the text of a TOML file, which errors call `name`. Throws SettingsError: not TOML, unknown key, wrong value.
+  /// Reads the text of a TOML file, which errors call `name`. Throws SettingsError: not TOML, unknown key, wrong value,
+  /// a setting by its name and by its former one.
   void load_toml(std::string_view text, const std::string& name);
 
   /// Throws SettingsError: unknown key, wrong value.
   void set(std::string_view key, std::string_view text);
 
-  /// Applies words `key=value`. Throws UsageError for a word of another form, SettingsError as set() does.
+  /// Applies words `key=value`. Throws UsageError for a word of another form, SettingsError as set() does, and for a
+  /// setting by its name and by its former one.
   void apply(std::span<const std::string> words);
 
   // The value of a setting of this type; a wrong key or type is a bug of the program.

@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/settings/detail/names_given.h"
 #include "tandem/settings/detail/toml_depth.h"
 #include "tandem/settings/settings.h"
 #include "tandem/settings/value.h"
@@ -171,11 +172,13 @@ void Settings::load_toml(std::string_view text, const std::string& name) {
                         remedy_for_toml(schema_, error.description()));
   }
   std::string prefix;
+  detail::NamesGiven names(schema_);
   visit_leaves(table, prefix, [&](const std::string& key, const toml::node& node) {
     if (node.is_table() && is_section(schema_, key)) return;
     try {
       const auto& setting = require(key);
       put(setting, read_node(setting, node));
+      names.add(key);
     } catch (const SettingsError& error) {
       throw SettingsError(place(name, node.source()) + error.what());
     }

@@ -78,6 +78,41 @@ TEST(Settings, OtherSpellings) {
   EXPECT_EQ(applied({"head.name=softmax"}).get_string("head"), "softmax");
 }
 
+const std::vector<Setting> kRenamed = {
+    {.key = "mesh.size", .default_value = int64_t{1}, .doc = "ranks", .former_key = "old.size"},
+    {.key = "old.depth", .default_value = int64_t{2}, .doc = "blocks"}};
+
+TEST(Settings, AFormerNameGivesTheSameSetting) {
+  Settings words(kRenamed);
+  words.apply(std::vector<std::string>{"old.size=3"});
+  EXPECT_EQ(words.get_int("mesh.size"), 3);
+  EXPECT_TRUE(words.given("mesh.size"));
+  Settings file(kRenamed);
+  file.load_toml("[old]\nsize = 5\ndepth = 6\n", "settings.toml");
+  EXPECT_EQ(file.get_int("mesh.size"), 5);
+  EXPECT_EQ(file.to_toml(), "\n[mesh]\nsize = 5\n\n[old]\ndepth = 6\n");
+  file.apply(std::vector<std::string>{"mesh.size=7"});
+  EXPECT_EQ(file.get_int("mesh.size"), 7) << "words come after the file, whatever its names";
+  EXPECT_EQ(describe(kRenamed, 80),
+            "mesh.size  1\n    ranks; formerly old.size (a whole number)\n"
+            "old.depth  2\n    blocks (a whole number)\n");
+  EXPECT_EQ(describe_markdown(Schema(kRenamed).first(1)),
+            "| `mesh.size` | 1 | a whole number | ranks; formerly old.size |\n");
+}
+
+TEST(Settings, BothNamesOfASettingAreRefused) {
+  const std::string fault =
+      "old.size is given beside mesh.size, its name by now, wanted one of them: leave old.size out";
+  Settings settings(kRenamed);
+  EXPECT_EQ(test::text_of<SettingsError>([&] {
+              settings.apply(std::vector<std::string>{"old.size=3", "mesh.size=3"});
+            }),
+            fault);
+  EXPECT_EQ(
+      test::text_of<SettingsError>([&] { settings.load_toml("[mesh]\nsize = 5\n[old]\nsize = 5\n", "job.toml"); }),
+      "job.toml:4:8: " + fault);
+}
+
 TEST(Settings, UnknownKeys) {
   const std::string unknown = "is unknown, wanted one of the settings: ";
   EXPECT_EQ(fault_of("trian.lr=1"), "setting 'trian.lr' " + unknown + "did you mean train.lr?");
