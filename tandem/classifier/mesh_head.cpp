@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/region.h"
 
 namespace tandem::classifier {
 
@@ -31,18 +32,9 @@ std::vector<int64_t> MeshHead::sizes_of_group(std::span<const int64_t> sizes) co
   return of_group;
 }
 
-/// The rows that this rank brings to the head. Their gradient is that of the features on all ranks that have them.
+/// The rows that this rank brings to the head. Backward sums their gradient and the other ranks' zeros.
 Tensor MeshHead::brought(const Tensor& features) {
-  if (alike_.size() == 1) return features;
-  const auto own = features.view_as(features);
-  if (own.requires_grad()) {
-    own.register_hook([&group = alike_](const Tensor& gradient) {
-      const auto all = gradient.contiguous();
-      comm::broadcast_(all, 0, group);
-      return all;
-    });
-  }
-  return own_rows(own);
+  return alike_.size() == 1 ? features : own_rows(comm::copy_to_region(features, alike_));
 }
 
 Tensor MeshHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {

@@ -19,8 +19,8 @@ namespace tandem::classifier {
 ///     data 0                 rows 0..3, classes 0..5     the same                  each column is a head of its own
 ///     data 1                 rows 4..6, classes 6..10    the same
 ///
-/// Besides what the head sends, the gradient of the features and top_k's ids are broadcast to the ranks that bring no
-/// rows.
+/// Besides what the head sends, backward makes the gradient of the features the same on these ranks (all_reduce), and
+/// top_k() its ids (broadcast).
 class MeshHead : public Head {
  public:
   /// `head`: of mesh.group(over). The axes of `over` must include those of a batch that have several ranks. `sizes` of

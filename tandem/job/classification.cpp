@@ -2,6 +2,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/classifier/head.h"
+#include "tandem/classifier/mesh_head.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
@@ -20,6 +21,23 @@ classifier::HeadOptions head_options(const Job& job, const DataShape& shape, con
   return options;
 }
 
+/// In the form of the job: whole on each rank that shares a batch, or split over the ranks along the axes of `over`.
+std::unique_ptr<classifier::Head> make_head(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                            parallel::Mesh& mesh) {
+  const auto& form = *job.head.form;
+  const auto over = job.head.over;
+  if (form.is_whole) return form.make(head_options(job, shape, {}), mesh.batch());
+  const auto& sizes = mesh.sizes();
+  const auto of_ranks = with_copies(job, counts);
+  std::vector<int64_t> own;
+  if (!counts.empty()) {
+    for (const int rank : sizes.ranks_along(over, mesh.world().rank())) own.push_back(of_ranks[rank]);
+  }
+  auto head = form.make(head_options(job, shape, own), mesh.group(over));
+  if (sizes.size(parallel::kBatchAxes) == mesh.world().size()) return head;
+  return std::make_unique<classifier::MeshHead>(std::move(head), over, mesh);
+}
+
 /// A replicated backbone, and a classifier in the form of the job.
 class Classification : public train::Task {
  public:
@@ -27,7 +45,8 @@ class Classification : public train::Task {
       : device_(job.parallel.device),
         type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image, statistics_exchange(job, mesh))),
-        head_(job.head.form->make(head_options(job, shape, plan.counts), mesh.world())),
+        head_(make_head(job, shape, plan.counts, mesh)),
+        behind_(mesh.place({}).behind - parallel::kBatchAxes),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
@@ -81,6 +100,9 @@ class Classification : public train::Task {
   std::vector<train::Parameter> parameters() const override {
     auto all = train::parameters_of(*backbone_);
     all.push_back(head_->parameter(kHeadWeight));
+    for (auto& parameter : all) {
+      if (parameter.placement.is_everywhere()) parameter.placement.behind = behind_;
+    }
     return all;
   }
 
@@ -104,6 +126,7 @@ class Classification : public train::Task {
   at::ScalarType type_;
   std::shared_ptr<models::Backbone> backbone_;
   std::unique_ptr<classifier::Head> head_;
+  parallel::Axes behind_;  // of what each rank holds whole: ranks with the same batch come before this one
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
   bool is_apart_ = false;

@@ -6,7 +6,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
-#include "tandem/job/sections/naming.h"
+#include "tandem/job/sections/combinations.h"
+#include "tandem/job/sections/mesh.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 #include "tandem/storage/checksum.h"
@@ -55,9 +56,9 @@ std::string why_idle(const Job& job, std::string_view key) {
 
 std::span<const Section* const> sections() {
   static const std::vector<const Section*> all = {
-      &parallel_section(), &ddp_section(),        &fsdp_section(), &ps_section(),       &averaging_section(),
-      &data_section(),     &model_section(),      &head_section(), &training_section(), &optimizer_section(),
-      &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
+      &parallel_section(),  &ddp_section(),      &mesh_section(),       &fsdp_section(), &ps_section(),
+      &averaging_section(), &data_section(),     &model_section(),      &head_section(), &training_section(),
+      &optimizer_section(), &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
   return all;
 }
 
@@ -73,12 +74,12 @@ settings::Schema schema() {
 Job read_job(settings::Settings settings) {
   Job job{.settings = std::move(settings)};
   for (const auto* section : sections()) section->read(job.settings, job);
-  const auto& parallel = job.parallel;
-  naming_settings({parallel.strategy->settings}, [&] { return parallel.mesh(parallel.ranks); });
+  check_mesh(job);
   return job;
 }
 
 void check_training(const Job& job) {
+  check_combinations(job);
   for (const auto* section : sections()) {
     if (section->check != nullptr) section->check(job);
   }
@@ -86,6 +87,7 @@ void check_training(const Job& job) {
 
 void set_ranks(settings::Settings& settings, int ranks) {
   settings.set("ranks", std::to_string(ranks));
+  fit_mesh(settings, ranks);
   if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
   if (settings.get_int("ps.servers") >= ranks) settings.set("ps.servers", "0");
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/classifier/ordered_softmax_loss.h"
+#include "tandem/comm/split.h"
 #include "tandem/train/supervised_step.h"
 
 namespace tandem::job {
@@ -59,7 +60,24 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
   if (job.training.shards > 0) return classifier::ordered_counts({job.training.shards, classes}, ranks);
-  return job.parallel.strategy->shares(ranks, job.parallel.strategy_options).of(classes);
+  const auto sizes = job.parallel.mesh(ranks);
+  auto holders = sizes.ranks_along(job.head.over, 0);
+  const int workers = job.parallel.shares(ranks).workers();
+  std::erase_if(holders, [&](int rank) { return sizes.number_along(parallel::kBatchAxes, rank) >= workers; });
+  const auto parts = comm::split_sizes(classes, static_cast<int>(holders.size()));
+  std::vector<int64_t> counts(static_cast<size_t>(ranks), 0);
+  for (size_t i = 0; i < holders.size(); ++i) counts[holders[i]] = parts[i];
+  return counts;
+}
+
+std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts) {
+  const auto sizes = job.parallel.mesh(static_cast<int>(counts.size()));
+  auto all = counts;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto alike = sizes.ranks_along(parallel::Axes::all() - job.head.over, static_cast<int>(rank));
+    all[rank] = counts[alike.front()];
+  }
+  return all;
 }
 
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {

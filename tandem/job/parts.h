@@ -45,13 +45,18 @@ struct TaskPlan {
   TaskPlan(std::vector<int64_t> of_ranks = {}, memory::RecomputePlan of_blocks = {})
       : counts(std::move(of_ranks)), recompute(std::move(of_blocks)) {}
 
-  std::vector<int64_t> counts;      // classes of each rank; a form of the head that is whole takes no notice
+  /// Classes of each rank; 0 also where a rank holds a copy of another's (with_copies()). A form of the head that is
+  /// whole takes no notice.
+  std::vector<int64_t> counts;
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
 /// The classes of each rank, where memory.limit does not say otherwise: as many for each, or as many shards; none for a
-/// rank that only serves.
+/// rank that only serves, or that holds a copy of another's (Head::over).
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);
+
+/// The classes that each rank holds, copies too; `counts`: as even_counts() has them.
+std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts);
 
 /// All ranks of the job, arranged along the axes of its plan. Collective.
 parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world);

@@ -16,6 +16,7 @@ struct Entry {
   std::string_view name;
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
   bool is_identity = false, has_norms = !is_identity;
+  parallel::Axes axes = {};
 };
 
 constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
@@ -36,7 +37,7 @@ constexpr std::array<Entry, 6> kModels = {{{"resnet_glyph", as_backbone<resnet_g
                                            {"resnet34", as_backbone<resnet34>},
                                            {"resnet50", as_backbone<resnet50>},
                                            {"mlp", make_mlp, false, false},
-                                           {"none", make_flat, true}}};
+                                           {"none", make_flat, true, false, {parallel::Axis::tensor}}}};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kModels.size()> names;
@@ -69,6 +70,7 @@ std::span<const std::string_view> model_names() { return kNames; }
 
 bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
 bool has_norms(std::string_view name) { return entry_of(name).has_norms; }
+parallel::Axes axes_of(std::string_view name) { return entry_of(name).axes; }
 
 std::shared_ptr<Backbone> make(const ModelOptions& options) {
   const auto& model = entry_of(options.name);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/parallel/placement.h"
+
 namespace tandem::memory {
 class StatisticsExchange;
 }
@@ -63,6 +65,10 @@ struct ModelOptions {
 
 /// True for a model that returns the pixels unchanged. Throws SettingsError (unknown name).
 bool is_identity(std::string_view name);
+
+/// The axes of a mesh, besides those of a batch, along which several ranks can divide the model's work; a model that
+/// has none can stand along tensor. Throws SettingsError (unknown name).
+parallel::Axes axes_of(std::string_view name);
 
 /// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
 bool has_norms(std::string_view name);

@@ -13,7 +13,6 @@ namespace {
 
 /// From the slowest in rank order to the fastest.
 constexpr std::array kRankOrder = {Axis::pipeline, Axis::data, Axis::shard, Axis::tensor};
-constexpr std::array kNames = {"data", "shard", "tensor", "pipeline"};
 
 size_t index_of(Axis axis) { return static_cast<size_t>(axis); }
 
@@ -28,7 +27,7 @@ void narrow(std::vector<Split>& splits, const Mesh::Cut& cut, int size, int coor
   const bool adds_up = counts.size() == static_cast<size_t>(size) &&
                        std::ranges::all_of(counts, [](int64_t count) { return count >= 0; }) &&
                        std::accumulate(counts.begin(), counts.end(), int64_t{0}) == found->count;
-  TORCH_CHECK_VALUE(adds_up, "mesh: counts along axis ", kNames[index_of(cut.axis)], " are ", at::IntArrayRef(counts),
+  TORCH_CHECK_VALUE(adds_up, "mesh: counts along axis ", name_of(cut.axis), " are ", at::IntArrayRef(counts),
                     ", wanted ", size, " that add up to ", found->count, ", the size of dim ", cut.dim);
   found->first += std::accumulate(counts.begin(), counts.begin() + coordinate, int64_t{0});
   found->count = counts[coordinate];
@@ -74,7 +73,7 @@ std::vector<int> MeshSizes::ranks_along(Axes axes, int rank) const {
 
 Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world) : world_(world), sizes_(sizes) {
   for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
-    TORCH_CHECK_VALUE(size(axis) >= 1, "mesh: axis ", kNames[index_of(axis)], " is ", size(axis), ", wanted 1 or more");
+    TORCH_CHECK_VALUE(size(axis) >= 1, "mesh: axis ", name_of(axis), " is ", size(axis), ", wanted 1 or more");
   }
   TORCH_CHECK_VALUE(sizes.ranks() == world.size(), "mesh: data ", sizes.data, " * shard ", sizes.shard, " * tensor ",
                     sizes.tensor, " * pipeline ", sizes.pipeline, " is ", sizes.ranks(), ", wanted ", world.size(),
@@ -110,8 +109,8 @@ Placement Mesh::place(at::IntArrayRef sizes, const std::vector<Cut>& cuts, const
   for (const auto& cut : cuts) {
     TORCH_CHECK_VALUE(cut.dim >= 0 && cut.dim < static_cast<int64_t>(sizes.size()), "mesh: a cut is along dim ",
                       cut.dim, ", wanted a dim of ", sizes);
-    TORCH_CHECK_VALUE(!cut_axes.has(cut.axis) && !(only && only->axis == cut.axis), "mesh: axis ",
-                      kNames[index_of(cut.axis)], " comes twice for one tensor, wanted it once");
+    TORCH_CHECK_VALUE(!cut_axes.has(cut.axis) && !(only && only->axis == cut.axis), "mesh: axis ", name_of(cut.axis),
+                      " comes twice for one tensor, wanted it once");
     cut_axes = cut_axes | Axes{cut.axis};
     if (size(cut.axis) == 1) continue;
     narrow(placement.splits, cut, size(cut.axis), coordinate(cut.axis), sizes);
@@ -119,8 +118,8 @@ Placement Mesh::place(at::IntArrayRef sizes, const std::vector<Cut>& cuts, const
   }
   if (!only) return placement;
   const auto found = std::ranges::find(only->coordinates, coordinate(only->axis));
-  TORCH_CHECK_VALUE(found != only->coordinates.end(), "mesh: coordinate along axis ", kNames[index_of(only->axis)],
-                    " is ", coordinate(only->axis), ", wanted one of [", c10::Join(", ", only->coordinates),
+  TORCH_CHECK_VALUE(found != only->coordinates.end(), "mesh: coordinate along axis ", name_of(only->axis), " is ",
+                    coordinate(only->axis), ", wanted one of [", c10::Join(", ", only->coordinates),
                     "], where the tensor is");
   placement.behind = placement.behind - Axes{only->axis};
   if (found != only->coordinates.begin()) placement.behind = placement.behind | Axes{only->axis};

@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <initializer_list>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/tensor.h"
@@ -16,6 +18,11 @@ struct Split {
 
 /// The named axes along which the ranks of a job are arranged (mesh.h).
 enum class Axis { data, shard, tensor, pipeline };
+
+constexpr std::string_view name_of(Axis axis) {
+  constexpr std::array<std::string_view, 4> names = {"data", "shard", "tensor", "pipeline"};
+  return names[static_cast<size_t>(axis)];
+}
 
 /// A set of axes.
 class Axes {

@@ -109,8 +109,6 @@ CategoryBytes ddp_bytes(int64_t parameter_bytes, RankOfBatch own, const Strategy
 constexpr auto kLocalSgd = &StrategyOptions::local_sgd;
 constexpr auto kDiloco = &StrategyOptions::diloco;
 
-MeshSizes along_shard(int ranks, const StrategyOptions&) { return {.shard = ranks}; }
-
 /// Ranks among which the parameters are divided; the others hold copies.
 MeshSizes along_both(int ranks, const StrategyOptions& options) {
   const int shard = options.fsdp.shard == 0 ? ranks : options.fsdp.shard;
@@ -119,14 +117,20 @@ MeshSizes along_both(int ranks, const StrategyOptions& options) {
                             (ranks == 1 ? " rank" : " ranks") + ", wanted a number that divides them",
                         "set shard=0 to divide the parameters among all ranks");
   }
-  const int neighbours = options.fsdp.reshard;
+  return {.data = ranks / shard, .shard = shard};
+}
+
+/// The same; blocks may be gathered from some neighbours.
+MeshSizes with_neighbours(int ranks, const StrategyOptions& options) {
+  const auto sizes = along_both(ranks, options);
+  const int neighbours = options.fsdp.reshard, shard = sizes.shard;
   if (neighbours > 1 && shard % neighbours != 0) {
     throw SettingsError("reshard is " + std::to_string(neighbours) + " with " + std::to_string(shard) +
                             (shard == 1 ? " rank" : " ranks") +
                             " among which the parameters are divided, wanted a number that divides them",
                         "set reshard=true to divide a block among all of them");
   }
-  return {.data = ranks / shard, .shard = shard};
+  return sizes;
 }
 
 template <Sharded what>
@@ -164,24 +168,27 @@ constexpr std::array<Strategy, 8> kStrategies = {{
     {.name = "zero1",
      .title = "data parallel with a sharded optimizer",
      .doc = "as ddp, but each rank updates a part of the backbone, and holds the optimizer's state of that part",
-     .mesh = along_shard,
+     .mesh = along_both,
      .make = make_sharded<Sharded::optimizer>,
      .bytes = zero1_bytes,
+     .axes = Axes::all(),
      .sums_in_order = true},
     {.name = "zero2",
      .title = "data parallel with sharded gradients",
      .doc = "as zero1, and each rank holds only its part of the gradients",
-     .mesh = along_shard,
+     .mesh = along_both,
      .make = make_sharded<Sharded::gradients>,
      .bytes = no_bytes,
+     .axes = Axes::all(),
      .sums_in_order = true},
     {.name = "fsdp",
      .title = "fully sharded data parallel",
      .doc = "as zero2, and each rank holds only its part of the backbone; a block is gathered while it runs",
-     .mesh = along_both,
+     .mesh = with_neighbours,
      .make = make_sharded<Sharded::parameters>,
      .bytes = fsdp_bytes,
      .settings = "fsdp",
+     .axes = Axes::all(),
      .sums_in_order = true},
     {.name = "dp",
      .title = "data parallel in one process",
@@ -189,6 +196,7 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .mesh = one_rank,
      .make = make_dp,
      .bytes = no_bytes,
+     .axes = {Axis::data},
      .is_one_process = true},
     {.name = "ps",
      .title = "parameter server",

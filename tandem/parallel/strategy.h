@@ -82,6 +82,9 @@ struct Strategy {
   /// always do.
   void (*meet_each_step)(StrategyOptions& options) = nullptr;
 
+  /// The axes along which a mesh may have several ranks; along shard as many as fsdp.shard of the options says.
+  Axes axes = {Axis::data, Axis::tensor, Axis::pipeline};
+
   bool sums_in_order = false;  // it can: StrategyOptions::shards
   /// True: the ranks that share a batch are replicas in one process, `dp.replicas` of the options, and the world is one
   /// rank.

@@ -7,10 +7,8 @@ namespace {
 
 /// What a setting would break if another strategy heeded it.
 const std::vector<Words> kForeign = {
-    {"ddp", "ddp.hook=powersgd", "ddp.unused=static"},
-    {"fsdp", "fsdp.shard=2", "fsdp.reshard=5", "fsdp.prefetch=false"},
-    {"ps", "ps.servers=2", "ps.aggregate=trimmed-mean"},
-    {"local-sgd", "local_sgd.every=2"},
+    {"ddp", "ddp.hook=powersgd", "ddp.unused=static"},   {"fsdp", "fsdp.reshard=5", "fsdp.prefetch=false"},
+    {"ps", "ps.servers=2", "ps.aggregate=trimmed-mean"}, {"local-sgd", "local_sgd.every=2"},
     {"diloco", "diloco.every=2", "diloco.lr=0.1"},
 };
 

@@ -176,13 +176,13 @@ TEST(Job, AnotherStrategyOrCutOfTheBatchResumesTheSameCheckpoints) {
 TEST(Job, RefusesShardsThatDoNotDivideTheRanks) {
   EXPECT_EQ(
       test::text_of<SettingsError>([] {
-        job_of({"parallel=fsdp", "ranks=4", "fsdp.shard=3"});
+        job_of({"parallel=fsdp", "ranks=4", "mesh.shard=3"});
       }),
-      "fsdp.shard is 3 with 4 ranks, wanted a number that divides them: set fsdp.shard=0 to divide the parameters "
+      "mesh.shard is 3 with 4 ranks, wanted a number that divides them: set mesh.shard=0 to divide the parameters "
       "among all ranks");
   EXPECT_EQ(
       test::text_of<SettingsError>([] {
-        job_of({"parallel=fsdp", "ranks=8", "fsdp.shard=4", "fsdp.reshard=3"});
+        job_of({"parallel=fsdp", "ranks=8", "mesh.shard=4", "fsdp.reshard=3"});
       }),
       "fsdp.reshard is 3 with 4 ranks among which the parameters are divided, wanted a number that divides them: set "
       "fsdp.reshard=true to divide a block among all of them");
@@ -192,7 +192,7 @@ TEST(Job, RefusesShardsThatDoNotDivideTheRanks) {
     return job_of({"parallel=fsdp", "ranks=4", "fsdp.reshard=" + text}).parallel.strategy_options.fsdp.reshard;
   };
   EXPECT_EQ((std::vector<int>{reshard("true"), reshard("off"), reshard("2")}), (std::vector<int>{0, 1, 2}));
-  const auto job = job_of({"parallel=fsdp", "ranks=4", "fsdp.shard=2", "fsdp.prefetch=false"});
+  const auto job = job_of({"parallel=fsdp", "ranks=4", "mesh.shard=2", "fsdp.prefetch=false"});
   EXPECT_EQ(job.parallel.strategy_options.fsdp.shard, 2);
   EXPECT_FALSE(job.parallel.strategy_options.fsdp.prefetch);
 }

@@ -242,7 +242,7 @@ TEST(RankMemory, KnowsWhatTheRanksDivide) {
         const bool has_copies = parallel == "fsdp" && more == all[0];
         const auto peaks = peaks_of({"model=" + model, "parallel=" + parallel, "embedding=25", "train.batch=23",
                                      "head.classes=301", "train.nesterov=false", more,
-                                     has_copies ? "ranks=4" : "ranks=3", has_copies ? "fsdp.shard=2" : "fsdp.shard=0"});
+                                     has_copies ? "ranks=4" : "ranks=3", has_copies ? "mesh.shard=2" : "mesh.shard=0"});
         for (const auto& [predicted, measured] : peaks) {
           EXPECT_EQ(predicted, measured) << parallel << ' ' << model << ' ' << more;
         }

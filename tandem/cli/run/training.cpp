@@ -232,7 +232,7 @@ class TrainingRun {
     const auto recomputed = plan_text(plan_.task.recompute);
     log::info("plan     " + job_.model.name + " × " + std::to_string(job_.parallel.parts()) + " (" +
               std::string(job_.parallel.strategy->title) + ") · " + std::string(job_.head.form->plan) +
-              (job_.head.form->is_whole ? "" : " " + job::counts_text(plan_.task.counts)) +
+              (job_.head.form->is_whole ? "" : " " + job::counts_text(with_copies(job_, plan_.task.counts))) +
               (recomputed.empty() ? "" : " · recompute " + recomputed));
     if (job_.training.fixes_threads) {
       log::info("threads  1 a rank, with train.shards; another number gives other bits: threads=N");

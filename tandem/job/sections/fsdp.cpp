@@ -21,28 +21,24 @@ int neighbours_of(const std::string& text) {
 }
 
 void read_fsdp(settings::Settings& settings, Job& job) {
-  job.parallel.strategy_options.fsdp = {.shard = static_cast<int>(settings.get_int("fsdp.shard")),
-                                        .reshard = neighbours_of(settings.get_string("fsdp.reshard")),
-                                        .prefetch = settings.get_bool("fsdp.prefetch")};
+  auto& fsdp = job.parallel.strategy_options.fsdp;
+  fsdp.reshard = neighbours_of(settings.get_string("fsdp.reshard"));
+  fsdp.prefetch = settings.get_bool("fsdp.prefetch");
 }
 
 }  // namespace
 
 const Section& fsdp_section() {
   static const Section section = {
-      .rows =
-          {{"fsdp.shard",
-            int64_t{0},
-            "ranks among which the parameters are divided, a divisor of ranks; the others hold copies; 0: all ranks",
-            {0, 1024}},
-           {.key = "fsdp.reshard",
-            .default_value = text("true"),
-            .doc = "release a block after forward, and gather it again for backward; N: from N neighbours, a divisor "
-                   "of the ranks that divide the parameters, which keep parts of it meanwhile",
-            .choices = {"true", "false"},
-            .aliases = {{"yes", "true"}, {"on", "true"}, {"no", "false"}, {"off", "false"}},
-            .other = {"a whole number 2..1024", read_neighbours}},
-           {"fsdp.prefetch", true, "gather the next block while one runs"}},
+      .rows = {{.key = "fsdp.reshard",
+                .default_value = text("true"),
+                .doc =
+                    "release a block after forward, and gather it again for backward; N: from N neighbours, a divisor "
+                    "of the ranks that divide the parameters, which keep parts of it meanwhile",
+                .choices = {"true", "false"},
+                .aliases = {{"yes", "true"}, {"on", "true"}, {"no", "false"}, {"off", "false"}},
+                .other = {"a whole number 2..1024", read_neighbours}},
+               {"fsdp.prefetch", true, "gather the next block while one runs"}},
       .read = read_fsdp};
   return section;
 }

@@ -94,6 +94,13 @@ constexpr std::array<Choice<Beyond>, 5> kBeyonds = {{{"extend", Beyond::extend},
                                                      {"clamp", Beyond::clamp}}};
 constexpr std::array<Choice<TargetGradient>, 2> kGradients = {
     {{"exact", TargetGradient::exact}, {"detached", TargetGradient::detached}}};
+constexpr std::array<Choice<parallel::Axes>, 6> kOvers = {
+    {{"all", parallel::Axes::all()},
+     {"last", parallel::Axes::all() - parallel::Axes{parallel::Axis::pipeline}},
+     {name_of(parallel::Axis::data), {parallel::Axis::data}},
+     {name_of(parallel::Axis::shard), {parallel::Axis::shard}},
+     {name_of(parallel::Axis::tensor), {parallel::Axis::tensor}},
+     {name_of(parallel::Axis::pipeline), {parallel::Axis::pipeline}}}};
 constexpr std::array<Choice<bool>, 2> kLazy = {{{"off", false}, {"exact", true}}};
 constexpr std::array<Choice<bool>, 2> kProducts = {{{"float32", false}, {"bf16", true}}};  // in bfloat16
 
@@ -168,6 +175,8 @@ void read_head(settings::Settings& settings, Job& job) {
     head.annealing = {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
   }
   head.form = &head_form(settings.get_string("head.parallel"));
+  head.over = {};
+  for (const auto& axes : settings.get_list("head.over")) head.over = head.over | chosen(kOvers, axes);
   const auto sampling = read_sampling(settings);
   head.options.dim = job.model.embedding;
   head.options.scoring = read_scoring(settings, head);
@@ -208,7 +217,10 @@ const std::vector<IdleRule> kIdle = {
     {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
      [](const Job& job) { return job.head.form->gathers_scores; },
      "with head.parallel=naive"},
-    {{"head.fused_update"}, [](const Job& job) { return job.head.form->is_whole; }, "with head.parallel=replicated"},
+    {{"head.fused_update", "head.over"},
+     [](const Job& job) { return job.head.form->is_whole; },
+     "with head.parallel=replicated"},
+    {{"head.over"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
     {{"head.precision"},
      [](const Job& job) { return job.training.precision.type == at::kDouble; },
      "with train.precision=float64"},
@@ -237,6 +249,12 @@ const Section& head_section() {
             .default_value = text(kForms.front().name),
             .doc = forms,
             .choices = names_of(kForms)},
+           {.key = "head.over",
+            .default_value = std::vector<std::string>{"all"},
+            .doc =
+                "axes of the mesh over whose ranks the classes are split, one or several with commas; ranks along the "
+                "others hold copies; last: all but pipeline, at its last stage",
+            .choices = names_of(kOvers)},
            {"head.margin", 0.2,
             "cosface: margin subtracted from the target's cosine; arcface: margin added to the target's angle, in "
             "radians",

@@ -33,8 +33,9 @@ const HeadForm& head_form(std::string_view name);
 struct Head {
   const HeadKind* kind = nullptr;
   const HeadForm* form = nullptr;
-  int64_t classes = 0;              // 0: as many as the data has
-  classifier::HeadOptions options;  // except classes and counts, set by the data and memory.limit
+  parallel::Axes over = parallel::Axes::all();  // of the mesh: split classes are split over the ranks along these
+  int64_t classes = 0;                          // 0: as many as the data has
+  classifier::HeadOptions options;              // except classes and counts, set by the data and memory.limit
   std::optional<classifier::Annealing> annealing;
   bool steps_in_backward = false;  // both: see train::RowParameter
   bool moves_all_rows = false;

@@ -8,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/mesh.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/models/model.h"
 #include "tandem/rendezvous/environment.h"
@@ -78,8 +79,14 @@ void check_cuda(int ranks, const parallel::Strategy& strategy) {
                       "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
 }
 
+std::vector<std::string_view> parallel_names() {
+  auto names = names_of(parallel::strategies());
+  for (const auto& shorthand : shorthands()) names.push_back(shorthand.name);
+  return names;
+}
+
 void read_parallel(settings::Settings& settings, Job& job) {
-  const auto& strategy = parallel::strategy_of(settings.get_string("parallel"));
+  const auto& strategy = parallel::strategy_of(strategy_name(settings.get_string("parallel")));
   job.parallel = {.ranks = strategy.is_one_process ? 1 : world_size(settings),
                   .threads = static_cast<int>(settings.get_int("threads")),
                   .device = chosen(kDevices, settings.get_string("device")),
@@ -115,7 +122,7 @@ parallel::RankOfBatch Parallel::rank_of_batch(int rank, int of_ranks) const {
 }
 
 const Section& parallel_section() {
-  static const auto strategies = docs_of(parallel::strategies(), "how the ranks share the work");
+  static const auto strategies = docs_of(shorthands(), docs_of(parallel::strategies(), "how the ranks share the work"));
   static const Section section = {
       .rows =
           {{"ranks",
@@ -135,7 +142,7 @@ const Section& parallel_section() {
            {.key = "parallel",
             .default_value = text(parallel::strategies().front().name),
             .doc = strategies,
-            .choices = names_of(parallel::strategies())},
+            .choices = parallel_names()},
            {"comm.init_timeout", 300.0, "seconds that ranks wait for each other at the start", kSeconds},
            {"comm.timeout", 120.0, "seconds that ranks wait for each other in an operation", kSeconds},
            {"comm.check", false,

@@ -15,6 +15,8 @@ struct Parallel {
   c10::Device device = c10::DeviceType::CPU;  // no index: the current one of its kind
   const parallel::Strategy* strategy = nullptr;
   parallel::StrategyOptions strategy_options;
+  int shard = 0, tensor = 1,
+      pipeline = 1;       // ranks along these axes, as mesh() has them; shard 0: as the strategy has it
   bool is_async = false;  // ranks do not meet in a step, and the head must be whole (HeadForm::is_whole)
   std::chrono::milliseconds init_timeout{}, timeout{};
   bool check = false;                                   // of every collective call
@@ -24,8 +26,11 @@ struct Parallel {
   /// The parts into which a batch is cut: one a rank, or one a replica of a strategy whose replicas are in one process.
   int parts() const { return strategy->is_one_process ? strategy_options.dp.replicas : ranks; }
 
-  /// How so many ranks are arranged, and how those that share a batch do so.
-  parallel::MeshSizes mesh(int of_ranks) const { return strategy->mesh(of_ranks, strategy_options); }
+  /// How so many ranks are arranged; axes along which the strategy's ranks cannot stand have one. Throws SettingsError
+  /// if their number does not fit.
+  parallel::MeshSizes mesh(int of_ranks) const;
+
+  /// How those of them that share a batch do so.
   parallel::Shares shares(int of_ranks) const;
 
   /// A rank of so many, among those that share a batch.

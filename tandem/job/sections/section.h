@@ -43,6 +43,7 @@ struct Section {
 // In the order of the help text.
 const Section& parallel_section();
 const Section& ddp_section();
+const Section& mesh_section();
 const Section& fsdp_section();
 const Section& ps_section();
 const Section& averaging_section();

@@ -1,0 +1,143 @@
+#include "tandem/job/sections/mesh.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/base/error.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/naming.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/settings/value.h"
+
+// How many ranks stand along the axes of the mesh. Those along data follow.
+namespace tandem::job {
+namespace {
+
+using parallel::Axes;
+using parallel::Axis;
+
+struct AxisSetting {
+  Axis axis;
+  std::string_view key;
+  int Parallel::*size;
+};
+
+constexpr std::array<AxisSetting, 3> kAxes = {{{Axis::shard, "mesh.shard", &Parallel::shard},
+                                               {Axis::tensor, "mesh.tensor", &Parallel::tensor},
+                                               {Axis::pipeline, "mesh.pipeline", &Parallel::pipeline}}};
+
+constexpr std::array<Shorthand, 2> kShorthands = {
+    {{"tensor", "as ddp with mesh.tensor=ranks", "ddp", Axis::tensor},
+     {"pipeline", "as ddp with mesh.pipeline=ranks", "ddp", Axis::pipeline}}};
+
+const Shorthand* shorthand_of(std::string_view name) {
+  const auto* at = std::ranges::find(kShorthands, name, &Shorthand::name);
+  return at == kShorthands.end() ? nullptr : at;
+}
+
+/// All ranks stand along the axis of a shorthand, whose setting may say so too.
+void expand(const Shorthand& shorthand, settings::Settings& settings, int ranks) {
+  const auto& axis = *std::ranges::find(kAxes, shorthand.axis, &AxisSetting::axis);
+  const auto key = std::string(axis.key);
+  if (settings.given(key) && settings.get_int(key) != ranks) {
+    throw SettingsError(key + " is " + std::to_string(settings.get_int(key)) +
+                            " with parallel=" + std::string(shorthand.name) + " and ranks " + std::to_string(ranks) +
+                            ", wanted " + std::to_string(ranks) + ", all of them",
+                        "leave " + key + " out, or use parallel=" + std::string(shorthand.strategy));
+  }
+  settings.set(key, std::to_string(ranks));
+}
+
+void read_mesh(settings::Settings& settings, Job& job) {
+  auto& parallel = job.parallel;
+  if (const auto* shorthand = shorthand_of(settings.get_string("parallel"))) {
+    expand(*shorthand, settings, parallel.ranks);
+  }
+  for (const auto& axis : kAxes) parallel.*axis.size = static_cast<int>(settings.get_int(axis.key));
+  parallel.strategy_options.fsdp.shard = parallel.shard;
+}
+
+/// "mesh.tensor * mesh.pipeline", those of several ranks.
+std::string product_text(const Parallel& parallel) {
+  std::string text;
+  for (const auto& axis : kAxes) {
+    if (parallel.*axis.size > 1) text.append(text.empty() ? "" : " * ").append(axis.key);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::span<const Shorthand> shorthands() { return kShorthands; }
+
+std::string_view strategy_name(std::string_view parallel) {
+  const auto* shorthand = shorthand_of(parallel);
+  return shorthand != nullptr ? shorthand->strategy : parallel;
+}
+
+void fit_mesh(settings::Settings& settings, int ranks) {
+  const auto* shorthand = shorthand_of(settings.get_string("parallel"));
+  int64_t product = 1;
+  for (const auto& axis : kAxes) product *= std::max<int64_t>(1, settings.get_int(axis.key));
+  for (const auto& axis : kAxes) {
+    const auto& standard = settings::find_setting(settings.schema(), axis.key)->default_value;
+    const bool is_all = shorthand != nullptr && shorthand->axis == axis.axis;
+    if (is_all) {
+      settings.set(axis.key, std::to_string(ranks));
+    } else if (ranks % product != 0) {
+      settings.set(axis.key, settings::format_value(standard));
+    }
+  }
+}
+
+parallel::MeshSizes Parallel::mesh(int of_ranks) const {
+  const auto along = [&](Axis axis, int size) { return strategy->axes.has(axis) ? size : 1; };
+  const int of_tensor = along(Axis::tensor, tensor), of_pipeline = along(Axis::pipeline, pipeline);
+  const int64_t together = int64_t{of_tensor} * of_pipeline, all = together * std::max(1, along(Axis::shard, shard));
+  if (together > 1 && of_ranks % all != 0) {
+    throw SettingsError(product_text(*this) + " is " + std::to_string(all) + " with " + std::to_string(of_ranks) +
+                            (of_ranks == 1 ? " rank" : " ranks") + ", wanted a number that divides them",
+                        "give as many ranks, or a multiple of them");
+  }
+  auto sizes = strategy->mesh(static_cast<int>(of_ranks / together), strategy_options);
+  sizes.tensor = of_tensor;
+  sizes.pipeline = of_pipeline;
+  return sizes;
+}
+
+void check_mesh(const Job& job) {
+  const auto& parallel = job.parallel;
+  const auto sizes =
+      naming_settings({"mesh", parallel.strategy->settings}, [&] { return parallel.mesh(parallel.ranks); });
+  for (const auto axis : {Axis::data, Axis::shard}) {
+    if (job.head.form->is_whole || sizes.size(axis) == 1 || job.head.over.has(axis)) continue;
+    const auto name = std::string(name_of(axis));
+    throw SettingsError("head.over is " + settings::format_value(job.settings.get("head.over")) + " with " +
+                            std::to_string(sizes.size(axis)) + " ranks along " + name +
+                            ", which share a batch, wanted " + name + " among its axes",
+                        "add " + name + ", or use head.over=all");
+  }
+}
+
+const Section& mesh_section() {
+  static const Section section = {
+      .rows = {{.key = "mesh.shard",
+                .default_value = int64_t{0},
+                .doc = "ranks among which zero1, zero2 and fsdp divide the parameters or their optimizer's state, a "
+                       "divisor of the ranks that share a batch; the others hold copies; 0: all of them",
+                .range = {0, 1024},
+                .former_key = "fsdp.shard"},
+               {"mesh.tensor",
+                int64_t{1},
+                "ranks among which each layer of the model is divided, and which work on the same images; a divisor of "
+                "ranks",
+                {1, 1024}},
+               {"mesh.pipeline",
+                int64_t{1},
+                "ranks among which the model's blocks are divided, one stage each; a divisor of ranks",
+                {1, 1024}}},
+      .read = read_mesh};
+  return section;
+}
+
+}  // namespace tandem::job
