@@ -189,14 +189,14 @@ TEST(Plan, DrawsTheForms) {
 TEST(Plan, RefusesWhatTrainingRefuses) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"head.sample=0.1", "head.lazy=exact", "train.optimizer=adamw"},
-       "head.lazy is exact with train.optimizer adamw"},
+       "head.lazy is exact with train.optimizer=adamw"},
       {{"head.fused_update=true", "train.clip=1"}, "train.clip is 1 with head.fused_update"},
       {{"head.fused_update=true", "train.skip_nonfinite=3"},
        "train.skip_nonfinite is 3 with head.fused_update, which has moved some classes before the fault is seen"},
       {{"train.momentum=0"}, "train.nesterov is true with train.momentum 0"},
       {{"train.batch=2", "ranks=3"}, "train.batch is 2, wanted at least 3, one image a rank"},
       {{"head.sample=0.1", "head.parallel=replicated"}, "head.sample is 0.1 with head.parallel=replicated"},
-      {{"head.sample=0.1", "head.smoothing=0.1"}, "head.sample is below 1 with head.smoothing"},
+      {{"head.sample=0.1", "head.smoothing=0.1"}, "head.sample is 0.1 with head.smoothing"},
       {{"model=mlp", "memory.limit=100K"}, "memory.limit of rank 0 is 102,400 bytes, wanted at least about "}};
   for (const auto& [words, text] : cases) {
     const Words job = with({"data=synthetic", "model=none", "head.classes=1000", "embedding=16"}, words);

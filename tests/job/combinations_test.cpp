@@ -17,7 +17,36 @@ struct Refused {
   Words words;
 };
 
+const Words kAsync = {"parallel=ps", "ps.mode=async", "head.parallel=replicated"};
+
 const std::vector<Refused> kRefused = {
+    {"model.norm", "parallel=", {"model.norm=sync", "parallel=dp", "ranks=2"}},
+    {"ddp.hook", "train.shards", {"ddp.hook=fp16", "ranks=2", "train.shards=4"}},
+    {"ddp.hook", "train.precision=", {"ddp.hook=powersgd", "ranks=2", "train.precision=float16"}},
+    {"ddp.hook", "train.skip_nonfinite", {"ddp.hook=powersgd", "ranks=2", "train.skip_nonfinite=1"}},
+    {"ps.mode", "head.parallel=", {"parallel=ps", "ps.mode=async", "ranks=2"}},
+    {"ps.mode", "mesh.tensor", with(kAsync, {"ranks=4", "mesh.tensor=2", "model=none"})},
+    {"ps.mode", "train.skip_nonfinite", with(kAsync, {"ranks=2", "train.skip_nonfinite=1"})},
+    {"ps.mode", "train.precision=", with(kAsync, {"ranks=2", "train.precision=float16"})},
+    {"head.sample", "head.parallel=", {"head.sample=0.5", "head.parallel=replicated"}},
+    {"head.sample", "head.smoothing", {"head.sample=0.5", "head.smoothing=0.1"}},
+    {"head.lazy", "train.optimizer=", {"head.sample=0.5", "head.lazy=exact", "train.optimizer=adamw"}},
+    {"train.clip", "head.fused_update", {"train.clip=1", "head.fused_update=true"}},
+    {"train.precision", "head.fused_update", {"train.precision=float16", "head.fused_update=true"}},
+    {"train.skip_nonfinite", "head.fused_update", {"train.skip_nonfinite=1", "head.fused_update=true"}},
+    {"train.accumulate", "head.fused_update", {"train.accumulate=2", "head.fused_update=true"}},
+    {"train.accumulate", "head.sample", {"train.accumulate=2", "head.sample=0.5"}},
+    {"train.shards", "parallel=", {"train.shards=4", "parallel=ps", "ranks=2"}},
+    {"train.shards", "mesh.shard", {"train.shards=4", "parallel=fsdp", "ranks=4", "mesh.shard=2"}},
+    {"train.shards", "mesh.tensor", {"train.shards=4", "ranks=2", "parallel=tensor", "model=none"}},
+    {"train.shards", "mesh.pipeline", {"train.shards=4", "ranks=2", "parallel=pipeline"}},
+    {"train.shards", "train.accumulate", {"train.shards=4", "train.accumulate=2"}},
+    {"train.shards", "model.norm=", {"train.shards=4", "model.norm=sync"}},
+    {"train.shards", "head.parallel=", {"train.shards=4", "head.parallel=naive"}},
+    {"train.shards", "head.sample", {"train.shards=4", "head.sample=0.5"}},
+    {"train.shards", "head.fused_update", {"train.shards=4", "head.fused_update=true"}},
+    {"train.shards", "memory.limit", {"train.shards=4", "memory.limit=1G"}},
+    {"memory.limit", "head.over=", {"memory.limit=1G", "ranks=4", "mesh.tensor=2", "head.over=data", "model=none"}},
     {"mesh.shard", "parallel=", {"mesh.shard=2", "ranks=4"}},
     {"mesh.tensor", "parallel=", {"mesh.tensor=2", "parallel=dp", "ranks=4", "model=none"}},
     {"mesh.pipeline", "parallel=", {"mesh.pipeline=2", "parallel=dp", "ranks=4"}},

@@ -150,6 +150,12 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
             (Words{"comm.timeout has no effect with replicas of one process, which send nothing",
                    "comm.transport has no effect with replicas of one process, which send nothing"}));
   EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16"})), Words{"ddp.hook has no effect with one rank"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.hook=fp16", "ranks=2", "parallel=tensor"})),
+            Words{"ddp.hook has no effect with one rank along data"});
+  EXPECT_EQ(idle_settings(job_of({"local_sgd.every=2", "parallel=local-sgd", "ranks=2", "mesh.tensor=2"})),
+            Words{"local_sgd.every has no effect with one rank along data"});
+  EXPECT_EQ(idle_settings(job_of({"ps.update=server", "parallel=ps", "ranks=2", "mesh.tensor=2"})),
+            Words{"ps.update has no effect with one rank along data"});
   EXPECT_EQ(idle_settings(job_of({"ddp.unused=find", "ranks=2", "train.shards=4"})),
             Words{"ddp.unused has no effect with train.shards"});
   EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
@@ -207,8 +213,8 @@ TEST(Job, RanksOfOneProcessAreReplicasOfOneRank) {
   EXPECT_EQ(test::text_of<SettingsError>([] {
               check_training(job_of({"parallel=dp", "ranks=3", "model=resnet18", "model.norm=sync"}));
             }),
-            "model.norm shares statistics with parallel=dp, whose replicas do not, wanted a norm without: use "
-            "model.norm=batch, or parallel=ddp");
+            "model.norm is sync with parallel=dp, whose replicas share no statistics: use model.norm=batch, or "
+            "parallel=ddp");
   EXPECT_EQ(test::text_of<SettingsError>([] {
               job_of({"parallel=dp", "device=cuda", "ranks=3"});
             }),

@@ -135,13 +135,14 @@ TEST(Shards, WhatCannotBeSummedInOrderIsRefused) {
             "out");
   EXPECT_EQ(refused({"train.shards=4", "model.norm=sync"}),
             "train.shards is 4 with model.norm=sync, whose statistics are of all ranks: use a norm of one rank");
-  for (const std::string word : {"head.sample=0.5", "head.fused_update=true"}) {
-    EXPECT_EQ(refused({"train.shards=4", word}),
-              "train.shards is 4 with head.sample or head.fused_update: leave one of them out");
-  }
-  for (const std::string shard : {"fsdp.shard=1", "fsdp.shard=2"}) {
+  EXPECT_EQ(refused({"train.shards=4", "head.sample=0.5"}),
+            "train.shards is 4 with head.sample, which leaves classes of a shard out: leave one of them out");
+  EXPECT_EQ(refused({"train.shards=4", "head.fused_update=true"}),
+            "train.shards is 4 with head.fused_update, whose steps are done before all shards are known: leave one of "
+            "them out");
+  for (const std::string shard : {"fsdp.shard=1", "mesh.shard=2"}) {
     EXPECT_EQ(refused({"train.shards=4", "ranks=4", "parallel=fsdp", shard}),
-              "train.shards is 4 with fsdp.shard, whose copies sum on their own: leave one of them out");
+              "train.shards is 4 with mesh.shard, whose copies sum on their own: leave one of them out");
   }
   for (const std::string strategy : {"dp", "ps", "local-sgd", "diloco"}) {
     EXPECT_EQ(refused({"train.shards=4", "parallel=" + strategy, "ranks=3"}),

@@ -28,7 +28,10 @@ const Section& averaging_section() {
                {"diloco.lr", 0.7, "diloco: learning rate of the outer steps", kPositive},
                {"diloco.momentum", 0.9, "diloco: Nesterov momentum of the outer steps", kDecay}},
       .read = read_averaging,
-      .idle = {{{"local_sgd.every"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"}}};
+      .idle = {{{"local_sgd.every"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+               {{"local_sgd.every"},
+                [](const Job& job) { return job.parallel.batch_ranks() == 1; },
+                "with one rank along data"}}};
   return section;
 }
 

@@ -13,6 +13,44 @@ namespace {
 
 using parallel::Axis;
 
+bool clips(const Job& job) { return job.training.clip > 0; }
+bool accumulates(const Job& job) { return job.training.accumulate > 1; }
+bool skips_steps(const Job& job) { return job.training.skip_nonfinite > 0; }
+bool scales_loss(const Job& job) { return job.training.loss_scale.has_value(); }
+bool moves_scale(const Job& job) { return scales_loss(job) && job.training.loss_scale->is_dynamic; }
+bool sums_in_order(const Job& job) { return job.training.shards > 0; }
+bool is_limited(const Job& job) { return job.memory.is_limited(); }
+
+bool samples(const Job& job) { return job.settings.get_float("head.sample") < 1; }
+bool smooths(const Job& job) { return job.settings.get_float("head.smoothing") > 0; }
+bool updates_in_backward(const Job& job) { return job.head.steps_in_backward; }
+bool moves_all_rows(const Job& job) { return job.head.moves_all_rows; }
+bool head_is_whole(const Job& job) { return job.head.form->is_whole; }
+bool head_is_split(const Job& job) { return !head_is_whole(job); }
+bool head_lacks_order(const Job& job) { return !job.head.form->sums_in_order; }
+bool shares_statistics(const Job& job) { return models::shares_statistics(job.model.norm); }
+bool optimizer_is_not_sgd(const Job& job) { return job.optimizer.kind != train::OptimizerKind::sgd; }
+
+/// The head's classes are on several ranks, of which some hold the same.
+bool head_has_copies(const Job& job) {
+  const auto sizes = job.parallel.mesh(job.parallel.ranks);
+  return head_is_split(job) && sizes.size(job.head.over) < job.parallel.ranks;
+}
+
+const parallel::GradientHookKind& hook_of(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind(); }
+bool has_hook(const Job& job) { return &hook_of(job) != &parallel::gradient_hooks().front(); }
+bool hook_keeps_errors(const Job& job) { return hook_of(job).keeps_errors; }
+
+bool is_async(const Job& job) { return job.parallel.is_async; }
+bool ends_late(const Job& job) { return is_async(job) && job.parallel.strategy_options.ps.staleness > 0; }
+bool has_replicas(const Job& job) { return job.parallel.strategy->is_one_process && job.parallel.parts() > 1; }
+bool strategy_lacks_order(const Job& job) { return !job.parallel.strategy->sums_in_order; }
+
+/// Of what the ranks along shard divide.
+bool has_copies(const Job& job) {
+  return job.parallel.strategy->axes.has(Axis::shard) && job.parallel.mesh(job.parallel.ranks).data > 1;
+}
+
 bool has_shard(const Job& job) { return job.parallel.shard > 1; }
 bool has_tensor(const Job& job) { return job.parallel.tensor > 1; }
 bool has_pipeline(const Job& job) { return job.parallel.pipeline > 1; }
@@ -37,10 +75,68 @@ std::string strategies_with(const Has& has) {
   return one_of(names);
 }
 
+constexpr const char* kTakesBack = "which takes a step back when later ones have begun";
+constexpr const char* kLacksOrder = "which cannot sum over shards in their order";
+
 std::vector<Combination> all_combinations() {
   const auto leave_out = [](const std::string& key) { return "leave " + key + " out"; };
+  const std::string one_of_them = leave_out("one of them");
   const auto sharding = strategies_with([](const auto& strategy) { return strategy.axes.has(Axis::shard); });
+  const auto in_order = strategies_with([](const auto& strategy) { return strategy.sums_in_order; });
   return {
+      {"model.norm", "parallel=", shares_statistics, has_replicas, "whose replicas share no statistics",
+       "use model.norm=batch, or parallel=ddp"},
+
+      {"ddp.hook", "train.shards", has_hook, sums_in_order, "which sums over shards in their order", one_of_them},
+      {"ddp.hook", "train.precision=", hook_keeps_errors, moves_scale,
+       "whose scale of the loss changes what the hook keeps of earlier steps",
+       "set train.loss_scale to a number, or use train.precision=bf16"},
+      {"ddp.hook", "train.skip_nonfinite", hook_keeps_errors, skips_steps,
+       "whose skipped steps would remain in what the hook keeps", one_of_them},
+
+      {"ps.mode", "head.parallel=", is_async, head_is_split, "for which all ranks meet in each step",
+       "use head.parallel=replicated, or ps.mode=sync"},
+      {"ps.mode", "mesh.tensor", is_async, has_tensor, "whose ranks must have the same weights", "use ps.mode=sync"},
+      {"ps.mode", "train.skip_nonfinite", ends_late, skips_steps, kTakesBack,
+       leave_out("train.skip_nonfinite") + ", or use ps.staleness=0"},
+      {"ps.mode", "train.precision=", ends_late, scales_loss, kTakesBack,
+       leave_out("train.precision=float16") + ", or use ps.staleness=0"},
+
+      {"head.sample", "head.parallel=", samples, head_is_whole, "which scores all classes, wanted 1", one_of_them},
+      {"head.sample", "head.smoothing", samples, smooths, "which is over all classes", one_of_them},
+      {"head.lazy", "train.optimizer=", moves_all_rows, optimizer_is_not_sgd, "wanted sgd",
+       leave_out("head.lazy") + ": rows that a step leaves out then stay as they are"},
+
+      {"train.clip", "head.fused_update", clips, updates_in_backward,
+       "whose steps are done before the norm of all gradients is known", one_of_them},
+      {"train.precision", "head.fused_update", scales_loss, updates_in_backward,
+       "which moves some classes before all gradients are known and divided by the scale of the loss", one_of_them},
+      {"train.skip_nonfinite", "head.fused_update", skips_steps, updates_in_backward,
+       "which has moved some classes before the fault is seen", one_of_them},
+      {"train.accumulate", "head.fused_update", accumulates, updates_in_backward,
+       "whose steps are done before all micro-batches are known", one_of_them},
+      {"train.accumulate", "head.sample", accumulates, samples,
+       "whose classes would differ from one micro-batch to the next", one_of_them},
+
+      {"train.shards", "parallel=", sums_in_order, strategy_lacks_order, kLacksOrder, "use " + in_order},
+      {"train.shards", "mesh.shard", sums_in_order, has_copies, "whose copies sum on their own", one_of_them},
+      {"train.shards", "mesh.tensor", sums_in_order, has_tensor, "whose ranks have no shards of their own",
+       one_of_them},
+      {"train.shards", "mesh.pipeline", sums_in_order, has_pipeline, "whose ranks have no shards of their own",
+       one_of_them},
+      {"train.shards", "train.accumulate", sums_in_order, accumulates, "and each shard is a micro-batch already",
+       leave_out("train.accumulate")},
+      {"train.shards", "model.norm=", sums_in_order, shares_statistics, "whose statistics are of all ranks",
+       "use a norm of one rank"},
+      {"train.shards", "head.parallel=", sums_in_order, head_lacks_order, kLacksOrder, "use head.parallel=sharded"},
+      {"train.shards", "head.sample", sums_in_order, samples, "which leaves classes of a shard out", one_of_them},
+      {"train.shards", "head.fused_update", sums_in_order, updates_in_backward,
+       "whose steps are done before all shards are known", one_of_them},
+      {"train.shards", "memory.limit", sums_in_order, is_limited, "which moves classes between ranks", one_of_them},
+
+      {"memory.limit", "head.over=", is_limited, head_has_copies, "whose copies hold the same classes",
+       "use head.over=all"},
+
       {"mesh.shard", "parallel=", has_shard, strategy_lacks<Axis::shard>, "which divides no parameters, wanted 0",
        leave_out("mesh.shard") + ", or use " + sharding},
       {"mesh.tensor", "parallel=", has_tensor, strategy_lacks<Axis::tensor>,

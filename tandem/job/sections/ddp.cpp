@@ -36,25 +36,12 @@ void read_ddp(settings::Settings& settings, Job& job) {
 
 bool goes_apart(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind().goes_apart; }
 
-void check_ddp(const Job& job) {
-  const auto& hook = job.parallel.strategy_options.ddp.hook_kind();
-  if (is_idle(job, "ddp.hook") || &hook == &parallel::gradient_hooks().front()) return;
-  const auto refuse = [&](bool is_so, const std::string& why, const std::string& remedy) {
-    if (is_so) throw SettingsError("ddp.hook is " + std::string(hook.name) + " with " + why, remedy);
-  };
-  refuse(job.training.shards > 0, "train.shards, which sums over shards in their order", "leave one of them out");
-  if (!hook.keeps_errors) return;
-  refuse(job.training.loss_scale && job.training.loss_scale->is_dynamic,
-         "train.precision=float16, whose scale of the loss changes what the hook keeps of earlier steps",
-         "set train.loss_scale to a number, or use train.precision=bf16");
-  refuse(job.training.skip_nonfinite > 0,
-         "train.skip_nonfinite, whose skipped steps would remain in what the hook keeps", "leave one of them out");
-}
-
 }  // namespace
 
 const Section& ddp_section() {
   static const auto hooks = docs_of(parallel::gradient_hooks(), "how the gradients of a bucket are summed");
+  static const std::vector<std::string_view> of_several_ranks = {
+      "ddp.bucket", "ddp.bucket_view", "ddp.buffers", "ddp.hook", "ddp.rank", "ddp.local_start", "ddp.local_every"};
   static const Section section = {
       .rows = {{.key = "ddp.bucket",
                 .default_value = text("25M"),
@@ -90,11 +77,9 @@ const Section& ddp_section() {
                 "one too",
                 {1, 1e9}}},
       .read = read_ddp,
-      .check = check_ddp,
-      .idle = {{{"ddp.bucket", "ddp.bucket_view", "ddp.buffers", "ddp.hook", "ddp.rank", "ddp.local_start",
-                 "ddp.local_every"},
-                [](const Job& job) { return job.parallel.ranks == 1; },
-                "with one rank"},
+      .idle = {{of_several_ranks, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+               {of_several_ranks, [](const Job& job) { return job.parallel.batch_ranks() == 1; },
+                "with one rank along data"},
                {{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers"},
                 [](const Job& job) { return job.training.shards > 0; },
                 "with train.shards"},

@@ -159,10 +159,6 @@ classifier::Scoring read_scoring(const settings::Settings& settings, const Head&
 std::optional<classifier::Sampling> read_sampling(const settings::Settings& settings) {
   const double rate = settings.get_float("head.sample");
   if (rate == 1.0) return std::nullopt;
-  if (settings.get_float("head.smoothing") > 0) {
-    throw SettingsError("head.sample is below 1 with head.smoothing, which is over all classes",
-                        "leave one of them out");
-  }
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
@@ -186,15 +182,6 @@ void read_head(settings::Settings& settings, Job& job) {
   if (head.form->updates_rows) head.options.sampling = sampling;
   head.steps_in_backward = settings.get_bool("head.fused_update") && head.form->updates_rows;
   head.moves_all_rows = head.options.sampling && chosen(kLazy, settings.get_string("head.lazy"));
-}
-
-/// Images are scored where they are: classes that differ between the ranks would make the loss depend on their number.
-void check_head(const Job& job) {
-  const double rate = job.settings.get_float("head.sample");
-  if (!job.head.form->is_whole || rate == 1.0) return;
-  throw SettingsError("head.sample is " + settings::format_value(rate) + " with head.parallel=" +
-                          std::string(job.head.form->name) + ", which scores all classes, wanted 1",
-                      "leave one of them out");
 }
 
 const std::vector<IdleRule> kIdle = {
@@ -305,7 +292,6 @@ const Section& head_section() {
             .doc = "bytes of scores that a rank keeps for backward; other scores are recomputed",
             .other = settings::kSizes}},
       .read = read_head,
-      .check = check_head,
       .idle = kIdle,
       .identity = {"head", "head.margin", "head.margins", "head.factor", "head.anneal", "head.scale", "head.beyond",
                    "head.gradient", "head.filter", "head.smoothing", "head.sample", "head.log_q", "head.lazy",

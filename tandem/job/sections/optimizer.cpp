@@ -25,9 +25,6 @@ void read_optimizer(settings::Settings& settings, Job& job) {
 
 void check_optimizer(const Job& job) {
   naming_settings({"train"}, [&] { train::Optimizer({}, job.optimizer); });  // the constructor checks the options
-  if (!job.head.moves_all_rows || job.optimizer.kind == OptimizerKind::sgd) return;
-  throw SettingsError("head.lazy is exact with train.optimizer adamw, wanted sgd",
-                      "leave head.lazy out: rows that a step leaves out then stay as they are");
 }
 
 }  // namespace

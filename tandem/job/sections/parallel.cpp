@@ -10,7 +10,6 @@
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/mesh.h"
 #include "tandem/job/sections/section.h"
-#include "tandem/models/model.h"
 #include "tandem/rendezvous/environment.h"
 
 namespace tandem::job {
@@ -101,15 +100,6 @@ void read_parallel(settings::Settings& settings, Job& job) {
   settings.set("ranks", std::to_string(job.parallel.parts()));
 }
 
-/// Replicas in one process send each other nothing in forward.
-void check_statistics(const Job& job) {
-  const auto& parallel = job.parallel;
-  if (!parallel.strategy->is_one_process || parallel.parts() == 1 || !models::shares_statistics(job.model.norm)) return;
-  throw SettingsError("model.norm shares statistics with parallel=" + std::string(parallel.strategy->name) +
-                          ", whose replicas do not, wanted a norm without",
-                      "use model.norm=batch, or parallel=ddp");
-}
-
 }  // namespace
 
 parallel::Shares Parallel::shares(int of_ranks) const {
@@ -153,7 +143,6 @@ const Section& parallel_section() {
                    "host, else over sockets; sockets: always so",
             .choices = names_of(kTransports)}},
       .read = read_parallel,
-      .check = check_statistics,
       .idle = {
           {{"comm.check", "comm.transport", "comm.timeout", "comm.init_timeout"},
            [](const Job& job) { return job.parallel.strategy->is_one_process; },

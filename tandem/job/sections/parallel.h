@@ -33,6 +33,9 @@ struct Parallel {
   /// How those of them that share a batch do so.
   parallel::Shares shares(int of_ranks) const;
 
+  /// How many ranks share a batch.
+  int batch_ranks() const { return mesh(ranks).size(parallel::kBatchAxes); }
+
   /// A rank of so many, among those that share a batch.
   parallel::RankOfBatch rank_of_batch(int rank, int of_ranks) const;
 };

@@ -22,35 +22,13 @@ void read_ps(settings::Settings& settings, Job& job) {
 
 void check_aggregate(const Job& job) {
   const auto& aggregate = *job.parallel.strategy_options.ps.aggregate;
-  const int ranks = job.parallel.ranks, workers = job.parallel.shares(ranks).workers();
+  const auto shares = job.parallel.shares(job.parallel.ranks);
+  const int ranks = shares.ranks, workers = shares.workers();
   if (is_idle(job, "ps.aggregate") || workers >= aggregate.least_ranks) return;
   const auto servers = workers < ranks ? " and ps.servers " + std::to_string(ranks - workers) : "";
   throw SettingsError("ps.aggregate is " + std::string(aggregate.name) + " with ranks " + std::to_string(ranks) +
                       servers + ", wanted " + std::to_string(aggregate.least_ranks) + " ranks or more" +
                       (servers.empty() ? "" : " that train"));
-}
-
-/// Ranks that do not wait for each other send nothing but gradients and weights, and a step of theirs cannot be undone.
-void check_async(const Job& job) {
-  if (!job.parallel.is_async) return;
-  const auto form = std::string(job.head.form->name);
-  if (!job.head.form->is_whole) {
-    throw SettingsError("ps.mode is async with head.parallel=" + form + ", for which all ranks meet in each step",
-                        "use head.parallel=replicated, or ps.mode=sync");
-  }
-  if (job.parallel.strategy_options.ps.staleness == 0) return;
-  const auto refuse = [](bool is_set, const std::string& key) {
-    if (!is_set) return;
-    throw SettingsError("ps.mode is async with " + key + ", which takes a step back when later ones have begun",
-                        "leave " + key + " out, or use ps.staleness=0");
-  };
-  refuse(job.training.skip_nonfinite > 0, "train.skip_nonfinite");
-  refuse(job.training.loss_scale.has_value(), "train.precision=float16");
-}
-
-void check_ps(const Job& job) {
-  check_aggregate(job);
-  check_async(job);
 }
 
 }  // namespace
@@ -85,10 +63,13 @@ const Section& ps_section() {
             "many updates, and it holds memory for as many gradients more; 0: as ps.mode=sync",
             {0, 1023}}},
       .read = read_ps,
-      .check = check_ps,
+      .check = check_aggregate,
       .idle = {{{"ps.update", "ps.mode", "ps.staleness"},
                 [](const Job& job) { return job.parallel.ranks == 1; },
                 "with one rank"},
+               {{"ps.update", "ps.mode", "ps.staleness"},
+                [](const Job& job) { return job.parallel.batch_ranks() == 1; },
+                "with one rank along data"},
                {{"ps.staleness"}, [](const Job& job) { return !job.parallel.is_async; }, "except with ps.mode=async"},
                {{"ps.update"},
                 [](const Job& job) { return job.parallel.is_async; },

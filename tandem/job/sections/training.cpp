@@ -1,11 +1,9 @@
 #include "tandem/job/sections/training.h"
 
 #include "tandem/base/error.h"
-#include "tandem/base/suggest.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
-#include "tandem/models/model.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::job {
@@ -68,82 +66,33 @@ void read_training(settings::Settings& settings, Job& job) {
   job.parallel.strategy_options.fsdp.gathered = job.training.precision.products;
 }
 
-/// A head that is updated in backward has changed before a check of all gradients could run.
-void check_fused(const Job& job, const char* key, bool is_set, const char* why) {
-  if (!job.head.steps_in_backward || !is_set) return;
-  throw SettingsError(
-      std::string(key) + " is " + settings::format_value(job.settings.get(key)) + " with head.fused_update, " + why,
-      "leave one of them out");
-}
-
 /// Ranks that get a part of a batch.
 int workers_of(const Job& job) { return job.parallel.shares(job.parallel.ranks).workers(); }
 
 /// Micro-batches change nothing but the memory of a step.
 void check_accumulate(const Job& job) {
   const int64_t parts = job.training.accumulate, images = job.training.batch / workers_of(job);
-  if (parts == 1) return;
-  const auto fault = "train.accumulate is " + std::to_string(parts);
-  check_fused(job, "train.accumulate", true, "whose steps are done before all micro-batches are known");
-  if (job.head.options.sampling) {
-    throw SettingsError(fault + " with head.sample, whose classes would differ from one micro-batch to the next",
-                        "leave one of them out");
-  }
-  if (parts > images) {
-    throw SettingsError(fault + ", wanted at most " + std::to_string(images) + ", the images of a rank in train.batch");
-  }
+  if (parts == 1 || parts <= images) return;
+  throw SettingsError("train.accumulate is " + std::to_string(parts) + ", wanted at most " + std::to_string(images) +
+                      ", the images of a rank in train.batch");
 }
 
-/// The strategies that can sum over shards, as a remedy names them.
-std::string names_in_order() {
-  std::vector<std::string> names;
-  for (const auto& strategy : parallel::strategies()) {
-    if (strategy.sums_in_order) names.push_back("parallel=" + std::string(strategy.name));
-  }
-  return one_of(names);
-}
-
-/// Shards change the order of sums, and which parts of a step are computed alone.
 void check_shards(const Job& job) {
-  const auto shards = job.training.shards;
+  const int64_t shards = job.training.shards, ranks = job.parallel.batch_ranks();
   const auto fault = "train.shards is " + std::to_string(shards);
-  const auto refuse = [&](bool is_so, const std::string& why, const std::string& remedy) {
-    if (is_so) throw SettingsError(fault + " with " + why, remedy);
-  };
   if (shards == 0) return;
-  refuse(!job.parallel.strategy->sums_in_order,
-         "parallel=" + std::string(job.parallel.strategy->name) + ", which cannot sum over shards in their order",
-         "use " + names_in_order());
-  refuse(shards % job.parallel.ranks != 0, std::to_string(job.parallel.ranks) + " ranks, wanted a multiple of them",
-         "give each rank as many shards");
+  if (shards % ranks != 0) {
+    throw SettingsError(fault + " with " + std::to_string(ranks) + " ranks, wanted a multiple of them",
+                        "give each rank as many shards");
+  }
   if (job.training.batch < shards) {
     throw SettingsError(fault + ", wanted at most the " + std::to_string(job.training.batch) +
                         " images of train.batch");
   }
-  const auto sizes = job.parallel.mesh(job.parallel.ranks);
-  refuse(!is_idle(job, "fsdp.shard") && sizes.data > 1, "fsdp.shard, whose copies sum on their own",
-         "leave one of them out");
-  refuse(job.training.accumulate > 1, "train.accumulate, and each shard is a micro-batch already",
-         "leave train.accumulate out");
-  refuse(models::shares_statistics(job.model.norm),
-         "model.norm=" + job.settings.get_string("model.norm") + ", whose statistics are of all ranks",
-         "use a norm of one rank");
-  refuse(!job.head.form->sums_in_order,
-         "head.parallel=" + std::string(job.head.form->name) + ", which cannot sum over shards in their order",
-         "use head.parallel=sharded");
-  refuse(job.head.options.sampling || job.head.steps_in_backward, "head.sample or head.fused_update",
-         "leave one of them out");
-  refuse(job.memory.is_limited(), "memory.limit, which moves classes between ranks", "leave one of them out");
 }
 
 void check_steps(const Job& job) {
   check_shards(job);
-  check_fused(job, "train.clip", job.training.clip > 0,
-              "whose steps are done before the norm of all gradients is known");
-  check_fused(job, "train.precision", job.training.loss_scale.has_value(),
-              "which moves some classes before all gradients are known and divided by the scale of the loss");
-  check_fused(job, "train.skip_nonfinite", job.training.skip_nonfinite > 0,
-              "which has moved some classes before the fault is seen");
   if (job.training.batch < workers_of(job)) {
     throw SettingsError("train.batch is " + std::to_string(job.training.batch) + ", wanted at least " +
                         std::to_string(workers_of(job)) + ", one image a rank");
