@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -75,6 +76,36 @@ TEST_F(ResumeRun, TakesTheRunsSettings) {
   const auto elsewhere = run_tandem({"train", "resume=run", "train.steps=15", "out=other"});
   ASSERT_EQ(elsewhere.status, 0) << elsewhere.err;
   EXPECT_EQ(result("other")["steps"], 15);
+}
+
+/// From 2 x 2 ranks to one and back.
+TEST_F(ResumeRun, OnAnotherMeshHasTheSameWeights) {
+  const std::vector<std::string> pixels = {"model=none", "embedding=64", "data.size=8"};
+  const auto train_on = [&](std::vector<std::string> words) {
+    words.insert(words.end(), pixels.begin(), pixels.end());
+    return train(words);
+  };
+  ASSERT_EQ(train_on({"ranks=4", "mesh.tensor=2", "train.steps=4", "out=mesh"}).status, 0);
+  ASSERT_EQ(train_on({"resume=mesh", "ranks=1", "mesh.tensor=1", "train.steps=4", "out=one"}).status, 0);
+  ASSERT_EQ(train_on({"resume=one", "ranks=4", "mesh.tensor=2", "head.over=data", "train.steps=4", "out=back"}).status,
+            0);
+  EXPECT_EQ(result("one")["weights_hash"], result("mesh")["weights_hash"]);
+  EXPECT_EQ(result("back")["weights_hash"], result("mesh")["weights_hash"]);
+  const auto refused = train_on({"resume=mesh", "ranks=3", "out=three"});
+  EXPECT_EQ(refused.status, 78);
+  EXPECT_TRUE(tells(refused, "mesh.tensor is 2 with 3 ranks, wanted a number that divides them")) << refused.err;
+}
+
+TEST_F(ResumeRun, ASettingsFileMayHaveAFormerName) {
+  auto text = slurp("run/settings.toml");
+  const auto at = text.find("[mesh]\n"), next = text.find("\n[", at + 1);
+  text.replace(at, next - at, "[fsdp]\nshard = 0\n");
+  text.erase(text.find("\n[fsdp]\n", at + 1), std::string("\n[fsdp]").size());
+  std::ofstream("run/settings.toml") << text;
+  const auto ended = run_tandem({"train", "resume=run", "train.steps=14"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(logged("run", "step"), numbers(1, 14));
+  EXPECT_NE(slurp("run/settings.toml").find("[mesh]\nshard = 0\n"), std::string::npos);
 }
 
 TEST_F(ResumeRun, OfACompleteRunLeavesItsSettings) {

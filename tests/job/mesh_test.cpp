@@ -64,14 +64,14 @@ TEST(Mesh, TheFormerNameOfShardStillOpensARun) {
 
 TEST(Mesh, SizesThatDoNotFitTheRanksAreRefused) {
   EXPECT_EQ(refused({"ranks=4", "mesh.tensor=3"}),
-            "mesh.tensor is 3 with 4 ranks, wanted a number that divides them: give as many ranks, or a multiple of "
-            "them");
+            "mesh.tensor is 3 with 4 ranks, wanted a number that divides them: give a multiple of 3 ranks, or set "
+            "mesh.tensor=1");
   EXPECT_EQ(refused({"ranks=1", "mesh.tensor=2", "mesh.pipeline=2"}),
-            "mesh.tensor * mesh.pipeline is 4 with 1 rank, wanted a number that divides them: give as many ranks, or a "
-            "multiple of them");
+            "mesh.tensor * mesh.pipeline is 4 with 1 rank, wanted a number that divides them: give a multiple of 4 "
+            "ranks, or set mesh.tensor=1 and mesh.pipeline=1");
   EXPECT_EQ(refused({"ranks=4", "parallel=zero1", "mesh.tensor=2", "mesh.shard=4"}),
-            "mesh.shard * mesh.tensor is 8 with 4 ranks, wanted a number that divides them: give as many ranks, or a "
-            "multiple of them");
+            "mesh.shard * mesh.tensor is 8 with 4 ranks, wanted a number that divides them: give a multiple of 8 "
+            "ranks, or set mesh.shard=0 and mesh.tensor=1");
   auto list = job_of({"ranks=4", "parallel=zero1", "mesh.tensor=2", "mesh.shard=2", "model=none"}).settings;
   set_ranks(list, 8);
   EXPECT_EQ(read_job(list).parallel.tensor, 2);

@@ -251,6 +251,26 @@ TEST(RankMemory, KnowsWhatTheRanksDivide) {
   }
 }
 
+/// Ranks along tensor bring no rows of their own to the head, or hold copies of it. A copy that does not count adds
+/// nothing to the norm of the gradients, but is predicted to.
+TEST(RankMemory, KnowsRanksAlongTensor) {
+  for (const std::string head : {"head.over=all", "head.over=data", "head.parallel=naive", "head.parallel=replicated",
+                                 "head.fused_update=true"}) {
+    for (const std::string more :
+         {"parallel=tensor", "train.accumulate=1", "train.accumulate=3", "train.clip=1", "train.optimizer=adamw"}) {
+      const std::string mesh = more == "parallel=tensor" ? "mesh.pipeline=1" : "mesh.tensor=2";
+      if (head == "head.fused_update=true" && more != "parallel=tensor" && more != "train.accumulate=1") continue;
+      const auto peaks = peaks_of({"model=none", "embedding=64", "train.batch=23", "head.classes=301",
+                                   "train.nesterov=false", "ranks=4", mesh, head, more});
+      const bool has_copies = head == "head.over=data" && more == "train.clip=1";
+      for (const auto& [predicted, measured] : peaks) {
+        EXPECT_GE(predicted, measured) << head << ' ' << more;
+        EXPECT_TRUE(predicted == measured || has_copies) << head << ' ' << more << ' ' << measured;
+      }
+    }
+  }
+}
+
 TEST(RankMemory, KnowsHowBlocksAreGathered) {
   for (const std::string model : {"mlp", "resnet_glyph"}) {
     for (const std::string reshard : {"true", "false", "2"}) {

@@ -19,14 +19,42 @@ namespace {
 
 constexpr double kRate = 0.3, kMomentum = 0.9;
 
+using Words = std::vector<std::string>;
+
+/// What trains, and how its ranks stand.
+struct Plan {
+  std::string_view parallel;
+  Words more = {};
+  int divisor = 1;  // of the ranks
+};
+
+/// The head sees the pixels.
+const Words kPixels = {"model=none", "embedding=64"};
+
+Words with_tensor(int ranks) {
+  auto words = kPixels;
+  words.push_back("mesh.tensor=" + std::to_string(ranks));
+  return words;
+}
+
+/// Each strategy, and plans whose ranks do not all have images of their own.
+std::vector<Plan> all_plans() {
+  std::vector<Plan> plans;
+  for (const auto& strategy : parallel::strategies()) plans.push_back({.parallel = strategy.name});
+  plans.push_back({.parallel = "tensor", .more = kPixels});
+  plans.push_back({.parallel = "ddp", .more = with_tensor(2), .divisor = 2});
+  return plans;
+}
+
 job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
   settings::Settings settings(job::schema());
-  settings.apply(std::vector<std::string>{
-      "data=synthetic", "data.size=8", "head.classes=11", "model=mlp", "embedding=12", "head=softmax",
-      "train.precision=float64", "train.weight_decay=0", "train.nesterov=false",
-      "train.momentum=" + std::to_string(kMomentum), "train.batch=" + std::to_string(bench.batch),
-      "train.steps=" + std::to_string(bench.steps), "parallel=" + plan.parallel, "ranks=" + std::to_string(plan.ranks),
-      "train.accumulate=" + std::to_string(plan.accumulate), "recompute=" + plan.recompute});
+  settings.apply(Words{"data=synthetic", "data.size=8", "head.classes=11", "model=mlp", "embedding=12", "head=softmax",
+                       "train.precision=float64", "train.weight_decay=0", "train.nesterov=false",
+                       "train.momentum=" + std::to_string(kMomentum), "train.batch=" + std::to_string(bench.batch),
+                       "train.steps=" + std::to_string(bench.steps), "parallel=" + plan.parallel,
+                       "ranks=" + std::to_string(plan.ranks), "train.accumulate=" + std::to_string(plan.accumulate),
+                       "recompute=" + plan.recompute});
+  settings.apply(plan.more);
   auto job = job::read_job(std::move(settings));
   check_training(job);
   if (const auto meet = job.parallel.strategy->meet_each_step) meet(job.parallel.strategy_options);
@@ -53,11 +81,13 @@ double largest_of(const Named& tensors) {
   return most;
 }
 
-/// The training loop as a textbook has it.
-OneDevice train_plainly(const ParityBench& bench) {
-  auto job = job_of(
-      bench,
-      {.parallel = std::string(parallel::strategies().front().name), .ranks = 1, .accumulate = 1, .recompute = "none"});
+/// The training loop as a textbook has it. `model`: settings of the model.
+OneDevice train_plainly(const ParityBench& bench, const Words& model) {
+  auto job = job_of(bench, {.parallel = std::string(parallel::strategies().front().name),
+                            .more = model,
+                            .ranks = 1,
+                            .accumulate = 1,
+                            .recompute = "none"});
   const auto data = open_data(job);
   const auto shape = shape_of(job, *data.train);
   const auto group = comm::make_single_group();
@@ -154,20 +184,20 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
 
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
-  const auto expected = train_plainly(bench);
+  const auto one = train_plainly(bench, {}), on_pixels = train_plainly(bench, kPixels);
   ParityResult result;
-  result.largest = {*std::ranges::max_element(expected.losses), largest_of(expected.gradients),
-                    largest_of(expected.weights)};
-  result.moved = moved(expected);
-  for (const auto& strategy : parallel::strategies()) {
-    for (int ranks = 1; ranks <= bench.most_ranks; ++ranks) {
+  result.largest = {*std::ranges::max_element(one.losses), largest_of(one.gradients), largest_of(one.weights)};
+  result.moved = moved(one);
+  for (const auto& plan : all_plans()) {
+    const auto& expected = plan.more.empty() ? one : on_pixels;
+    for (int ranks = plan.divisor; ranks <= bench.most_ranks; ranks += plan.divisor) {
       for (const int64_t parts : bench.accumulate) {
         for (const auto& recompute : bench.recompute) {
-          ParityCase plan{std::string(strategy.name), ranks, parts, recompute};
-          const auto job = job_of(bench, plan);
+          const ParityCase compared{std::string(plan.parallel), plan.more, ranks, parts, recompute};
+          const auto job = job_of(bench, compared);
           comm::run_ranks(job.parallel.ranks,
                           [&](comm::ProcessGroup& group) {
-                            const auto measured = compare(bench, plan, expected, group);
+                            const auto measured = compare(bench, compared, expected, group);
                             if (group.rank() == 0) result.cases.push_back(measured);
                           },
                           {.threads = job.parallel.parts() / job.parallel.ranks});

@@ -20,8 +20,10 @@ struct ParityNumbers {
   double weight = 0;    // after the last step
 };
 
+/// A plan on so many ranks, and what it differs by.
 struct ParityCase {
-  std::string parallel;  // the strategy's name
+  std::string parallel;           // as the setting spells it
+  std::vector<std::string> more;  // other settings of the plan, such as "mesh.tensor=2"
   int ranks = 0;
   int64_t accumulate = 0;
   std::string recompute;
@@ -34,10 +36,10 @@ struct ParityResult {
   std::vector<ParityCase> cases;
 };
 
-/// Trains a small job in float64 with each strategy, set so that its ranks meet in every step, on 1 to `most_ranks`
-/// ranks and with each number of micro-batches, and compares it with the same training written plainly on one device:
-/// autograd of the whole batch, cross entropy of whole logits, SGD with momentum. The model has no batch statistics;
-/// the head's classes are split.
+/// Trains a small job in float64 with each strategy, set so that its ranks meet in every step, and with ranks along
+/// other axes of a mesh, on 1 to `most_ranks` ranks and with each number of micro-batches, and compares it with the
+/// same training written plainly on one device: autograd of the whole batch, cross entropy of whole logits, SGD with
+/// momentum. The model has no batch statistics; the head's classes are split.
 ParityResult bench_parity(const ParityBench& bench);
 
 /// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.

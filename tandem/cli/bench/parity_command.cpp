@@ -46,7 +46,9 @@ std::string power_text(double difference) {
 }
 
 std::vector<std::string> cells_of(const ParityCase& one) {
-  return {one.parallel,
+  auto plan = one.parallel;
+  for (const auto& word : one.more) plan += " " + word;
+  return {plan,
           std::to_string(one.ranks),
           std::to_string(one.accumulate),
           one.recompute,
@@ -87,15 +89,23 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       std::to_string(bench.batch) +
       " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
       "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
-      "outer momentum: their steps are then those of the whole batch.\n\n"
-      "The numbers are the greatest absolute differences from one device, over all cases of a strategy and over all "
-      "ranks: of the\nlosses of " +
-      std::to_string(bench.steps) +
-      " steps, of the gradients of the first step, and of the weights after the last. Only the order of sums\ndiffers, "
-      "so they are a few units of float64's last place. On one device:\n" +
-      scale_text(result) +
-      ".\n\n"
-      "| `parallel` | Losses | Gradients | Weights |\n|---|---|---|---|\n";
+      "outer momentum: their steps are then those of the whole batch. With
+`model = none` the job is a
+          "
+          "head on the pixels, and ranks along `tensor` have the same images ([mesh](mesh.md)).
+
+          "
+          "The numbers are the greatest absolute differences from one device, over all cases of a strategy and over "
+          "all "
+          "ranks: of the
+          losses of " +
+          std::to_string(bench.steps) +
+          " steps, of the gradients of the first step, and of the weights after the last. Only the order of "
+          "sums\ndiffers, "
+          "so they are a few units of float64's last place. On one device:\n" +
+          scale_text(result) +
+          ".\n\n"
+          "| `parallel` | Losses | Gradients | Weights |\n|---|---|---|---|\n";
   for (const auto& one : worst_of(result.cases)) {
     page += "| " + one.parallel + " | " + power_text(one.difference.loss) + " | " +
             power_text(one.difference.gradient) + " | " + power_text(one.difference.weight) + " |\n";
@@ -111,6 +121,7 @@ nlohmann::json json_of(const ParityResult& result) {
   auto list = nlohmann::json::array();
   for (const auto& one : result.cases) {
     list.push_back({{"parallel", one.parallel},
+                    {"more", one.more},
                     {"ranks", one.ranks},
                     {"accumulate", one.accumulate},
                     {"recompute", one.recompute},

@@ -57,13 +57,21 @@ void read_mesh(settings::Settings& settings, Job& job) {
   parallel.strategy_options.fsdp.shard = parallel.shard;
 }
 
-/// "mesh.tensor * mesh.pipeline", those of several ranks.
-std::string product_text(const Parallel& parallel) {
-  std::string text;
+std::string standard_text(const settings::Schema& schema, std::string_view key) {
+  return settings::format_value(settings::find_setting(schema, key)->default_value);
+}
+
+[[noreturn]] void refuse_sizes(const Parallel& parallel, int64_t product, int ranks) {
+  std::string keys, standard;
   for (const auto& axis : kAxes) {
-    if (parallel.*axis.size > 1) text.append(text.empty() ? "" : " * ").append(axis.key);
+    if (parallel.*axis.size <= 1) continue;
+    keys.append(keys.empty() ? "" : " * ").append(axis.key);
+    standard.append(standard.empty() ? "" : " and ").append(axis.key).append("=" + standard_text(schema(), axis.key));
   }
-  return text;
+  const auto size = std::to_string(product);
+  throw SettingsError(keys + " is " + size + " with " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                          ", wanted a number that divides them",
+                      "give a multiple of " + size + " ranks, or set " + standard);
 }
 
 }  // namespace
@@ -80,12 +88,11 @@ void fit_mesh(settings::Settings& settings, int ranks) {
   int64_t product = 1;
   for (const auto& axis : kAxes) product *= std::max<int64_t>(1, settings.get_int(axis.key));
   for (const auto& axis : kAxes) {
-    const auto& standard = settings::find_setting(settings.schema(), axis.key)->default_value;
     const bool is_all = shorthand != nullptr && shorthand->axis == axis.axis;
     if (is_all) {
       settings.set(axis.key, std::to_string(ranks));
     } else if (ranks % product != 0) {
-      settings.set(axis.key, settings::format_value(standard));
+      settings.set(axis.key, standard_text(settings.schema(), axis.key));
     }
   }
 }
@@ -94,11 +101,7 @@ parallel::MeshSizes Parallel::mesh(int of_ranks) const {
   const auto along = [&](Axis axis, int size) { return strategy->axes.has(axis) ? size : 1; };
   const int of_tensor = along(Axis::tensor, tensor), of_pipeline = along(Axis::pipeline, pipeline);
   const int64_t together = int64_t{of_tensor} * of_pipeline, all = together * std::max(1, along(Axis::shard, shard));
-  if (together > 1 && of_ranks % all != 0) {
-    throw SettingsError(product_text(*this) + " is " + std::to_string(all) + " with " + std::to_string(of_ranks) +
-                            (of_ranks == 1 ? " rank" : " ranks") + ", wanted a number that divides them",
-                        "give as many ranks, or a multiple of them");
-  }
+  if (together > 1 && of_ranks % all != 0) refuse_sizes(*this, all, of_ranks);
   auto sizes = strategy->mesh(static_cast<int>(of_ranks / together), strategy_options);
   sizes.tensor = of_tensor;
   sizes.pipeline = of_pipeline;
