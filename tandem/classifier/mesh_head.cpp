@@ -4,6 +4,7 @@
 
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/region.h"
+#include "tandem/comm/split.h"
 
 namespace tandem::classifier {
 
@@ -21,33 +22,30 @@ MeshHead::MeshHead(std::unique_ptr<Head> head, Axes over, parallel::Mesh& mesh)
                     sizes.size(over & kBatchAxes), " of the ", sizes.size(kBatchAxes),
                     " ranks that share a batch, wanted all of them");
   for (const int rank : sizes.ranks_along(over, mesh.world().rank())) {
-    const bool brings = sizes.number_along(over - kBatchAxes, rank) == 0;
-    batch_ranks_.push_back(brings ? sizes.number_along(kBatchAxes, rank) : -1);
+    places_.push_back({sizes.number_along(kBatchAxes, rank), sizes.number_along(over - kBatchAxes, rank)});
   }
 }
 
 std::vector<int64_t> MeshHead::sizes_of_group(std::span<const int64_t> sizes) const {
   std::vector<int64_t> of_group;
-  for (const int rank : batch_ranks_) of_group.push_back(rank < 0 ? 0 : sizes[rank]);
+  for (const auto& [rank, part] : places_) of_group.push_back(comm::split_sizes(sizes[rank], alike_.size())[part]);
   return of_group;
 }
 
-/// The rows that this rank brings to the head. Backward sums their gradient and the other ranks' zeros.
-Tensor MeshHead::brought(const Tensor& features) {
-  return alike_.size() == 1 ? features : own_rows(comm::copy_to_region(features, alike_));
+Tensor MeshHead::own_rows(const Tensor& rows) const {
+  const auto [begin, end] = comm::split_range(rows.size(0), alike_.size(), alike_.rank());
+  return rows.slice(0, begin, end);
 }
 
 Tensor MeshHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
-  return head_->loss(brought(features), own_rows(targets), sizes_of_group(sizes));
+  // Backward adds the parts of the gradient, each with zeros in place of the others.
+  return head_->loss(own_rows(comm::copy_to_region(features, alike_)), own_rows(targets), sizes_of_group(sizes));
 }
 
 Tensor MeshHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   const auto own = head_->top_k(own_rows(features), k, sizes_of_group(sizes));
-  if (alike_.size() == 1) return own;
-  const auto best = brings_rows() ? own : at::empty({features.size(0), k}, own.options());
-  comm::broadcast_(best, 0, alike_);
-  return best;
+  return comm::all_gather(own, alike_, 0, comm::split_sizes(features.size(0), alike_.size()));
 }
 
 parallel::Parameter MeshHead::parameter(std::string name) const {

@@ -6,21 +6,20 @@
 
 namespace tandem::classifier {
 
-/// A head whose classes are split over the ranks along some axes of a mesh, where ranks that do not share a batch bring
-/// the same features. The first of these brings them to the head, and the others no rows:
+/// A head whose classes are split over the ranks along some axes of a mesh, where ranks that do not share a batch have
+/// the same features. Each of these brings a part of the rows to the head (comm::split_sizes()):
 ///
 ///   Mesh({.data = 2, .tensor = 2}), 7 rows, 11 classes
 ///
-///   over data and tensor     tensor 0                    tensor 1
-///     data 0                 rows 0..3, classes 0..2     no rows, classes 3..5     features of 0..3, their gradient
-///     and data 1                 rows 4..6, classes 6..8     no rows, classes 9..10    their best classes: on both
-///     ranks
+///   over data and tensor     tensor 0                       tensor 1
+///     data 0                 rows 0..1, classes 0..2        rows 2..3, classes 3..5       features of rows 0..3
+///     data 1                 rows 4..5, classes 6..8        row 6, classes 9..10          features of rows 4..6
 ///   over data
-///     data 0                 rows 0..3, classes 0..5     the same                  each column is a head of its own
-///     data 1                 rows 4..6, classes 6..10    the same
+///     data 0                 rows 0..3, classes 0..5        the same                      each column is a head of its
+///     data 1                 rows 4..6, classes 6..10       the same                      own
 ///
-/// Besides what the head sends, backward makes the gradient of the features the same on these ranks (all_reduce), and
-/// top_k() its ids (broadcast).
+/// Besides what the head sends, ranks with the same features sum their gradient in backward (all_reduce), and gather
+/// top_k's ids.
 class MeshHead : public Head {
  public:
   /// `head`: of mesh.group(over). The axes of `over` must include those of a batch that have several ranks. `sizes` of
@@ -38,14 +37,15 @@ class MeshHead : public Head {
   parallel::Parameter parameter(std::string name = "head.weight") const override;
 
  private:
-  bool brings_rows() const { return alike_.rank() == 0; }
-  Tensor own_rows(const Tensor& rows) const { return brings_rows() ? rows : rows.narrow(0, 0, 0); }
-  Tensor brought(const Tensor& features);
+  Tensor own_rows(const Tensor& rows) const;
   std::vector<int64_t> sizes_of_group(std::span<const int64_t> sizes) const;
 
   std::unique_ptr<Head> head_;
-  comm::ProcessGroup& alike_;     // ranks of the head that bring the same rows
-  std::vector<int> batch_ranks_;  // of each rank of the head: whose rows it brings, as a number in the batch; -1: none
+  comm::ProcessGroup& alike_;  // ranks of the head that have the same features
+  struct Place {
+    int batch_rank, part;  // part: of the rows of the ranks with its features
+  };
+  std::vector<Place> places_;  // of each rank of the head
   parallel::Axes split_along_, behind_;
   bool has_copies_;
 };

@@ -251,7 +251,7 @@ TEST(RankMemory, KnowsWhatTheRanksDivide) {
   }
 }
 
-/// Ranks along tensor bring no rows of their own to the head, or hold copies of it. A copy that does not count adds
+/// Ranks along tensor bring parts of the same rows to the head, or hold copies of it. A copy that does not count adds
 /// nothing to the norm of the gradients, but is predicted to.
 TEST(RankMemory, KnowsRanksAlongTensor) {
   for (const std::string head : {"head.over=all", "head.over=data", "head.parallel=naive", "head.parallel=replicated",
