@@ -14,7 +14,9 @@
 #include "tandem/cli/run/ranks.h"
 #include "tandem/cli/run/step_memory.h"
 #include "tandem/job/class_split.h"
-#include "tandem/job/memory_plan.h"
+#include "tandem/job/large_ranks.h"
+#include "tandem/job/memory_probe.h"
+#include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
@@ -35,7 +37,7 @@ struct Planned {
   bool is_whole = false;      // each rank holds all classes
   bool is_unplanned = false;  // recompute is given, but the job is too large to plan it here
   job::Recomputation recomputation;
-  std::vector<job::MemoryPlan::Form> forms;
+  std::vector<job::FormMemory> forms;
   bool is_limited = false;
   std::string fault;  // why the job does not fit; empty: it fits
 
@@ -48,25 +50,27 @@ Planned plan_of(const job::Job& job) {
   at::set_num_threads(job::threads_of(job.parallel));  // kernels share their work, and their memory, by it
   Planned planned;
   planned.shape = shape_of(job);
-  const job::MemoryPlan plan(job, planned.shape);
-  planned.forms = plan.forms();
-  planned.is_whole = plan.is_whole();
-  planned.counts = plan.even_counts();
-  job::PlannedRanks rehearsed(job, planned.shape, plan);
+  const auto classes = planned.shape.classes;
+  planned.is_whole = job.head.form->is_whole;
+  planned.counts = even_counts(job, classes, job.parallel.ranks);
+  job::LargeRanks large(job, planned.shape);
+  job::PlannedRanks rehearsed(job, planned.shape, large);
   planned.recomputation = rehearsed.recomputation();
   planned.is_unplanned = job.memory.recomputes() && planned.recomputation.plan.empty();
   planned.is_limited = job.memory.is_limited();
   if (planned.is_limited) {
-    if (!planned.is_whole && !planned.is_unplanned) planned.most = largest_counts(plan, rehearsed.peaks());
+    if (!planned.is_whole && !planned.is_unplanned) planned.most = largest_counts(job, classes, rehearsed.peaks());
     planned.is_most_exact = rehearsed.are_rehearsed();
     try {
-      planned.counts = fit_counts(plan, rehearsed.peaks());
+      const auto about = [&](const std::vector<int64_t>& counts) { return large.peaks(counts); };
+      planned.counts = fit_counts(job, classes, about, rehearsed.peaks());
     } catch (const SettingsError& error) {
       planned.fault = message_of(error);
     }
   }
   planned.ranks = rehearsed.ranks(planned.counts);
-  if (planned.is_whole) planned.counts.assign(planned.counts.size(), planned.shape.classes);
+  planned.forms = compare_forms(job, planned.ranks, planned.counts, large);
+  if (planned.is_whole) planned.counts.assign(planned.counts.size(), classes);
   planned.are_rehearsed = std::ranges::all_of(planned.ranks, &job::PlannedRank::is_rehearsed);
   planned.are_drawn = rehearsed.are_drawn();
   return planned;

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/parts.h"
 
 namespace tandem::job {
 namespace {
 
-bool all_fit(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
-  for (size_t rank = 0; rank < peaks.size(); ++rank) {
-    if (peaks[rank].bytes > plan.limit(static_cast<int>(rank)).value()) return false;
-  }
-  return true;
-}
+constexpr int64_t kMany = int64_t{1} << 40;  // classes
 
 std::string bytes_text(int64_t bytes) { return format_count(bytes) + " bytes"; }
 
@@ -33,57 +30,24 @@ struct Need {
   std::string batch() const { return peak.in_test ? "eval.batch" : "train.batch"; }
 };
 
-/// Of the rank that lacks most.
-Need worst_need(const MemoryPlan& plan, const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) {
-  size_t worst = 0;
-  const auto lack = [&](size_t rank) { return peaks[rank].bytes - plan.limit(static_cast<int>(rank)).value(); };
-  for (size_t rank = 1; rank < peaks.size(); ++rank) worst = lack(rank) > lack(worst) ? rank : worst;
-  return {static_cast<int>(worst), counts[worst], peaks[worst]};
-}
-
-std::vector<int64_t> most_classes(const MemoryPlan& plan, const std::vector<int64_t>& beside) {
-  std::vector<int64_t> most;
-  for (size_t rank = 0; rank < beside.size(); ++rank) {
-    most.push_back(plan.most_classes(static_cast<int>(rank), beside[rank]).value());
-  }
-  return most;
-}
-
-std::vector<int64_t> split_by(const std::vector<int64_t>& most, int64_t classes) {
-  return comm::split_by_weight(classes, std::vector<double>(most.begin(), most.end()));
-}
-
-/// What the plan's bytes may be wrong by, of each limit.
-std::vector<int64_t> plans_error(const MemoryPlan& plan, size_t ranks) {
-  constexpr double kError = 0.02;
-  std::vector<int64_t> beside;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    beside.push_back(-std::llround(kError * static_cast<double>(plan.limit(static_cast<int>(rank)).value())));
-  }
-  return beside;
-}
-
 struct Room {
   std::vector<int64_t> most;   // classes of each rank
-  std::vector<int64_t> least;  // bytes that each rank needs without any class
+  std::vector<int64_t> least;  // bytes that each rank needs without any class; 0: they do not matter
+
+  /// A rank whose limit is too small without any class.
+  std::optional<size_t> rank_without(const std::vector<int64_t>& limits) const {
+    for (size_t rank = 0; rank < most.size(); ++rank) {
+      if (most[rank] == 0 && least[rank] > limits[rank]) return rank;
+    }
+    return std::nullopt;
+  }
 };
 
-Room planned_room(const MemoryPlan& plan, size_t ranks) {
-  Room room{most_classes(plan, std::vector<int64_t>(ranks)), {}};
-  for (size_t rank = 0; rank < ranks; ++rank) room.least.push_back(total_of(plan.rank(static_cast<int>(rank), 0)));
-  return room;
-}
-
-/// Looks for the largest number of classes of one rank, up to `enough`. The plan says how many more there may be than
-/// the last number tried, or fewer; it errs by little, but may err by the same number again and again.
+/// Looks for the largest number of classes of one rank that fits, up to `enough`, by peaks that rise with it.
 class RoomSearch {
  public:
-  RoomSearch(const MemoryPlan& plan, int rank, int64_t enough)
-      : plan_(plan),
-        rank_(rank),
-        limit_(plan.limit(rank).value()),
-        fails_(enough + 1),
-        next_(std::min(plan.most_classes(rank).value(), enough)) {}
+  RoomSearch(int64_t limit, int64_t enough, int64_t start)
+      : limit_(limit), fails_(enough + 1), next_(std::min(start, enough)) {}
 
   bool is_done() const { return fails_ - fits_ == 1; }
   int64_t next() const { return is_done() ? std::max<int64_t>(fits_, 0) : next_; }
@@ -91,111 +55,169 @@ class RoomSearch {
 
   void tried(int64_t bytes) {
     if (is_done()) return;
-    const int64_t classes = next_;
+    const int64_t classes = next_, before = classes_, bytes_before = bytes_;
+    classes_ = classes;
+    bytes_ = bytes;
     if (classes == 0) least_ = bytes;
     (bytes <= limit_ ? fits_ : fails_) = classes;
-    const auto guess = plan_.most_classes(rank_, bytes - total_of(plan_.rank(rank_, classes))).value();
-    const bool is_stuck = ++attempts_ > kGuesses;
-    if (!is_done()) next_ = std::clamp(is_stuck ? fits_ + (fails_ - fits_) / 2 : guess, fits_ + 1, fails_ - 1);
+    if (is_done()) return;
+    next_ = std::clamp(guess(before, bytes_before), fits_ + 1, fails_ - 1);
   }
 
  private:
-  static constexpr int kGuesses = 4;
+  /// In line with the last two numbers tried; now and then halfway, where the line leads nowhere.
+  int64_t guess(int64_t before, int64_t bytes_before) {
+    constexpr int kGuesses = 4;
+    if (before < 0) return bytes_ <= limit_ ? classes_ + std::max<int64_t>(classes_ / 8, 1) : classes_ / 2;
+    if (++attempts_ % kGuesses == 0 || bytes_ == bytes_before) {
+      return std::min(fits_ + (fails_ - fits_) / 2, 2 * std::max<int64_t>(fits_, 1));
+    }
+    const auto slope = static_cast<double>(bytes_ - bytes_before) / static_cast<double>(classes_ - before);
+    const auto more = std::floor(static_cast<double>(limit_ - bytes_) / slope);
+    return classes_ + static_cast<int64_t>(std::clamp(more, -static_cast<double>(kMany), static_cast<double>(kMany)));
+  }
 
-  const MemoryPlan& plan_;
-  int rank_;
   int64_t limit_, fits_ = -1, fails_, next_, least_ = 0;
+  int64_t classes_ = -1, bytes_ = 0;  // of the last try
   int attempts_ = 0;
 };
 
-/// By the peaks of ranks that have as many classes as they may.
-Room exact_room(const MemoryPlan& plan, const PeaksOf& peaks_of, size_t ranks, int64_t enough) {
-  constexpr int kAttempts = 64;  // twice the bits of a count
-  std::vector<RoomSearch> searches;
-  for (int rank = 0; rank < static_cast<int>(ranks); ++rank) {
-    searches.emplace_back(plan, rank, plan.takes_classes(rank) ? enough : 0);
-  }
-  Room room;
-  const auto take = [&](const auto& number_of) {
-    std::vector<int64_t> numbers;
-    for (const auto& search : searches) numbers.push_back(number_of(search));
-    return numbers;
-  };
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    room.most = take([](const auto& search) { return search.next(); });
-    if (std::ranges::all_of(searches, [](const auto& search) { return search.is_done(); })) break;
-    const auto peaks = peaks_of(room.most);
-    for (size_t rank = 0; rank < ranks; ++rank) searches[rank].tried(peaks[rank].bytes);
-  }
-  room.least = take([](const auto& search) { return search.least(); });
-  return room;
-}
+/// Of the ranks of a job that has limits.
+class Split {
+ public:
+  Split(const Job& job, int64_t classes)
+      : job_(job), limits_(job.memory.limits), even_(even_counts(job, classes, job.parallel.ranks)) {}
 
-/// A rank whose limit is too small without any class.
-std::optional<int> rank_without_room(const MemoryPlan& plan, const Room& room) {
-  for (size_t i = 0; i < room.least.size(); ++i) {
-    const int rank = static_cast<int>(i);
-    if (room.most[i] == 0 && room.least[i] > plan.limit(rank).value()) return rank;
+  std::vector<int64_t> fit(const PeaksOf& about, const PeaksOf& peaks_of) const {
+    if (job_.head.form->is_whole) return whole(peaks_of);
+    const auto classes = comm::sum_of(even_);
+    auto start = even_;
+    if (!job_.memory.recomputes()) {  // which may make room
+      const auto room = room_by(about, with_error(), kMany, even_);
+      if (comm::sum_of(room.most) < classes) {
+        refuse(room_by(about, limits_, kMany, even_), classes, worst_need(even_, about(even_)), "about ");
+      }
+      start = room.most;
+    }
+    auto counts = split_by(start, classes);
+    auto peaks = peaks_of(counts);
+    if (all_fit(peaks)) return counts;
+    const auto room = room_by(peaks_of, limits_, classes, counts);
+    if (comm::sum_of(room.most) < classes || room.rank_without(limits_)) {
+      refuse(room, classes, worst_need(counts, peaks), "");
+    }
+    counts = split_by(room.most, classes);
+    peaks = peaks_of(counts);
+    if (all_fit(peaks)) return counts;
+    throw SettingsError("memory.limit leaves no room for the classes of all ranks" + worst_need(counts, peaks).text());
   }
-  return std::nullopt;
-}
 
-/// `about`: "about " if the numbers are approximate.
-[[noreturn]] void refuse(const MemoryPlan& plan, const Room& room, int64_t classes, const Need& need,
-                         const std::string& about) {
-  if (const auto rank = rank_without_room(plan, room)) {
-    throw SettingsError("memory.limit of rank " + std::to_string(*rank) + " is " +
-                            bytes_text(plan.limit(*rank).value()) + ", wanted at least " + about +
-                            bytes_text(room.least[static_cast<size_t>(*rank)]) +
-                            ", which the job needs without any class" + need.text(about),
-                        "give more memory, or make " + need.batch() + " smaller");
+  std::vector<int64_t> largest(const PeaksOf& peaks_of) const { return room_by(peaks_of, limits_, kMany, even_).most; }
+
+ private:
+  /// By the peaks of ranks that have as many classes as they may. `start`: classes of each rank, about as many as fit.
+  Room room_by(const PeaksOf& peaks_of, const std::vector<int64_t>& limits, int64_t enough,
+               const std::vector<int64_t>& start) const {
+    constexpr int kAttempts = 64;  // more than the bits of a count
+    const auto workers = job_.parallel.shares(job_.parallel.ranks).workers();
+    std::vector<RoomSearch> searches;
+    for (size_t rank = 0; rank < limits.size(); ++rank) {
+      searches.emplace_back(limits[rank], static_cast<int>(rank) < workers ? enough : 0, start[rank]);
+    }
+    Room room;
+    const auto take = [&](const auto& number_of) {
+      std::vector<int64_t> numbers;
+      for (const auto& search : searches) numbers.push_back(number_of(search));
+      return numbers;
+    };
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      room.most = take([](const auto& search) { return search.next(); });
+      if (std::ranges::all_of(searches, [](const auto& search) { return search.is_done(); })) break;
+      const auto peaks = peaks_of(room.most);
+      for (size_t rank = 0; rank < peaks.size(); ++rank) searches[rank].tried(peaks[rank].bytes);
+    }
+    room.least = take([](const auto& search) { return search.least(); });
+    return room;
   }
-  throw SettingsError("head.classes is " + std::to_string(classes) + ", wanted at most " + about +
-                          std::to_string(comm::sum_of(room.most)) + " with this memory.limit" + need.text(about),
-                      "add ranks or memory, or see the forms of tandem plan");
-}
 
-/// Nothing can be moved between ranks that hold all classes each.
-void check_whole(const MemoryPlan& plan, const std::vector<RankPeak>& peaks) {
-  if (all_fit(plan, peaks)) return;
-  const std::vector<int64_t> classes(peaks.size(), comm::sum_of(plan.even_counts()));
-  const auto need = worst_need(plan, classes, peaks);
-  throw SettingsError("memory.limit of rank " + std::to_string(need.rank) + " is " +
-                          bytes_text(plan.limit(need.rank).value()) + ", wanted more" + need.text(),
-                      plan.may_split() ? "split the classes with head.parallel=sharded, or give more memory"
-                                       : "lower ps.staleness, use ps.mode=sync, or give more memory");
-}
+  /// With what approximate bytes may be too many.
+  std::vector<int64_t> with_error() const {
+    constexpr double kError = 0.04;
+    auto limits = limits_;
+    for (auto& limit : limits) limit += std::llround(kError * static_cast<double>(limit));
+    return limits;
+  }
+
+  static std::vector<int64_t> split_by(const std::vector<int64_t>& most, int64_t classes) {
+    return comm::split_by_weight(classes, std::vector<double>(most.begin(), most.end()));
+  }
+
+  bool all_fit(const std::vector<RankPeak>& peaks) const {
+    for (size_t rank = 0; rank < peaks.size(); ++rank) {
+      if (peaks[rank].bytes > limits_[rank]) return false;
+    }
+    return true;
+  }
+
+  /// Of the rank that lacks most.
+  Need worst_need(const std::vector<int64_t>& counts, const std::vector<RankPeak>& peaks) const {
+    size_t worst = 0;
+    const auto lack = [&](size_t rank) { return peaks[rank].bytes - limits_[rank]; };
+    for (size_t rank = 1; rank < peaks.size(); ++rank) worst = lack(rank) > lack(worst) ? rank : worst;
+    return {static_cast<int>(worst), counts[worst], peaks[worst]};
+  }
+
+  std::string limit_text(size_t rank) const {
+    return "memory.limit of rank " + std::to_string(rank) + " is " + bytes_text(limits_[rank]);
+  }
+
+  /// `about`: "about " if the numbers are approximate.
+  [[noreturn]] void refuse(const Room& room, int64_t classes, const Need& need, const std::string& about) const {
+    if (const auto rank = room.rank_without(limits_)) {
+      throw SettingsError(limit_text(*rank) + ", wanted at least " + about + bytes_text(room.least[*rank]) +
+                              ", which the job needs without any class" + need.text(about),
+                          "give more memory, or make " + need.batch() + " smaller");
+    }
+    throw SettingsError("head.classes is " + std::to_string(classes) + ", wanted at most " + about +
+                            std::to_string(comm::sum_of(room.most)) + " with this memory.limit" + need.text(about),
+                        "add ranks or memory, or see the forms of tandem plan");
+  }
+
+  /// Nothing can be moved between ranks that hold all classes each.
+  std::vector<int64_t> whole(const PeaksOf& peaks_of) const {
+    const auto peaks = peaks_of(even_);
+    if (all_fit(peaks)) return even_;
+    const auto need = worst_need(std::vector<int64_t>(peaks.size(), comm::sum_of(even_)), peaks);
+    throw SettingsError(limit_text(static_cast<size_t>(need.rank)) + ", wanted more" + need.text(),
+                        job_.parallel.is_async ? "lower ps.staleness, use ps.mode=sync, or give more memory"
+                                               : "split the classes with head.parallel=sharded, or give more memory");
+  }
+
+  const Job& job_;
+  const std::vector<int64_t>& limits_;
+  const std::vector<int64_t> even_;
+};
 
 }  // namespace
 
-std::vector<int64_t> fit_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
-  const auto even = plan.even_counts();
-  if (plan.is_whole()) {
-    check_whole(plan, peaks_of(even));
-    return even;
-  }
-  const auto classes = comm::sum_of(even);
-  auto most = most_classes(plan, plans_error(plan, even.size()));
-  if (comm::sum_of(most) < classes && plan.is_rough()) most = even;
-  if (comm::sum_of(most) < classes) {
-    refuse(plan, planned_room(plan, even.size()), classes, worst_need(plan, even, plan.peaks(even)), "about ");
-  }
-  auto counts = split_by(most, classes);
-  auto peaks = peaks_of(counts);
-  if (all_fit(plan, peaks)) return counts;
-  const auto room = exact_room(plan, peaks_of, even.size(), classes);
-  if (comm::sum_of(room.most) < classes || rank_without_room(plan, room))
-    refuse(plan, room, classes, worst_need(plan, counts, peaks), "");
-  counts = split_by(room.most, classes);
-  peaks = peaks_of(counts);
-  if (all_fit(plan, peaks)) return counts;
-  throw SettingsError("memory.limit leaves no room for the classes of all ranks" +
-                      worst_need(plan, counts, peaks).text());
+std::vector<int64_t> fit_counts(const Job& job, int64_t classes, const PeaksOf& about, const PeaksOf& peaks_of) {
+  return Split(job, classes).fit(about, peaks_of);
 }
 
-std::vector<int64_t> largest_counts(const MemoryPlan& plan, const PeaksOf& peaks_of) {
-  constexpr int64_t kMany = int64_t{1} << 40;
-  return exact_room(plan, peaks_of, plan.even_counts().size(), kMany).most;
+std::vector<int64_t> largest_counts(const Job& job, int64_t classes, const PeaksOf& peaks_of) {
+  return Split(job, classes).largest(peaks_of);
+}
+
+std::string counts_text(const std::vector<int64_t>& counts) {
+  constexpr size_t kFew = 8;
+  std::string text;
+  for (size_t i = 0, end; i < counts.size(); i = end) {
+    end = i + 1;
+    while (counts.size() > kFew && end < counts.size() && counts[end] == counts[i]) ++end;
+    text += (text.empty() ? "" : " ") + format_count(counts[i]);
+    if (end - i > 1) text += " x " + std::to_string(end - i);
+  }
+  return text;
 }
 
 }  // namespace tandem::job

@@ -2,44 +2,40 @@
 
 #include <unistd.h>
 
+#include <optional>
+
 #include "tandem/base/error.h"
-#include "tandem/classifier/head_memory.h"
 #include "tandem/comm/agree.h"
-#include "tandem/job/memory_plan.h"
+#include "tandem/comm/joint_work.h"
+#include "tandem/job/large_ranks.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::job {
 namespace {
 
 /// By the memory of the ranks' machines.
 bool fits_easily(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  auto options = job.head.options;
-  options.classes = shape.classes;
-  const auto head = classifier::head_memory(options, {.own_classes = even_counts(job, shape.classes, group.size())[0],
-                                                      .samples = job.training.batch,
-                                                      .ranks = group.size(),
-                                                      .is_root = true,
-                                                      .threads = threads_of(job.parallel),
-                                                      .steps_in_backward = job.head.steps_in_backward});
+  int64_t bytes = 0;
+  comm::on_leader(
+      group, [&] { bytes = LargeRanks(job, shape).peak(0, even_counts(job, shape.classes, group.size())[0]).bytes; });
   const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return !comm::any_rank(total_of(head) > memory / 4, group);
+  return !comm::any_rank(comm::broadcast_number(bytes, 0, group) > memory / 4, group);
 }
 
-/// Another form of the head than the job's, without a limit: it is there to be compared.
-Job other_form(const Job& job, const HeadForm& form) {
-  auto other = with_form(job, form);
-  other.memory = {};
-  return other;
-}
-
-/// Some settings go with some forms only.
-bool can_train(const Job& job) {
+/// The job with other settings of its head, without a limit and recomputation; nullopt if it could not train: some
+/// settings go with some forms only.
+std::optional<Job> other_head(const Job& job, const std::vector<std::string>& words) {
   try {
-    check_training(job);
-    return true;
+    auto settings = job.settings;
+    settings.apply(words);
+    auto other = read_job(std::move(settings));
+    other.memory = {};
+    check_training(other);
+    return other;
   } catch (const SettingsError&) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -54,15 +50,44 @@ std::vector<CategoryBytes> of_all_ranks(const CategoryBytes& own, comm::ProcessG
 
 }  // namespace
 
+std::vector<FormMemory> compare_forms(const Job& job, const std::vector<PlannedRank>& ranks,
+                                      const std::vector<int64_t>& counts, LargeRanks& large) {
+  const std::vector<std::string> plain = {"head.fused_update=false", "head.sample=1"};
+  const std::string keep_all = "head.keep_bytes=8191P";
+  const auto sample =
+      "head.sample=" + settings::format_value(job.head.options.sampling ? job.head.options.sampling->rate : 0.1);
+  const std::vector<std::pair<std::string, std::vector<std::string>>> forms = {
+      {"naive", {"head.parallel=naive"}},
+      {"data_parallel", {"head.parallel=replicated", keep_all}},
+      {"sharded", {"head.parallel=sharded", keep_all}},
+      {"blocks", {"head.parallel=sharded"}},
+      {"fused_update", {"head.parallel=sharded", "head.fused_update=true"}},
+      {"sampled", {"head.parallel=sharded", "head.fused_update=true", sample}}};
+  std::vector<FormMemory> result;
+  for (const auto& [name, words] : forms) {
+    auto all = plain;
+    all.insert(all.end(), words.begin(), words.end());
+    const auto other = other_head(job, all);
+    if (!other || (other->parallel.is_async && !other->head.form->is_whole)) continue;
+    FormMemory form{name, {}};
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const auto levels = large.with_head(ranks[rank].levels, static_cast<int>(rank), other->head, counts[rank]);
+      form.ranks.push_back(memory::highest_of(levels).bytes);
+    }
+    result.push_back(std::move(form));
+  }
+  return result;
+}
+
 std::vector<FormMemory> predict_other_forms(const Job& job, const DataShape& shape, int64_t batches,
                                             comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
   for (const auto& form : head_forms()) {
     if (form.is_whole || &form == job.head.form) continue;
-    const auto other = other_form(job, form);
-    if (!can_train(other) || !fits_easily(other, shape, group)) continue;
-    const auto plan = plan_rank(other, shape, {.batches = batches}, group);
-    forms.push_back({&form, of_all_ranks(plan.own.step.account.at_peak, group)});
+    const auto other = other_head(job, {"head.parallel=" + std::string(form.name)});
+    if (!other || !fits_easily(*other, shape, group)) continue;
+    const auto plan = plan_rank(*other, shape, {.batches = batches}, group);
+    forms.push_back({std::string(form.name), of_all_ranks(plan.own.step.account.at_peak, group)});
   }
   return forms;
 }

@@ -1,6 +1,7 @@
 #include "tandem/job/rank_memory.h"
 
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,12 +11,14 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
+#include "tandem/classifier/block_sizes.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/detail/images_at_once.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/ranks.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 
@@ -46,9 +49,7 @@ data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& o
 /// How many classes a step may score.
 std::vector<int64_t> draws_of(const Job& job, int rank, const std::vector<int64_t>& counts) {
   if (!job.head.options.sampling) return {counts[rank]};
-  return largest_draws(
-      job.head.options,
-      {.own_classes = counts[rank], .samples = job.training.batch, .threads = threads_of(job.parallel)});
+  return largest_draws(job.head.options, counts[rank], job.training.batch, threads_of(job.parallel));
 }
 
 Job with_draw(Job job, int64_t scored) {
@@ -106,83 +107,47 @@ memory::RecomputePlan every_second(size_t blocks, size_t first, int keep) {
   return plan;
 }
 
-/// Rank 0 looks for a split, and the others rehearse each that it tries.
-class Search {
- public:
-  Search(const Job& job, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group)
-      : job_(job), shape_(shape), amount_(amount), group_(group), recompute_(choose_recomputation(job, shape, group)) {}
+/// Bytes of this machine's memory that are free.
+int64_t free_memory() { return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
 
-  RankPlan lead() {
-    std::optional<MemoryPlan> plan;
-    comm::on_leader(group_, [&] { plan.emplace(job_, shape_); });
-    std::string fault;
-    std::vector<int64_t> counts;
-    try {
-      counts = fit_counts(*plan, [&](const std::vector<int64_t>& tried) {
-        tell(Word::attempt, tried);
-        return attempt(tried);
-      });
-    } catch (const SettingsError& error) {
-      fault = message_of(error);
+/// The split within memory.limit, and the memory of the calling rank with it. All ranks look for it alike, by the same
+/// peaks. Collective.
+RankPlan split_within_limits(const Job& job, const DataShape& shape, const DataAmount& amount,
+                             comm::ProcessGroup& group) {
+  const auto recomputation = choose_recomputation(job, shape, group);
+  std::optional<LargeRanks> large;  // of rank 0
+  const auto about = [&](const std::vector<int64_t>& counts) {
+    std::vector<RankPeak> peaks(counts.size());
+    comm::on_leader(group, [&] {
+      if (!large) large.emplace(job, shape);
+      peaks = large->peaks(counts);
+    });
+    for (auto& peak : peaks) {
+      peak.bytes = comm::broadcast_number(peak.bytes, 0, group);
+      peak.block = comm::broadcast_text(peak.block, 0, group);
     }
-    tell(Word::end, counts);
-    return end(counts, fault);
-  }
-
-  RankPlan follow() {
-    comm::on_leader(group_, [] {});  // while it plans
-    for (;;) {
-      auto [word, counts] = hear();
-      if (word == Word::end) return end(counts, "");
-      try {
-        attempt(counts);
-      } catch (const SettingsError&) {  // rank 0 has it too, and tells it
-      }
-    }
-  }
-
- private:
-  enum class Word : int64_t { attempt, end };
-
-  void tell(Word word, std::vector<int64_t> counts) {
-    counts.resize(group_.size(), 0);
-    counts.push_back(static_cast<int64_t>(word));
-    comm::broadcast_(at::tensor(counts, at::kLong), 0, group_);
-  }
-
-  std::pair<Word, std::vector<int64_t>> hear() {
-    const auto heard = at::empty({group_.size() + 1}, at::kLong);
-    comm::broadcast_(heard, 0, group_);
-    const auto* numbers = heard.const_data_ptr<int64_t>();
-    return {static_cast<Word>(numbers[group_.size()]), {numbers, numbers + group_.size()}};
-  }
-
-  std::vector<RankPeak> attempt(const std::vector<int64_t>& counts) {
-    own_ = rehearse_jointly(job_, shape_, {counts, recompute_.plan}, amount_, group_);
-    const auto own = own_.peak();
-    const auto bytes = comm::gather_numbers(own.bytes, group_);
-    const auto in_test = comm::gather_numbers(own.in_test ? 1 : 0, group_);
-    const auto blocks = comm::gather_texts(own.block, group_);
+    return peaks;
+  };
+  RankMemory own;
+  const auto peaks_of = [&](const std::vector<int64_t>& counts) {
+    own = rehearse_jointly(job, shape, {counts, recomputation.plan}, amount, group);
+    const auto peak = own.peak();
+    const auto bytes = comm::gather_numbers(peak.bytes, group), in_test = comm::gather_numbers(peak.in_test, group);
+    const auto blocks = comm::gather_texts(peak.block, group);
     std::vector<RankPeak> peaks;
     for (size_t rank = 0; rank < bytes.size(); ++rank) {
       peaks.push_back({bytes[rank], blocks[rank], in_test[rank] == 1});
     }
     return peaks;
+  };
+  try {
+    const auto counts = fit_counts(job, shape.classes, about, peaks_of);
+    return {{counts, recomputation.plan}, own, recomputation.slowdown};
+  } catch (SettingsError& error) {
+    error.set_rank(0, 1);  // all ranks have it
+    throw;
   }
-
-  RankPlan end(const std::vector<int64_t>& counts, const std::string& own_fault) {
-    const auto fault = comm::broadcast_text(own_fault, 0, group_);
-    if (!fault.empty()) throw SettingsError(fault);
-    return {{counts, recompute_.plan}, own_, recompute_.slowdown};
-  }
-
-  const Job& job_;
-  const DataShape& shape_;
-  const DataAmount& amount_;
-  comm::ProcessGroup& group_;
-  const Recomputation recompute_;
-  RankMemory own_;
-};
+}
 
 /// Of a step that scores so many classes.
 RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const TaskPlan& plan,
@@ -249,24 +214,22 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
   return stages;
 }
 
-PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan)
-    : job_(job), shape_(shape), plan_(plan) {
-  const auto even = plan.even_counts();
+PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large)
+    : job_(job), shape_(shape), large_(large) {
+  const auto even = even_counts(job, shape.classes, job.parallel.ranks);
   if (is_small(0, even[0])) recompute_ = choose_recomputation(job, shape, even);
 }
 
-bool PlannedRanks::is_small(int rank, int64_t own_classes) const {
+bool PlannedRanks::is_small(int rank, int64_t own_classes) {
   constexpr double kMostProducts = 5e9;  // of the head in forward, about a second
   const auto products = static_cast<double>(own_classes) * static_cast<double>(job_.model.embedding) *
                         static_cast<double>(job_.training.batch);
-  const auto bytes = total_of(plan_.rank(rank, own_classes));
-  return plan_.is_exact() && products < kMostProducts && bytes < free_memory() / 2;
+  return products < kMostProducts && large_.peak(rank, own_classes).bytes < free_memory() / 2;
 }
 
 const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
   const auto& parallel = job_.parallel;
-  const auto of_batch = parallel.rank_of_batch(rank, parallel.ranks);
-  const auto images = parallel.shares(parallel.ranks).of(job_.training.batch)[of_batch.rank];
+  const auto images = data::samples_of(training_loader_options(job_, rank, parallel.ranks), job_.training.batch);
   const bool has_own_parts = parallel.mesh(parallel.ranks).shard > 1 || images == 0;
   const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
   const auto [place, is_new] = known_.try_emplace({counts[rank], comm::sum_of(counts), images, kind});
@@ -276,11 +239,12 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
     const int64_t batches = job_.data.prefetch + 1;
     const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
                                       {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
-    return known = {memory.step.account, memory.peak(), memory.test, true};
+    return known = {memory.step.account, memory.peak(), memory.test, true, memory.step.levels};
   }
   are_rehearsed_ = false;
-  known.step.at_peak = plan_.rank(rank, counts[rank]);
-  known.peak = plan_.peak(rank, counts[rank]);
+  known.levels = large_.rank(rank, counts[rank]);
+  known.step.at_peak = memory::highest_of(known.levels).bytes;
+  known.peak = large_.peak(rank, counts[rank]);
   return known;
 }
 
@@ -306,8 +270,7 @@ RankPlan plan_rank(const Job& as_read, const DataShape& shape, const DataAmount&
     const TaskPlan plan{even_counts(job, shape.classes, group.size()), recomputation.plan};
     return {plan, rehearse_jointly(job, shape, plan, amount, group), recomputation.slowdown};
   }
-  Search search(job, shape, amount, group);
-  return group.rank() == 0 ? search.lead() : search.follow();
+  return split_within_limits(job, shape, amount, group);
 }
 
 }  // namespace tandem::job

@@ -7,7 +7,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/job/class_split.h"
 #include "tandem/job/job.h"
-#include "tandem/job/memory_plan.h"
+#include "tandem/job/large_ranks.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/recomputation.h"
 #include "tandem/memory/rehearsal.h"
@@ -44,17 +44,18 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
                                            bool in_parts);
 
 struct PlannedRank {
-  memory::Account step;       // of training
+  memory::Account step;       // of training; live: 0 if approximate
   RankPeak peak;              // of training and tests
   int64_t test = 0;           // bytes at the peak of a test; 0: there is none, or it is not known
   bool is_rehearsed = false;  // or else approximate
+  memory::Levels levels;      // of training
 };
 
 /// Peaks of all ranks of a job that runs elsewhere, one rank after the other. Equal ranks are rehearsed once. A rank
-/// that is too large for this machine, in bytes or in work, has the approximate bytes of MemoryPlan.
+/// that is too large for this machine, in bytes or in work, has the approximate bytes of LargeRanks.
 class PlannedRanks {
  public:
-  PlannedRanks(const Job& job, const DataShape& shape, const MemoryPlan& plan);
+  PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large);
 
   PeaksOf peaks();
   std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
@@ -69,11 +70,11 @@ class PlannedRanks {
 
  private:
   const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
-  bool is_small(int rank, int64_t own_classes) const;
+  bool is_small(int rank, int64_t own_classes);
 
   const Job& job_;
   const DataShape& shape_;
-  const MemoryPlan& plan_;
+  LargeRanks& large_;
   Recomputation recompute_;
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
   bool are_rehearsed_ = true;

@@ -1,5 +1,6 @@
 #include "tandem/job/ranks.h"
 
+#include "tandem/base/cores.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/detail/same_settings.h"
@@ -27,6 +28,10 @@ void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& bo
   } catch (...) {
     rethrow_with_rank(launch->rank, launch->size);
   }
+}
+
+int threads_of(const Parallel& parallel) {
+  return parallel.threads > 0 ? parallel.threads : default_threads(parallel.ranks);
 }
 
 bool prints_for_the_job() {

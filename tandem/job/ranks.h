@@ -12,6 +12,9 @@ namespace tandem::job {
 void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& body,
               std::function<bool()> stop_requested = {});
 
+/// Compute threads of a rank.
+int threads_of(const Parallel& parallel);
+
 /// Returns true if this process prints for the job.
 bool prints_for_the_job();
 

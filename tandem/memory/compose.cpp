@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "tandem/memory/detail/book.h"
 #include "tandem/memory/rehearsal.h"
@@ -116,16 +117,24 @@ class ComposedBooks {
  public:
   explicit ComposedBooks(const Account& held) : held_(detail::sums_of(held)), live_(held_), most_(held.live) {
     peak_.begin(live_, 0);
+    levels_.push_back({.bytes = live_.all});
   }
 
   void enter(Phase phase) {
+    note_level();
     if (phase == Phase::backward) saved_ = above_held();
     phase_ = phase;
+    levels_.push_back({phase, Level::kBegin, live_.all});
     note();
   }
 
   void change(int block, Category category, int64_t bytes) {
-    if (bytes < 0) peak_.leave(live_);
+    if (bytes < 0) {
+      peak_.leave(live_);
+      note_level();
+    } else {
+      grows_in_ = block;
+    }
     live_.change(block, category, bytes);
     if (bytes > 0) peak_.grown(live_, 0);
     if (above_held() > highest()) block_ = block;
@@ -136,13 +145,22 @@ class ComposedBooks {
 
   Composition composition() const {
     const auto of = [&](Phase phase) { return highest_[static_cast<size_t>(phase)]; };
-    return {
-        detail::account_of(held_, peak_.sums(live_)), block_, of(Phase::forward), saved_, of(Phase::backward), most_};
+    return {.account = detail::account_of(held_, peak_.sums(live_)),
+            .block = block_,
+            .forward = of(Phase::forward),
+            .saved = saved_,
+            .backward = of(Phase::backward),
+            .highest = most_,
+            .levels = levels_};
   }
 
  private:
   int64_t above_held() const { return live_.bytes - held_.bytes; }
   int64_t highest() const { return std::ranges::max(highest_); }
+  void note_level() {
+    if (grows_in_) levels_.push_back({phase_, *grows_in_, live_.all});
+    grows_in_.reset();
+  }
   void note() {
     auto& highest = highest_[static_cast<size_t>(phase_)];
     highest = std::max(highest, above_held());
@@ -155,14 +173,19 @@ class ComposedBooks {
   std::array<int64_t, kPhaseNames.size()> highest_{};
   CategoryBytes most_;
   int64_t saved_ = 0;
-  int block_ = 0;  // of the highest
+  int block_ = 0;                // of the highest
+  std::optional<int> grows_in_;  // the block in which it grows
+  Levels levels_;
 };
 
 }  // namespace
 
 Composition highest_of(Composition one, Composition other) {
+  auto levels = std::move(one.levels);
+  levels.insert(levels.end(), other.levels.begin(), other.levels.end());
   if (one.account.peak_bytes() < other.account.peak_bytes()) std::swap(one, other);
   for (size_t i = 0; i < one.highest.size(); ++i) one.highest[i] = std::max(one.highest[i], other.highest[i]);
+  one.levels = std::move(levels);
   return one;
 }
 

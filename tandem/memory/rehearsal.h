@@ -4,6 +4,7 @@
 
 #include "tandem/memory/chain.h"
 #include "tandem/memory/meter.h"
+#include "tandem/memory/levels.h"
 
 namespace tandem::memory {
 
@@ -54,9 +55,10 @@ struct Composition {
   int block = 0;                                 // in which the peak is
   int64_t forward = 0, saved = 0, backward = 0;  // bytes above `held`: at most in forward, at its end, in backward
   CategoryBytes highest{};                       // the most bytes of each category, each at its own moment
+  Levels levels;                                 // of the step, in their order
 };
 
-/// Of two moments: the one with the higher peak, and the most of each category in either.
+/// Of two steps: the one with the higher peak, the most of each category in either, and the levels of both.
 Composition highest_of(Composition one, Composition other);
 
 /// The memory of a whole step of the chain: forward, backward from its only output, then `update`, while gradients

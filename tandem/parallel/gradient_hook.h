@@ -54,10 +54,6 @@ struct GradientHookKind {
   /// `parameters`: those that are trained, in the order of GradientBucket::Member::parameter.
   std::unique_ptr<GradientHook> (*make)(const std::vector<Tensor>& parameters, const GradientHookOptions& options);
 
-  /// The bytes that a hook for float32 parameters of `parameter_bytes` holds, all of the category communication. null:
-  /// none.
-  int64_t (*bytes)(int64_t parameter_bytes, const GradientHookOptions& options) = nullptr;
-
   bool has_rank = false;  // reads GradientHookOptions::rank
 
   /// Adds what it has kept of a step's gradients to those of the next: all steps must have one scale of the loss, and a

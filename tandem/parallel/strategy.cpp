@@ -45,23 +45,6 @@ MeshSizes with_servers(int ranks, const StrategyOptions& options) {
 
 int servers_apart(const StrategyOptions& options) { return options.ps.servers; }
 
-/// The largest of `parts` equal ones.
-int64_t part_of(int64_t bytes, int64_t parts) { return (bytes + parts - 1) / parts; }
-
-CategoryBytes ps_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
-  CategoryBytes bytes{};
-  if (!options.ps.servers_update || own.size == 1) return bytes;
-  const int apart = options.ps.servers, first = own.size - apart;  // of the servers apart
-  const bool works = own.rank < first, serves = apart == 0 || !works;
-  const int64_t served = serves ? part_of(parameter_bytes, apart == 0 ? own.size : apart) : 0;
-  const int64_t late = options.ps.staleness, replica = works ? parameter_bytes : 0;
-  bytes[static_cast<size_t>(Category::gradients)] = (late + 1) * replica + served;
-  if (late > 0) bytes[static_cast<size_t>(Category::parameters)] = replica + served;
-  return bytes;
-}
-
-CategoryBytes no_bytes(int64_t, RankOfBatch, const StrategyOptions&) { return {}; }
-
 MeshSizes one_rank(int ranks, const StrategyOptions&) {
   if (ranks == 1) return {};
   throw SettingsError("parallel is dp with " + std::to_string(ranks) +
@@ -78,32 +61,12 @@ std::unique_ptr<GradientSync> make_averaging(const ReplicatedModel& model, Mesh&
   return std::make_unique<ModelAveraging>(shared_of(model), model.buffers, mesh.batch(), options.*own);
 }
 
-template <ModelAveragingOptions StrategyOptions::*own>
-CategoryBytes averaging_bytes(int64_t parameter_bytes, RankOfBatch, const StrategyOptions& options) {
-  CategoryBytes bytes{};
-  if ((options.*own).outer) bytes[static_cast<size_t>(Category::optimizer)] = 2 * parameter_bytes;
-  return bytes;
-}
-
 /// An outer step of length 1 without momentum leads to the mean.
 template <ModelAveragingOptions StrategyOptions::*own>
 void average_each_step(StrategyOptions& options) {
   auto& averaging = options.*own;
   averaging.every = 1;
   if (averaging.outer) averaging.outer = OuterNesterov{.learning_rate = 1, .momentum = 0};
-}
-
-CategoryBytes ddp_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
-  CategoryBytes bytes{};
-  auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
-  if (options.shards > 0) gradients = parameter_bytes + part_of(parameter_bytes, own.size);  // and a part of the sum
-  if (options.shards > 0 || own.size == 1) return bytes;
-  const auto& hook = options.ddp.hook_kind();
-  gradients = parameter_bytes;  // the buckets
-  if (hook.bytes != nullptr) {
-    bytes[static_cast<size_t>(Category::communication)] = hook.bytes(parameter_bytes, options.ddp.hook_options());
-  }
-  return bytes;
 }
 
 constexpr auto kLocalSgd = &StrategyOptions::local_sgd;
@@ -140,29 +103,12 @@ std::unique_ptr<GradientSync> make_sharded(const ReplicatedModel& model, Mesh& m
   return std::make_unique<FullyShard>(shared_of(model), model.buffers, model.chain, what, mesh, own);
 }
 
-CategoryBytes zero1_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
-  CategoryBytes bytes{};
-  if (own.size == 1) return bytes;
-  auto& gradients = bytes[static_cast<size_t>(Category::gradients)];
-  gradients = parameter_bytes;  // the flats
-  if (options.shards > 0) gradients += part_of(parameter_bytes, own.size);
-  return bytes;
-}
-
-CategoryBytes fsdp_bytes(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options) {
-  CategoryBytes bytes{};
-  const int64_t shard = along_both(own.size, options).shard;
-  bytes[static_cast<size_t>(Category::parameters)] = part_of(parameter_bytes, shard) - parameter_bytes;
-  return bytes;
-}
-
 constexpr std::array<Strategy, 8> kStrategies = {{
     {.name = "ddp",
      .title = "data parallel",
      .doc = "each rank holds the whole backbone, and gradients are summed during backward",
      .mesh = along_data,
      .make = make_ddp,
-     .bytes = ddp_bytes,
      .settings = "ddp",
      .sums_in_order = true},
     {.name = "zero1",
@@ -170,7 +116,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as ddp, but each rank updates a part of the backbone, and holds the optimizer's state of that part",
      .mesh = along_both,
      .make = make_sharded<Sharded::optimizer>,
-     .bytes = zero1_bytes,
      .axes = Axes::all(),
      .sums_in_order = true},
     {.name = "zero2",
@@ -178,7 +123,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as zero1, and each rank holds only its part of the gradients",
      .mesh = along_both,
      .make = make_sharded<Sharded::gradients>,
-     .bytes = no_bytes,
      .axes = Axes::all(),
      .sums_in_order = true},
     {.name = "fsdp",
@@ -186,7 +130,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as zero2, and each rank holds only its part of the backbone; a block is gathered while it runs",
      .mesh = with_neighbours,
      .make = make_sharded<Sharded::parameters>,
-     .bytes = fsdp_bytes,
      .settings = "fsdp",
      .axes = Axes::all(),
      .sums_in_order = true},
@@ -195,7 +138,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "the ranks are threads of one process, which share one backbone; the first also holds the whole head",
      .mesh = one_rank,
      .make = make_dp,
-     .bytes = no_bytes,
      .axes = {Axis::data},
      .is_one_process = true},
     {.name = "ps",
@@ -203,7 +145,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as ddp, but after backward each rank combines one part of all ranks' gradients (ps.aggregate)",
      .mesh = with_servers,
      .make = make_ps,
-     .bytes = ps_bytes,
      .settings = "ps",
      .idle = servers_apart},
     {.name = "local-sgd",
@@ -211,7 +152,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "each rank trains its own backbone on its own images; every few steps all backbones become their mean",
      .mesh = along_data,
      .make = make_averaging<kLocalSgd>,
-     .bytes = averaging_bytes<kLocalSgd>,
      .settings = "local_sgd",
      .is_synchronous = false,
      .meet_each_step = average_each_step<kLocalSgd>},
@@ -220,7 +160,6 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .doc = "as local-sgd, but an outer optimizer takes a step towards the mean",
      .mesh = along_data,
      .make = make_averaging<kDiloco>,
-     .bytes = averaging_bytes<kDiloco>,
      .settings = "diloco",
      .is_synchronous = false,
      .meet_each_step = average_each_step<kDiloco>},

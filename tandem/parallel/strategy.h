@@ -3,7 +3,6 @@
 #include <span>
 #include <string_view>
 
-#include "tandem/base/category.h"
 #include "tandem/memory/chain.h"
 #include "tandem/parallel/distributed_data_parallel.h"
 #include "tandem/parallel/fully_shard.h"
@@ -66,10 +65,6 @@ struct Strategy {
   /// Makes the strategy for a model whose batches the ranks of mesh.batch() share. The mesh, and what `model` refers
   /// to, must outlive the result. Collective.
   std::unique_ptr<GradientSync> (*make)(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options);
-
-  /// The bytes that a rank holds for it between and during steps, besides what one device needs. `parameter_bytes`: of
-  /// the replicated parameters that are trained.
-  CategoryBytes (*bytes)(int64_t parameter_bytes, RankOfBatch own, const StrategyOptions& options);
 
   /// The first word of the names of the settings that only this strategy reads, such as "ddp"; "": there are none.
   std::string_view settings = "";

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "tandem/base/rng.h"
+#include "tandem/classifier/block_sizes.h"
 #include "tandem/classifier/class_sharded_head.h"
-#include "tandem/classifier/head_memory.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tests/support/text_of.h"
@@ -102,12 +102,22 @@ TEST(ClassSampler, TakesAsManyClassesAsItIsTold) {
 
 TEST(ClassSampler, TheLargestDrawsHaveTheLargestBlocks) {
   const HeadOptions options{.dim = 8, .blocks = {.rows = 100}, .sampling = Sampling{0.25}};
-  const auto draws = largest_draws(options, {.own_classes = 1000, .samples = 20});
+  const auto draws = largest_draws(options, 1000, 20, 1);
   const int64_t most = 20 + draws_of(0.25, 980).most;
   EXPECT_EQ(draws, (std::vector<int64_t>{most, most / 100 * 100}));
-  EXPECT_EQ(largest_draws(options, {.own_classes = 80, .samples = 20}).size(), 1U) << "one block";
-  const auto few = largest_draws(options, {.own_classes = 30, .samples = 50});
+  EXPECT_EQ(largest_draws(options, 80, 20, 1).size(), 1U) << "one block";
+  const auto few = largest_draws(options, 30, 50, 1);
   EXPECT_EQ(few, std::vector<int64_t>{30}) << "each class is a target";
+}
+
+TEST(BlockSizes, AreTheSameOfFewerSamplesAndFeatures) {
+  const HeadOptions options{.dim = 512, .blocks = {.keep_bytes = 1 << 20}};
+  const auto few = in_same_blocks(options, 256, 16, 8);
+  EXPECT_EQ(few.dim, 8);
+  EXPECT_EQ(few.blocks.rows, block_rows(options, 256));
+  EXPECT_EQ(block_rows(few, 16), block_rows(options, 256));
+  EXPECT_EQ(most_kept(options, 256), (1 << 20) / (256 * 4));
+  EXPECT_EQ(most_kept(few, 16), most_kept(options, 256));
 }
 
 /// One device, libtorch's own operators, only the sampled classes.

@@ -7,6 +7,7 @@
 #include "tandem/base/format.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tandem/job/large_ranks.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/recomputation.h"
@@ -28,17 +29,26 @@ std::vector<RankPeak> exact_peaks(const Job& job, const DataShape& shape, const 
   return peaks;
 }
 
+/// As plan and train split the classes of a job that is rehearsed.
+std::vector<int64_t> fit(const Job& job, const DataShape& shape, const PeaksOf& peaks_of) {
+  LargeRanks large(job, shape);
+  return fit_counts(
+      job, shape.classes, [&](const auto& counts) { return large.peaks(counts); }, peaks_of);
+}
+
+std::vector<int64_t> fit(const Job& job, const DataShape& shape) {
+  return fit(job, shape, [&](const auto& counts) { return exact_peaks(job, shape, counts); });
+}
+
 TEST(MemoryLimit, ALimitIsMetToTheByteOrRefused) {
   memory::install_meter();
   const DataShape shape{300, {1, 8, 8}};
   auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "threads=1"});
   const auto peak = exact_peaks(job, shape, {300}).at(0);
-  const auto fit = [&](int64_t limit) {
-    job.memory.limits = {limit};
-    return fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); });
-  };
-  EXPECT_EQ(fit(peak.bytes), (std::vector<int64_t>{300}));
-  const auto text = test::text_of<SettingsError>([&] { fit(peak.bytes - 1); });
+  job.memory.limits = {peak.bytes};
+  EXPECT_EQ(fit(job, shape), (std::vector<int64_t>{300}));
+  job.memory.limits = {peak.bytes - 1};
+  const auto text = test::text_of<SettingsError>([&] { fit(job, shape); });
   EXPECT_NE(text.find("with 300 classes rank 0 needs " + format_count(peak.bytes) + " bytes at its peak, in block '" +
                       peak.block + "'"),
             std::string::npos)
@@ -60,18 +70,15 @@ TEST(MemoryLimit, AsManyClassesAsTheRefusalSaysFit) {
     const auto peaks = exact_peaks(job, shape, {150, 150});
     for (const int64_t less : {1, 1000}) {
       job.memory.limits = {peaks[0].bytes - less, peaks[1].bytes - less};
-      const auto fit = [&](int64_t classes) {
-        const DataShape some{classes, shape.image};
-        return fit_counts(MemoryPlan(job, some), [&](const auto& counts) { return exact_peaks(job, some, counts); });
-      };
-      const auto text = test::text_of<SettingsError>([&] { fit(320); });
+      const auto fit_of = [&](int64_t classes) { return fit(job, {classes, shape.image}); };
+      const auto text = test::text_of<SettingsError>([&] { fit_of(320); });
       const auto most = most_in(text);
       EXPECT_TRUE(most > 0 && text.find("about") == std::string::npos) << head << ": " << text;
       if (most <= 0) continue;
-      EXPECT_EQ(std::ranges::count_if(fit(most), [](int64_t count) { return count > 0; }), 2) << head;
-      EXPECT_EQ(most_in(test::text_of<SettingsError>([&] { fit(most + 1); })), most) << head;
-      const MemoryPlan plan(job, shape);
-      const auto largest = largest_counts(plan, [&](const auto& counts) { return exact_peaks(job, shape, counts); });
+      EXPECT_EQ(std::ranges::count_if(fit_of(most), [](int64_t count) { return count > 0; }), 2) << head;
+      EXPECT_EQ(most_in(test::text_of<SettingsError>([&] { fit_of(most + 1); })), most) << head;
+      const auto largest =
+          largest_counts(job, 300, [&](const auto& counts) { return exact_peaks(job, shape, counts); });
       EXPECT_EQ(largest[0] + largest[1], most) << head;
     }
   }
@@ -82,12 +89,10 @@ TEST(MemoryLimit, ARankWithoutRoomForTheRestOfTheJobIsNamed) {
   const DataShape shape{300, {1, 8, 8}};
   auto job = job_of({"model=mlp", "embedding=16", "train.batch=16", "threads=1", "ranks=2"});
   const auto rest = exact_peaks(job, shape, {300, 0})[1].bytes;
-  const auto fit = [&](int64_t limit) {
-    job.memory.limits = {int64_t{1} << 30, limit};
-    return fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); });
-  };
-  EXPECT_EQ(fit(rest), (std::vector<int64_t>{300, 0}));
-  const auto text = test::text_of<SettingsError>([&] { fit(rest - 1); });
+  job.memory.limits = {int64_t{1} << 30, rest};
+  EXPECT_EQ(fit(job, shape), (std::vector<int64_t>{300, 0}));
+  job.memory.limits = {int64_t{1} << 30, rest - 1};
+  const auto text = test::text_of<SettingsError>([&] { fit(job, shape); });
   EXPECT_TRUE(text.starts_with("memory.limit of rank 1 is " + format_count(rest - 1) + " bytes, wanted at least " +
                                format_count(rest) + " bytes, which the job needs without any class; with "))
       << text;
@@ -104,9 +109,9 @@ TEST(MemoryLimit, ATestThatDoesNotFitIsOfItsOwnBatch) {
   const auto peak = peaks_of(std::vector<int64_t>{300})[0];
   EXPECT_TRUE(peak.in_test);
   job.memory.limits = {peak.bytes};
-  EXPECT_EQ(fit_counts(MemoryPlan(job, shape), peaks_of), (std::vector<int64_t>{300}));
+  EXPECT_EQ(fit(job, shape, peaks_of), (std::vector<int64_t>{300}));
   job.memory.limits = {exact_peaks(job, shape, {300})[0].bytes + 1000};
-  const auto text = test::text_of<SettingsError>([&] { fit_counts(MemoryPlan(job, shape), peaks_of); });
+  const auto text = test::text_of<SettingsError>([&] { fit(job, shape, peaks_of); });
   EXPECT_NE(text.find(" bytes at its peak, in a test: give more memory, or make eval.batch smaller"), std::string::npos)
       << text;
 }
@@ -182,8 +187,7 @@ TEST(MemoryLimit, WhatAStrategyNeedsIsEnough) {
     const auto even = even_counts(job, 300, 3);
     job.memory.limits.clear();
     for (const auto& peak : exact_peaks(job, shape, even)) job.memory.limits.push_back(peak.bytes);
-    EXPECT_EQ(fit_counts(MemoryPlan(job, shape), [&](const auto& counts) { return exact_peaks(job, shape, counts); }),
-              even);
+    EXPECT_EQ(fit(job, shape), even);
   }
 }
 
@@ -193,8 +197,7 @@ TEST(MemoryLimit, ALimitOfEachRankMovesTheClasses) {
   auto job = job_of({"model=mlp", "embedding=64", "train.batch=15", "threads=1", "ranks=3"});
   const auto even = exact_peaks(job, shape, {1000, 1000, 1000});
   job.memory.limits = {even[0].bytes + (1 << 20), even[1].bytes + (1 << 20), even[2].bytes - (1 << 18)};
-  const auto counts =
-      fit_counts(MemoryPlan(job, shape), [&](const auto& some) { return exact_peaks(job, shape, some); });
+  const auto counts = fit(job, shape);
   const auto peaks = exact_peaks(job, shape, counts);
   for (size_t rank = 0; rank < 3; ++rank) EXPECT_LE(peaks[rank].bytes, job.memory.limits[rank]);
   EXPECT_LT(counts[2], 1000);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include <functional>
+#include <map>
+
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/agree.h"
@@ -123,7 +126,13 @@ TEST(Strategy, ReplicasOfOneProcessWantAWorldOfOneRank) {
             "parallel=ddp");
 }
 
-void expect_bytes(const Strategy& strategy, int ranks, const StrategyOptions& options) {
+/// Of parameters and gradients of 12,000 bytes each, and what a rank holds besides one device's.
+struct Held {
+  int64_t parameters = 0, gradients = 0, optimizer = 0;
+};
+
+void expect_held(const Strategy& strategy, int ranks, const StrategyOptions& options,
+                 const std::function<Held(int rank)>& wanted) {
   SCOPED_TRACE(std::string(strategy.name) + " ranks " + std::to_string(ranks));
   comm::run_ranks(world_of(strategy, ranks), [&](comm::ProcessGroup& group) {
     const RankScope scope(group.rank());
@@ -134,27 +143,48 @@ void expect_bytes(const Strategy& strategy, int ranks, const StrategyOptions& op
     const auto before = memory::account(group.rank()).live;
     Mesh mesh(strategy.mesh(group.size(), options), group);
     const auto sync = strategy.make({{Parameter::replicated("weight", scaling->weight)}, {}, &chain}, mesh, options);
-    auto held = memory::account(group.rank()).live;
-    for (size_t i = 0; i < held.size(); ++i) held[i] -= before[i];
-    EXPECT_EQ(held, strategy.bytes(12000, {group.rank(), group.size()}, options)) << "rank " << group.rank();
+    const auto live = memory::account(group.rank()).live;
+    const auto held = [&](Category of) { return live[static_cast<size_t>(of)] - before[static_cast<size_t>(of)]; };
+    const auto [parameters, gradients, optimizer] = wanted(group.rank());
+    EXPECT_EQ(held(Category::parameters), parameters) << "rank " << group.rank();
+    EXPECT_EQ(held(Category::gradients), gradients) << "rank " << group.rank();
+    EXPECT_EQ(held(Category::optimizer), optimizer) << "rank " << group.rank();
+    EXPECT_EQ(held(Category::communication), 0) << "rank " << group.rank();
     comm::barrier(group);
   });
 }
 
-TEST(Strategy, HoldsTheBytesThatItSays) {
+TEST(Strategy, HoldsWhatTheRanksDivideOnce) {
   memory::install_meter();
+  const std::map<std::string_view, Held> of_three = {{"ddp", {.gradients = 12000}},
+                                                     {"zero1", {.gradients = 12000}},
+                                                     {"zero2", {}},
+                                                     {"fsdp", {.parameters = 4000 - 12000}},
+                                                     {"dp", {}},
+                                                     {"ps", {}},
+                                                     {"local-sgd", {}},
+                                                     {"diloco", {.optimizer = 24000}}};
   for (const auto& strategy : strategies()) {
-    for (const int ranks : {1, 3}) expect_bytes(strategy, ranks, options_of(ranks));
+    const auto held = of_three.at(strategy.name);
+    expect_held(strategy, 3, options_of(3), [&](int) { return held; });
+    expect_held(strategy, 1, options_of(1), [&](int) { return Held{.optimizer = held.optimizer}; });
   }
 }
 
-TEST(Strategy, ServersHoldTheBytesThatTheySay) {
+/// Each worker has its gradients, and those that are late; a server, those that it serves. Where some are late, both
+/// have copies of the parameters.
+TEST(Strategy, ServersHoldWhatIsLateAndWhatTheyServe) {
   memory::install_meter();
-  for (const int servers : {0, 1, 2}) {
+  const std::map<int, int64_t> served_by = {{0, 3000}, {1, 12000}, {2, 6000}};
+  for (const auto& [servers, served] : served_by) {
     for (const int64_t staleness : {0, 2}) {
       auto options = options_of(4);
       options.ps = {.servers = servers, .servers_update = true, .staleness = staleness};
-      expect_bytes(strategy_of("ps"), 4, options);
+      expect_held(strategy_of("ps"), 4, options, [&](int rank) {
+        const bool works = rank < 4 - servers, serves = servers == 0 || !works;
+        const int64_t replica = works ? 12000 : 0, own = serves ? served : 0;
+        return Held{.parameters = staleness > 0 ? replica + own : 0, .gradients = (staleness + 1) * replica + own};
+      });
     }
   }
 }

@@ -5,7 +5,7 @@
 
 namespace tandem::classifier::detail {
 
-/// How a loss is cut into blocks: what BlockSoftmax does and head_memory() tells.
+/// How a loss is cut into blocks: what BlockSoftmax does.
 struct BlockPlan {
   int64_t columns = 0;        // of a block of products: the samples, padded
   int lanes = 1;              // threads that work on a block each

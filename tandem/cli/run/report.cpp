@@ -62,7 +62,7 @@ std::vector<report::LineChart> charts_of(const RunCurves& curves) {
 std::vector<report::MemoryBars> memory_of(const job::HeadForm& own, const Trained& trained) {
   std::vector<report::MemoryBars> bars = {bars_of(std::string(own.name), trained.ranks)};
   for (const auto& [form, ranks] : trained.forms) {
-    bars.push_back({.form = std::string(form->name) + ", predicted", .ranks = ranks, .predicted = {}});
+    bars.push_back({.form = form + ", predicted", .ranks = ranks, .predicted = {}});
   }
   return bars;
 }

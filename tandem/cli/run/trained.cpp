@@ -77,7 +77,7 @@ nlohmann::json trained_json(const Trained& trained) {
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& [form, ranks] : trained.forms) {
-    auto& list = result["memory"]["forms"][std::string(form->name)]["ranks"];
+    auto& list = result["memory"]["forms"][form]["ranks"];
     for (const auto& bytes : ranks) list.push_back(memory_json(bytes));
   }
   return result;

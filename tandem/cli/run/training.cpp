@@ -16,7 +16,6 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/epoch_hints.h"
-#include "tandem/job/memory_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/size_hint.h"

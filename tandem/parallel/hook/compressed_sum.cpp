@@ -53,8 +53,4 @@ std::unique_ptr<GradientHook> make_bfloat16_sum(const std::vector<Tensor>& param
   return make(parameters, options, at::kBFloat16);
 }
 
-int64_t compressed_sum_bytes(int64_t parameter_bytes, const GradientHookOptions& options) {
-  return kWireBytes * elements_at_once(parameter_bytes / kFloatBytes, options);
-}
-
 }  // namespace tandem::parallel

@@ -11,6 +11,4 @@ std::unique_ptr<GradientHook> make_half_sum(const std::vector<Tensor>& parameter
 std::unique_ptr<GradientHook> make_bfloat16_sum(const std::vector<Tensor>& parameters,
                                                 const GradientHookOptions& options);
 
-int64_t compressed_sum_bytes(int64_t parameter_bytes, const GradientHookOptions& options);
-
 }  // namespace tandem::parallel

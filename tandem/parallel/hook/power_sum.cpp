@@ -148,6 +148,4 @@ std::unique_ptr<GradientHook> make_power_sum(const std::vector<Tensor>& paramete
   return std::make_unique<PowerSum>(parameters, options);
 }
 
-int64_t power_sum_bytes(int64_t parameter_bytes, const GradientHookOptions&) { return parameter_bytes; }
-
 }  // namespace tandem::parallel

@@ -19,7 +19,4 @@ namespace tandem::parallel {
 /// Source: Vogels, Karimireddy, Jaggi 2019, PowerSGD, algorithms 1 and 2 (arXiv:1905.13727).
 std::unique_ptr<GradientHook> make_power_sum(const std::vector<Tensor>& parameters, const GradientHookOptions& options);
 
-/// The errors alone: an upper bound, as if all parameters were compressed.
-int64_t power_sum_bytes(int64_t parameter_bytes, const GradientHookOptions& options);
-
 }  // namespace tandem::parallel
