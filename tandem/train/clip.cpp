@@ -92,7 +92,9 @@ void GradientNorm::clip(double norm, double largest) const {
 int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
   int64_t most = 0;
   for (const auto& parameter : parameters) {
-    if (sum == NormSum::exactly && is_plain(parameter.tensor)) continue;
+    const auto& placement = parameter.placement;
+    const bool counts = placement.is_everywhere() || placement.counts_along(parallel::Axes::all());
+    if (!counts || (sum == NormSum::exactly && is_plain(parameter.tensor))) continue;
     most = std::max(most, detail::square_bytes(parameter.tensor));
   }
   return most;

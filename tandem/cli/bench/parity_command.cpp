@@ -45,10 +45,14 @@ std::string power_text(double difference) {
   return difference == 0 ? "0" : text;
 }
 
-std::vector<std::string> cells_of(const ParityCase& one) {
+std::string plan_of(const ParityCase& one) {
   auto plan = one.parallel;
   for (const auto& word : one.more) plan += " " + word;
-  return {plan,
+  return plan;
+}
+
+std::vector<std::string> cells_of(const ParityCase& one) {
+  return {plan_of(one),
           std::to_string(one.ranks),
           std::to_string(one.accumulate),
           one.recompute,
@@ -66,11 +70,11 @@ std::string scale_text(const ParityResult& result) {
   return text;
 }
 
-/// The greatest differences of each strategy, in the order in which they ran.
+/// The greatest differences of each plan, in the order in which they ran.
 std::vector<ParityCase> worst_of(const std::vector<ParityCase>& cases) {
   std::vector<ParityCase> worst;
   for (const auto& one : cases) {
-    if (worst.empty() || worst.back().parallel != one.parallel) worst.push_back(one);
+    if (worst.empty() || plan_of(worst.back()) != plan_of(one)) worst.push_back(one);
     auto& most = worst.back().difference;
     for (const auto member : {&ParityNumbers::loss, &ParityNumbers::gradient, &ParityNumbers::weight}) {
       most.*member = std::max(most.*member, one.difference.*member);
@@ -84,30 +88,21 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       "# Parity: every plan against one device\n\n"
       "`tandem bench parity page=docs/parity.md` writes this page, and prints a line for each of its " +
       std::to_string(result.cases.size()) + " cases: 1 to " + std::to_string(bench.most_ranks) +
-      "\nranks, whole batches and micro-batches, without and with recomputation. Each strategy trains the same small "
-      "job (an MLP in\nfloat64 without batch statistics, 11 classes split over the ranks, batches of " +
+      "\nranks, whole batches and micro-batches, without and with recomputation. Each plan trains the same small job "
+      "(an MLP in\nfloat64 without batch statistics, 11 classes split over the ranks, batches of " +
       std::to_string(bench.batch) +
       " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
       "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
-      "outer momentum: their steps are then those of the whole batch. With
-`model = none` the job is a
-          "
-          "head on the pixels, and ranks along `tensor` have the same images ([mesh](mesh.md)).
-
-          "
-          "The numbers are the greatest absolute differences from one device, over all cases of a strategy and over "
-          "all "
-          "ranks: of the
-          losses of " +
-          std::to_string(bench.steps) +
-          " steps, of the gradients of the first step, and of the weights after the last. Only the order of "
-          "sums\ndiffers, "
-          "so they are a few units of float64's last place. On one device:\n" +
-          scale_text(result) +
-          ".\n\n"
-          "| `parallel` | Losses | Gradients | Weights |\n|---|---|---|---|\n";
+      "outer momentum: their steps are then those of the whole batch. With\n`model=none` the job is a head on the "
+      "pixels, and ranks along `tensor` have the same images ([mesh](mesh.md)).\n\n"
+      "The numbers are the greatest absolute differences from one device, over all cases of a plan and over all "
+      "ranks: of the\nlosses of " +
+      std::to_string(bench.steps) +
+      " steps, of the gradients of the first step, and of the weights after the last. Only the order of sums\ndiffers, "
+      "so they are a few units of float64's last place. On one device:\n" +
+      scale_text(result) + ".\n\n" + "| Plan | Losses | Gradients | Weights |\n|---|---|---|---|\n";
   for (const auto& one : worst_of(result.cases)) {
-    page += "| " + one.parallel + " | " + power_text(one.difference.loss) + " | " +
+    page += "| " + plan_of(one) + " | " + power_text(one.difference.loss) + " | " +
             power_text(one.difference.gradient) + " | " + power_text(one.difference.weight) + " |\n";
   }
   return page;
