@@ -6,6 +6,7 @@
 #include "tandem/base/seed_scope.h"
 #include "tandem/base/tensor.h"
 #include "tandem/classifier/class_sharded_head.h"
+#include "tandem/classifier/mesh_head.h"
 #include "tandem/classifier/replicated_head.h"
 #include "tandem/classifier/softmax_loss.h"
 #include "tandem/comm/collectives.h"
