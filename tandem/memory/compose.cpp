@@ -9,19 +9,21 @@
 namespace tandem::memory {
 namespace {
 
-using Storage = std::pair<size_t, uint64_t>;  // a block, and the number of an allocation of it
+using Blocks = std::vector<BlockRecord>;
+
+/// An allocation of a block in a micro-batch.
+struct Storage {
+  size_t micro_batch = 0, block = 0;
+  uint64_t number = 0;
+
+  auto operator<=>(const Storage&) const = default;
+};
 
 /// Which allocations of neighbours are the same storage.
 class Storages {
  public:
-  explicit Storages(const std::vector<BlockRecord>& blocks) {
-    for (size_t i = 1; i < blocks.size(); ++i) {
-      const auto &before = blocks[i - 1], &behind = blocks[i];
-      for (size_t k = 0; k < before.outputs.size(); ++k) {
-        join({i - 1, before.outputs[k]}, {i, behind.inputs[k]});
-        join({i, behind.input_gradients[k]}, {i - 1, before.output_gradients[k]});
-      }
-    }
+  explicit Storages(std::span<const Blocks> micro_batches) {
+    for (size_t micro = 0; micro < micro_batches.size(); ++micro) join_neighbours(micro, micro_batches[micro]);
   }
 
   /// The one that stands for all of them.
@@ -31,8 +33,18 @@ class Storages {
   }
 
  private:
+  void join_neighbours(size_t micro, const Blocks& blocks) {
+    for (size_t i = 1; i < blocks.size(); ++i) {
+      const auto &before = blocks[i - 1], &behind = blocks[i];
+      for (size_t k = 0; k < before.outputs.size(); ++k) {
+        join({micro, i - 1, before.outputs[k]}, {micro, i, behind.inputs[k]});
+        join({micro, i, behind.input_gradients[k]}, {micro, i - 1, before.output_gradients[k]});
+      }
+    }
+  }
+
   void join(Storage first, Storage second) {
-    if (first.second == 0 || second.second == 0) return;
+    if (first.number == 0 || second.number == 0) return;
     const auto to = find(first), from = find(second);
     if (from != to) same_[from] = to;
   }
@@ -48,13 +60,16 @@ struct StageMoment {
 /// The events of a step, in their order.
 class Step {
  public:
-  explicit Step(const std::vector<BlockRecord>& blocks) : storages_(blocks) {
-    for (size_t i = 0; i < blocks.size(); ++i) add(i, blocks[i].forward);
-    backward_ = moments_.size();
-    for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].backward);
-    if (!blocks.empty()) keep_root(storages_.find({blocks.size() - 1, blocks.back().output_gradients.at(0)}));
-    for (size_t i = blocks.size(); i-- > 0;) add(i, blocks[i].end);
-    update_ = moments_.size();
+  Step(std::span<const Blocks> micro_batches, std::span<const Action> order) : storages_(micro_batches) {
+    for (const auto& [what, block, micro] : order) {
+      const auto& blocks = micro_batches[micro];
+      const bool is_forward = what == Action::What::forward;
+      begin(is_forward ? Phase::forward : Phase::backward);
+      if (!is_forward && block + 1 == blocks.size()) backward_of_[micro] = moments_.size();
+      add(micro, block, is_forward ? blocks[block].forward : blocks[block].backward);
+      if (!is_forward && block == 0) end(micro, blocks);
+    }
+    begin(Phase::optimizer);
     note_ends();
   }
 
@@ -62,9 +77,9 @@ class Step {
   /// it go.
   template <class Enter, class Grow, class Shrink>
   void play(const Enter& enter, const Grow& grow, const Shrink& shrink) const {
+    auto next = phases_.begin();
     for (size_t i = 0; i <= moments_.size(); ++i) {
-      if (i == backward_) enter(Phase::backward);
-      if (i == update_) enter(Phase::optimizer);
+      for (; next != phases_.end() && next->first == i; ++next) enter(next->second);
       if (i == moments_.size()) return;
       const auto& life = lives_.at(moments_[i].storage);
       if (life.born == kNever) continue;  // the input of the first block: others hold it
@@ -80,17 +95,27 @@ class Step {
   };
   static constexpr size_t kNever = ~size_t{0};
 
-  void add(size_t block, const std::vector<Event>& events) {
-    for (const auto& event : events) moments_.push_back({storages_.find({block, event.number}), &event});
+  void begin(Phase phase) {
+    const auto current = phases_.empty() ? Phase::forward : phases_.back().second;
+    if (phase != current) phases_.emplace_back(moments_.size(), phase);
+  }
+
+  void add(size_t micro, size_t block, const std::vector<Event>& events) {
+    for (const auto& event : events) moments_.push_back({storages_.find({micro, block, event.number}), &event});
+  }
+
+  /// Of backward of a micro-batch: its graph goes.
+  void end(size_t micro, const Blocks& blocks) {
+    keep_root(storages_.find({micro, blocks.size() - 1, blocks.back().output_gradients.at(0)}), backward_of_[micro]);
+    for (size_t i = blocks.size(); i-- > 0;) add(micro, i, blocks[i].end);
   }
 
   /// libtorch holds the gradient of the loss until backward is over.
-  void keep_root(Storage root) {
-    for (size_t i = backward_; i < moments_.size(); ++i) {
+  void keep_root(Storage root, size_t backward) {
+    for (size_t i = backward; i < moments_.size(); ++i) {
       if (moments_[i].storage != root || moments_[i].event->what != Event::What::free) continue;
-      const auto moment = moments_[i];
-      moments_.erase(moments_.begin() + static_cast<std::ptrdiff_t>(i));
-      moments_.push_back(moment);
+      std::rotate(moments_.begin() + static_cast<std::ptrdiff_t>(i),
+                  moments_.begin() + static_cast<std::ptrdiff_t>(i) + 1, moments_.end());
       return;
     }
   }
@@ -108,7 +133,8 @@ class Step {
 
   Storages storages_;
   std::vector<StageMoment> moments_;
-  size_t backward_ = 0, update_ = 0;  // where these phases begin
+  std::vector<std::pair<size_t, Phase>> phases_;  // where they begin, after the first forward
+  std::map<size_t, size_t> backward_of_;          // where that of a micro-batch begins
   std::map<Storage, Life> lives_;
 };
 
@@ -122,7 +148,7 @@ class ComposedBooks {
 
   void enter(Phase phase) {
     note_level();
-    if (phase == Phase::backward) saved_ = above_held();
+    if (phase == Phase::backward) saved_ = std::max(saved_, above_held());
     phase_ = phase;
     levels_.push_back({phase, Level::kBegin, live_.all});
     note();
@@ -189,7 +215,19 @@ Composition highest_of(Composition one, Composition other) {
   return one;
 }
 
+std::vector<Action> forward_and_backward(size_t blocks, size_t micro_batch) {
+  std::vector<Action> order;
+  for (size_t i = 0; i < blocks; ++i) order.push_back({Action::What::forward, i, micro_batch});
+  for (size_t i = blocks; i-- > 0;) order.push_back({Action::What::backward, i, micro_batch});
+  return order;
+}
+
 Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update) {
+  return compose({&blocks, 1}, forward_and_backward(blocks.size()), held, update);
+}
+
+Composition compose(std::span<const std::vector<BlockRecord>> micro_batches, std::span<const Action> order,
+                    const Account& held, std::span<const Change> update) {
   ComposedBooks books(held);
   const auto enter = [&](Phase phase) {
     books.enter(phase);
@@ -199,9 +237,10 @@ Composition compose(const std::vector<BlockRecord>& blocks, const Account& held,
       books.change(one.block, one.category, -one.bytes);
     }
   };
-  Step(blocks).play(
-      enter, [&](const auto& entry) { books.change(entry.block, entry.category, entry.bytes); },
-      [&](const auto& entry) { books.change(entry.block, entry.category, -entry.bytes); });
+  Step(micro_batches, order)
+      .play(
+          enter, [&](const auto& entry) { books.change(entry.block, entry.category, entry.bytes); },
+          [&](const auto& entry) { books.change(entry.block, entry.category, -entry.bytes); });
   return books.composition();
 }
 

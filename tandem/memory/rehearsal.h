@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "tandem/memory/chain.h"
-#include "tandem/memory/meter.h"
 #include "tandem/memory/levels.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::memory {
 
@@ -58,6 +58,17 @@ struct Composition {
   Levels levels;                                 // of the step, in their order
 };
 
+/// A block runs a micro-batch.
+struct Action {
+  enum class What : uint8_t { forward, backward };
+
+  What what = What::forward;
+  size_t block = 0, micro_batch = 0;
+};
+
+/// Forward of all blocks, and backward from the last to the first, of one micro-batch.
+std::vector<Action> forward_and_backward(size_t blocks, size_t micro_batch = 0);
+
 /// Of two steps: the one with the higher peak, the most of each category in either, and the levels of both.
 Composition highest_of(Composition one, Composition other);
 
@@ -74,5 +85,13 @@ Composition highest_of(Composition one, Composition other);
 ///
 /// A storage that two blocks know lives from where the first of them allocates it to where the last lets it go.
 Composition compose(const std::vector<BlockRecord>& blocks, const Account& held, std::span<const Change> update = {});
+
+/// The same of several micro-batches, whose blocks run in the given order: each forward of a micro-batch before its
+/// backward. Micro-batches share no storage, so gradients of parameters that the first leaves must be added to by the
+/// others (RehearsalOptions::added_to). `saved` is the most at the end of a forward.
+///
+///   F0 F1 B0 B1     forward of two micro-batches, then backward of each
+Composition compose(std::span<const std::vector<BlockRecord>> micro_batches, std::span<const Action> order,
+                    const Account& held, std::span<const Change> update = {});
 
 }  // namespace tandem::memory

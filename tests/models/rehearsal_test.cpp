@@ -57,6 +57,44 @@ TEST_P(Rehearsal, PredictsThePeakOfAStepToTheByte) {
   for (int step = 0; step < 2; ++step) EXPECT_EQ(predicted, measured(chain, images, *backbone));
 }
 
+/// Two micro-batches of two images and of three, block by block, before the backward of both: F0 F1 B0 B1.
+TEST(RehearsalOfMicroBatches, IsComposedInTheOrderOfTheirBlocks) {
+  memory::install_meter();
+  at::set_num_threads(1);
+  auto backbone = make({.name = "resnet_glyph", .channels = 1, .size = 32, .embedding = 16, .norm = Norm::group});
+  const auto chain = with_loss(*backbone);
+  const std::vector<Tensor> images = {at::rand({2, 1, 32, 32}), at::rand({3, 1, 32, 32})};
+  memory::RehearsalOptions later;
+  for (const auto& parameter : backbone->parameters()) later.added_to.push_back(parameter);
+  const std::vector<std::vector<memory::BlockRecord>> records = {memory::rehearse(chain, {images[0]}),
+                                                                 memory::rehearse(chain, {images[1]}, later)};
+  using What = memory::Action::What;
+  std::vector<memory::Action> order;
+  for (size_t block = 0; block < chain.blocks.size(); ++block) {
+    for (const size_t micro : {0, 1}) order.push_back({What::forward, block, micro});
+  }
+  for (const size_t micro : {0, 1}) {
+    for (size_t block = chain.blocks.size(); block-- > 0;) order.push_back({What::backward, block, micro});
+  }
+  const auto predicted = memory::compose(records, order, {});
+
+  const memory::ProbeScope probe;
+  const CategoryScope category(Category::activations);
+  std::vector<memory::Flow> flows = {{images[0]}, {images[1]}};
+  for (const auto& block : chain.blocks) {
+    const BlockScope scope(block_number(block.name));
+    for (auto& flow : flows) flow = block.forward(flow);
+  }
+  EXPECT_EQ(predicted.saved, probe.account().live_bytes());
+  for (auto& flow : flows) {
+    std::exchange(flow, {}).at(0).backward();
+  }
+  for (auto& parameter : backbone->parameters()) parameter.mutable_grad().reset();
+  EXPECT_EQ(predicted.account.peak_bytes(), probe.account().peak_bytes());
+  const auto one_after_the_other = memory::compose(records[0], {}).account.peak_bytes();
+  EXPECT_GT(predicted.account.peak_bytes(), one_after_the_other);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, Rehearsal,
     testing::Values(Case{"mlp", 32, 32}, Case{"mlp", 7, 16, at::kDouble}, Case{"resnet_glyph", 32, 32},
