@@ -69,6 +69,7 @@ Planned plan_of(const job::Job& job) {
     }
   }
   planned.ranks = rehearsed.ranks(planned.counts);
+  planned.counts = with_copies(job, planned.counts);
   planned.forms = compare_forms(job, planned.ranks, planned.counts, large);
   if (planned.is_whole) planned.counts.assign(planned.counts.size(), classes);
   planned.are_rehearsed = std::ranges::all_of(planned.ranks, &job::PlannedRank::is_rehearsed);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/split.h"
@@ -70,12 +71,16 @@ std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
   return counts;
 }
 
-std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts) {
+HeldClasses held_classes(const Job& job, const std::vector<int64_t>& counts, int rank) {
   const auto sizes = job.parallel.mesh(static_cast<int>(counts.size()));
-  auto all = counts;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto alike = sizes.ranks_along(parallel::Axes::all() - job.head.over, static_cast<int>(rank));
-    all[rank] = counts[alike.front()];
+  const int first = sizes.ranks_along(parallel::Axes::all() - job.head.over, rank).front();
+  return {std::accumulate(counts.begin(), counts.begin() + first, int64_t{0}), counts[first]};
+}
+
+std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts) {
+  std::vector<int64_t> all;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    all.push_back(held_classes(job, counts, static_cast<int>(rank)).count);
   }
   return all;
 }

@@ -55,7 +55,13 @@ struct TaskPlan {
 /// rank that only serves, or that holds a copy of another's (Head::over).
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);
 
-/// The classes that each rank holds, copies too; `counts`: as even_counts() has them.
+/// The classes that a rank holds, also if they are a copy of another's. `counts`: as even_counts() has them.
+struct HeldClasses {
+  int64_t first = 0, count = 0;
+};
+HeldClasses held_classes(const Job& job, const std::vector<int64_t>& counts, int rank);
+
+/// How many each rank holds.
 std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts);
 
 /// All ranks of the job, arranged along the axes of its plan. Collective.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
@@ -32,24 +31,22 @@ std::vector<int64_t> with_a_class(std::vector<int64_t> counts) {
 }
 
 /// A rank's part of a batch of `global_size` images: zeros, and targets that are classes of this rank, at most
-/// `targets`. `rank`: of the world, as `counts` has them.
-data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options, int rank,
-                            const std::vector<int64_t>& counts, int64_t global_size,
-                            int64_t targets = std::numeric_limits<int64_t>::max()) {
-  const int64_t own = std::min(counts[rank], targets),
-                first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+/// `targets`.
+data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& options, const HeldClasses& held,
+                            int64_t global_size, int64_t targets = std::numeric_limits<int64_t>::max()) {
+  const int64_t own = std::min(held.count, targets);
   const int64_t samples = data::samples_of(options, global_size);
   data::Batch batch;
   batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]});
-  batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(first) : at::full({samples}, -1, at::kLong);
+  batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(held.first) : at::full({samples}, -1, at::kLong);
   batch.global_size = global_size;
   return batch;
 }
 
 /// How many classes a step may score.
-std::vector<int64_t> draws_of(const Job& job, int rank, const std::vector<int64_t>& counts) {
-  if (!job.head.options.sampling) return {counts[rank]};
-  return largest_draws(job.head.options, counts[rank], job.training.batch, threads_of(job.parallel));
+std::vector<int64_t> draws_of(const Job& job, int64_t own_classes) {
+  if (!job.head.options.sampling) return {own_classes};
+  return largest_draws(job.head.options, own_classes, job.training.batch, threads_of(job.parallel));
 }
 
 Job with_draw(Job job, int64_t scored) {
@@ -87,11 +84,12 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
 /// Of rank 0's step, by the plan.
 std::vector<memory::Stage> stages_with(const Job& of, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
   const memory::ProbeScope aside;
-  const auto job = with_draw(of, draws_of(of, 0, plan.counts).front());
+  const auto job = with_draw(of, draws_of(of, plan.counts[0]).front());
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   const auto parts = assemble(job, shape, plan, *group);
   const auto batch =
-      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), 0, plan.counts, job.training.batch);
+      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), held_classes(job, plan.counts, 0),
+                      job.training.batch);
   train::Step::Blocks blocks;
   detail::name_single_images(job, [&] { blocks = parts.step->rehearse_blocks(batch, in_parts); });
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
@@ -154,8 +152,9 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
                          const DataAmount& amount, int64_t scored) {
   const memory::ProbeScope aside;
   const auto job = with_draw(of, scored);
-  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), rank, plan.counts,
-                                     job.training.batch, scored);
+  const auto own = held_classes(job, plan.counts, rank);
+  const auto batch =
+      synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), own, job.training.batch, scored);
   const memory::ProbeScope probe;
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
   const auto parts = assemble(job, shape, plan, *group);
@@ -171,7 +170,7 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
   memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
-                rehearse_test(*parts.task, synthetic_batch(shape, options, rank, plan.counts, images), options);
+                rehearse_test(*parts.task, synthetic_batch(shape, options, own, images), options);
   return memory;
 }
 
@@ -189,7 +188,7 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   const auto counts = with_a_class(plan.counts);
   const DataShape shape{comm::sum_of(counts), wanted.image};
   RankMemory memory;
-  for (const auto scored : draws_of(job, rank, counts)) {
+  for (const auto scored : draws_of(job, held_classes(job, counts, rank).count)) {
     const auto one = rehearse_draw(job, shape, rank, {counts, plan.recompute}, amount, scored);
     memory = {highest_of(memory.step, one.step), std::max(memory.test, one.test)};
   }
@@ -230,21 +229,23 @@ bool PlannedRanks::is_small(int rank, int64_t own_classes) {
 const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& counts) {
   const auto& parallel = job_.parallel;
   const auto images = data::samples_of(training_loader_options(job_, rank, parallel.ranks), job_.training.batch);
-  const bool has_own_parts = parallel.mesh(parallel.ranks).shard > 1 || images == 0;
+  const auto own_classes = held_classes(job_, counts, rank).count;
+  const auto mesh = parallel.mesh(parallel.ranks);
+  const bool has_own_parts = mesh.ranks() > mesh.data || images == 0;
   const int64_t kind = has_own_parts ? rank : std::min(rank, 1);
-  const auto [place, is_new] = known_.try_emplace({counts[rank], comm::sum_of(counts), images, kind});
+  const auto [place, is_new] = known_.try_emplace({own_classes, comm::sum_of(counts), images, kind});
   auto& known = place->second;
   if (!is_new) return known;
-  if (is_small(rank, counts[rank])) {
+  if (is_small(rank, own_classes)) {
     const int64_t batches = job_.data.prefetch + 1;
     const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
                                       {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
     return known = {memory.step.account, memory.peak(), memory.test, true, memory.step.levels};
   }
   are_rehearsed_ = false;
-  known.levels = large_.rank(rank, counts[rank]);
+  known.levels = large_.rank(rank, own_classes);
   known.step.at_peak = memory::highest_of(known.levels).bytes;
-  known.peak = large_.peak(rank, counts[rank]);
+  known.peak = large_.peak(rank, own_classes);
   return known;
 }
 
