@@ -18,10 +18,10 @@ constexpr double kLearningRate = 0.01;
 data::Batch batch_of(const job::Job& job, const job::DataShape& shape, const comm::ProcessGroup& group) {
   const CategoryScope scope(Category::buffers);
   const auto& [channels, height, width] = shape.image;
-  const auto sizes = job.parallel.shares(group.size()).of(job.training.batch);
-  const int rank = job.parallel.rank_of_batch(group.rank(), group.size()).rank;
-  const auto first = std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
-  const auto samples = sizes[rank];
+  const auto options = training_loader_options(job, group.rank(), group.size());
+  const auto sizes = data::samples_of_ranks(options, job.training.batch);
+  const auto first = std::accumulate(sizes.begin(), sizes.begin() + options.rank, int64_t{0});
+  const auto samples = sizes[static_cast<size_t>(options.rank)];
   data::Batch batch;
   batch.images = at::empty({samples, channels, height, width}, at::kFloat);
   fill_normal_(batch.images, 1.0, 1, 1, {.first = {first, 0, 0, 0}, .count = batch.images.sizes().vec()},
