@@ -119,10 +119,11 @@ class Split {
   Room room_by(const PeaksOf& peaks_of, const std::vector<int64_t>& limits, int64_t enough,
                const std::vector<int64_t>& start) const {
     constexpr int kAttempts = 64;  // more than the bits of a count
-    const auto workers = job_.parallel.shares(job_.parallel.ranks).workers();
+    const auto holders = class_holders(job_, job_.parallel.ranks);
     std::vector<RoomSearch> searches;
     for (size_t rank = 0; rank < limits.size(); ++rank) {
-      searches.emplace_back(limits[rank], static_cast<int>(rank) < workers ? enough : 0, start[rank]);
+      const bool takes_classes = std::ranges::find(holders, static_cast<int>(rank)) != holders.end();
+      searches.emplace_back(limits[rank], takes_classes ? enough : 0, start[rank]);
     }
     Room room;
     const auto take = [&](const auto& number_of) {

@@ -49,8 +49,7 @@ int64_t LargeRanks::samples(const Head& head, int64_t images) const {
 
 /// The rank that stands for it: the first of those that do the same.
 int LargeRanks::like(int rank, const Head& head) const {
-  const auto shares = job_.parallel.shares(job_.parallel.ranks);
-  if (rank >= shares.workers()) return shares.workers();
+  if (only_serves(job_, rank, job_.parallel.ranks)) return rank;
   return head.form->gathers_scores ? std::min(rank, 1) : 0;
 }
 
@@ -69,7 +68,7 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
   }
   job.model.embedding = size.features;
   const auto shards = std::max<int64_t>(job.training.shards, 1);
-  const auto parts = job.parallel.shares(job.parallel.ranks).workers();
+  const auto parts = static_cast<int64_t>(class_holders(job, job.parallel.ranks).size());
   const int64_t classes = head.form->is_whole ? size.classes : std::max(size.classes * parts, shards);
   const DataShape shape{classes, shape_for_model(job, shape_.image)};
   return rehearse_rank(job, shape, rank, even_counts(job, classes, job.parallel.ranks),

@@ -59,12 +59,19 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
   return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, world.rank(), world.size()));
 }
 
+bool only_serves(const Job& job, int rank, int ranks) {
+  return job.parallel.rank_of_batch(rank, ranks).rank >= job.parallel.shares(ranks).workers();
+}
+
+std::vector<int> class_holders(const Job& job, int ranks) {
+  auto holders = job.parallel.mesh(ranks).ranks_along(job.head.over, 0);
+  std::erase_if(holders, [&](int rank) { return only_serves(job, rank, ranks); });
+  return holders;
+}
+
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
   if (job.training.shards > 0) return classifier::ordered_counts({job.training.shards, classes}, ranks);
-  const auto sizes = job.parallel.mesh(ranks);
-  auto holders = sizes.ranks_along(job.head.over, 0);
-  const int workers = job.parallel.shares(ranks).workers();
-  std::erase_if(holders, [&](int rank) { return sizes.number_along(parallel::kBatchAxes, rank) >= workers; });
+  const auto holders = class_holders(job, ranks);
   const auto parts = comm::split_sizes(classes, static_cast<int>(holders.size()));
   std::vector<int64_t> counts(static_cast<size_t>(ranks), 0);
   for (size_t i = 0; i < holders.size(); ++i) counts[holders[i]] = parts[i];

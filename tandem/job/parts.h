@@ -51,6 +51,12 @@ struct TaskPlan {
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
 };
 
+/// Whether a rank gets no part of a batch, and no classes.
+bool only_serves(const Job& job, int rank, int ranks);
+
+/// The ranks among which the classes are split; others hold copies of theirs, or none.
+std::vector<int> class_holders(const Job& job, int ranks);
+
 /// The classes of each rank, where memory.limit does not say otherwise: as many for each, or as many shards; none for a
 /// rank that only serves, or that holds a copy of another's (Head::over).
 std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks);

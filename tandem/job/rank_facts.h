@@ -21,7 +21,7 @@ struct RankFacts {
   CategoryBytes train_at_peak{};                      // of training steps alone
   std::map<std::string, CategoryBytes> train_blocks;  // the same by block of the model; "": of no block
   int64_t train_predicted_peak = 0;                   // bytes, before the first step
-  int64_t head_bytes = 0;                             // see head_bytes() in memory_probe.h
+  int64_t head_bytes = 0;                             // see head_bytes() in form_memory.h
   std::map<std::string, comm::OperationCount> wire;
 };
 

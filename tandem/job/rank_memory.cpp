@@ -64,10 +64,11 @@ int64_t rehearse_test(train::Task& task, const data::Batch& batch, const data::L
   return probe.account().peak_bytes();
 }
 
+/// `step`: of the calling rank, if it is known.
 RankMemory rehearse_jointly(const Job& job, const DataShape& shape, const TaskPlan& plan, const DataAmount& amount,
-                            comm::ProcessGroup& group) {
+                            comm::ProcessGroup& group, const std::optional<memory::Composition>& step = {}) {
   RankMemory own;
-  comm::jointly(group, [&] { own = rehearse_rank(job, shape, group.rank(), plan, amount); });
+  comm::jointly(group, [&] { own = rehearse_rank(job, shape, group.rank(), plan, amount, step); });
   return own;
 }
 
@@ -87,9 +88,8 @@ std::vector<memory::Stage> stages_with(const Job& of, const DataShape& shape, co
   const auto job = with_draw(of, draws_of(of, plan.counts[0]).front());
   const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   const auto parts = assemble(job, shape, plan, *group);
-  const auto batch =
-      synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks), held_classes(job, plan.counts, 0),
-                      job.training.batch);
+  const auto batch = synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks),
+                                     held_classes(job, plan.counts, 0), job.training.batch);
   train::Step::Blocks blocks;
   detail::name_single_images(job, [&] { blocks = parts.step->rehearse_blocks(batch, in_parts); });
   return stages_of(blocks.chain, only(blocks.records, Category::activations));
@@ -149,7 +149,8 @@ RankPlan split_within_limits(const Job& job, const DataShape& shape, const DataA
 
 /// Of a step that scores so many classes.
 RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const TaskPlan& plan,
-                         const DataAmount& amount, int64_t scored) {
+                         const DataAmount& amount, int64_t scored, const std::optional<memory::Composition>& known) {
+  if (known && amount.test_images == 0) return {*known, 0};
   const memory::ProbeScope aside;
   const auto job = with_draw(of, scored);
   const auto own = held_classes(job, plan.counts, rank);
@@ -164,7 +165,7 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
   held.add(Category::buffers,
            data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
   RankMemory memory;
-  detail::name_single_images(job, [&] { memory.step = parts.step->rehearse(batch, held); });
+  detail::name_single_images(job, [&] { memory.step = known ? *known : parts.step->rehearse(batch, held); });
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
@@ -184,12 +185,12 @@ RankPeak RankMemory::peak() const {
 }
 
 RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, const TaskPlan& plan,
-                         const DataAmount& amount) {
+                         const DataAmount& amount, const std::optional<memory::Composition>& step) {
   const auto counts = with_a_class(plan.counts);
   const DataShape shape{comm::sum_of(counts), wanted.image};
   RankMemory memory;
   for (const auto scored : draws_of(job, held_classes(job, counts, rank).count)) {
-    const auto one = rehearse_draw(job, shape, rank, {counts, plan.recompute}, amount, scored);
+    const auto one = rehearse_draw(job, shape, rank, {counts, plan.recompute}, amount, scored, step);
     memory = {highest_of(memory.step, one.step), std::max(memory.test, one.test)};
   }
   check_budget(job, rank, memory.step);
@@ -214,9 +215,8 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
 }
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large)
-    : job_(job), shape_(shape), large_(large) {
-  const auto even = even_counts(job, shape.classes, job.parallel.ranks);
-  if (is_small(0, even[0])) recompute_ = choose_recomputation(job, shape, even);
+    : job_(job), shape_(shape), large_(large), even_(even_counts(job, shape.classes, job.parallel.ranks)) {
+  if (is_small(0, even_[0])) recompute_ = choose_recomputation(job, shape, even_);
 }
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) {
@@ -239,7 +239,8 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
   if (is_small(rank, own_classes)) {
     const int64_t batches = job_.data.prefetch + 1;
     const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
-                                      {batches, job_.data.source->has_test ? job_.evaluation.batch : 0});
+                                      {batches, job_.data.source->has_test ? job_.evaluation.batch : 0},
+                                      rank == 0 && counts == even_ ? recompute_.step : std::nullopt);
     return known = {memory.step.account, memory.peak(), memory.test, true, memory.step.levels};
   }
   are_rehearsed_ = false;
@@ -267,9 +268,9 @@ RankPlan plan_rank(const Job& as_read, const DataShape& shape, const DataAmount&
   Job job = as_read;
   if (job.parallel.device.is_cpu()) job.parallel.transport = group.transport();
   if (!job.memory.is_limited()) {
-    const auto recomputation = choose_recomputation(job, shape, group);
+    const auto recomputation = choose_recomputation(job, shape, group, amount.batches);
     const TaskPlan plan{even_counts(job, shape.classes, group.size()), recomputation.plan};
-    return {plan, rehearse_jointly(job, shape, plan, amount, group), recomputation.slowdown};
+    return {plan, rehearse_jointly(job, shape, plan, amount, group, recomputation.step), recomputation.slowdown};
   }
   return split_within_limits(job, shape, amount, group);
 }

@@ -35,9 +35,9 @@ struct RankMemory {
 ///
 /// `plan`: the sum of its counts replaces the classes of `shape`. Memory: the rank's parameters and optimizer state,
 /// and one block's activations. Throws SettingsError if the model cannot train on as few images as train.batch gives
-/// it, or if memory.budget does not hold. Not collective.
+/// it, or if memory.budget does not hold. Not collective. `step`: if it is known, only the test is rehearsed.
 RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const TaskPlan& plan,
-                         const DataAmount& amount);
+                         const DataAmount& amount, const std::optional<memory::Composition>& step = {});
 
 /// The blocks of rank 0's step, or their parts, for a plan of what to recompute.
 std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
@@ -75,6 +75,7 @@ class PlannedRanks {
   const Job& job_;
   const DataShape& shape_;
   LargeRanks& large_;
+  const std::vector<int64_t> even_;  // classes of each rank
   Recomputation recompute_;
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
   bool are_rehearsed_ = true;

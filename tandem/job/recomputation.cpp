@@ -17,10 +17,11 @@ using memory::RecomputePlan;
 /// Chooses for one job.
 class PlanChoice {
  public:
-  PlanChoice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts)
+  PlanChoice(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts, int64_t batches)
       : job_(job),
         shape_(shape),
         counts_(counts),
+        batches_(batches > 0 ? batches : job.data.prefetch + 1),
         stages_(rehearse_stages(job, shape, counts, job.memory.recompute->has_budget)) {}
 
   Recomputation best() {
@@ -29,7 +30,9 @@ class PlanChoice {
     auto plan = cuts_blocks ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
     const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
     const double slowdown = seconds(plan) / seconds(plan_none(stages_));
-    return {cuts_blocks ? std::move(plan) : in_parts(plan, stages_), slowdown};
+    std::optional<memory::Composition> step;
+    if (const auto known = steps_.find(to_text(plan)); known != steps_.end()) step = known->second;
+    return {cuts_blocks ? std::move(plan) : in_parts(plan, stages_), slowdown, std::move(step)};
   }
 
  private:
@@ -104,33 +107,36 @@ class PlanChoice {
   }
 
   int64_t highest_of(const RecomputePlan& plan) {
-    const auto [known, is_new] = highest_.try_emplace(to_text(plan));
-    if (!is_new) return known->second;
-    auto unlimited = job_;
-    unlimited.memory.budget.reset();
-    const auto memory = rehearse_rank(unlimited, shape_, 0, {counts_, plan}, {.batches = job_.data.prefetch + 1});
-    return known->second = memory.step.highest[static_cast<size_t>(Category::activations)];
+    const auto [known, is_new] = steps_.try_emplace(to_text(plan));
+    if (is_new) {
+      auto unlimited = job_;
+      unlimited.memory.budget.reset();
+      known->second = rehearse_rank(unlimited, shape_, 0, {counts_, plan}, {.batches = batches_}).step;
+    }
+    return known->second.highest[static_cast<size_t>(Category::activations)];
   }
 
   const Job& job_;
   const DataShape& shape_;
   const std::vector<int64_t>& counts_;
+  const int64_t batches_;
   const std::vector<memory::Stage> stages_;
-  std::map<std::string, int64_t> highest_;  // of plans that were rehearsed
+  std::map<std::string, memory::Composition> steps_;  // of plans that were rehearsed
 };
 
 }  // namespace
 
-Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+                                   int64_t batches) {
   if (!job.memory.recomputes()) return {};
-  return PlanChoice(job, shape, counts).best();
+  return PlanChoice(job, shape, counts, batches).best();
 }
 
-Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group, int64_t batches) {
   if (!job.memory.recomputes()) return {};
   Recomputation own;
-  comm::on_leader(group,
-                  [&] { own = choose_recomputation(job, shape, even_counts(job, shape.classes, group.size())); });
+  comm::on_leader(
+      group, [&] { own = choose_recomputation(job, shape, even_counts(job, shape.classes, group.size()), batches); });
   own.plan = memory::parse_plan(comm::broadcast_text(to_text(own.plan), 0, group));
   own.slowdown = comm::reduce_number(own.slowdown, comm::Reduce::max, group);
   return own;

@@ -55,6 +55,26 @@ TEST(MemoryLimit, ALimitIsMetToTheByteOrRefused) {
       << text;
 }
 
+/// They hold classes too, whatever part of a batch they get.
+TEST(MemoryLimit, RanksAlongTensorTakeClasses) {
+  memory::install_meter();
+  const DataShape shape{3000, {1, 1, 64}};
+  auto job = job_of({"model=none", "embedding=64", "train.batch=16", "threads=1", "ranks=4", "mesh.tensor=2"});
+  const auto even = even_counts(job, shape.classes, 4);
+  const auto peak = exact_peaks(job, shape, even).at(0).bytes;
+  job.memory.limits = {peak * 2 / 3, peak * 2, peak, peak};
+  const auto counts = fit(job, shape);
+  EXPECT_EQ(comm::sum_of(counts), shape.classes);
+  EXPECT_LT(counts[0], even[0]);
+  EXPECT_GT(counts[1], even[1]);
+  EXPECT_GT(counts[2], 0);
+  EXPECT_GT(counts[3], 0);
+  const auto most =
+      largest_counts(job, shape.classes, [&](const auto& tried) { return exact_peaks(job, shape, tried); });
+  EXPECT_GT(most[1], most[2]);
+  EXPECT_NEAR(static_cast<double>(most[2]), static_cast<double>(even[2]), 16);
+}
+
 /// The number behind "wanted at most ".
 int64_t most_in(const std::string& text) {
   const std::string words = "wanted at most ";

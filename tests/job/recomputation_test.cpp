@@ -67,6 +67,21 @@ TEST(Recomputation, KeepsEachOfManyBudgets) {
   }
 }
 
+/// The chosen plan has been rehearsed, and need not be again but for a test.
+TEST(Recomputation, TellsTheStepOfItsPlan) {
+  const auto budget = (least_budget() + highest(job_with({}))) / 2;
+  const auto job = within(budget);
+  const auto chosen = choose_recomputation(job, kShape, {kShape.classes}, 8);
+  const TaskPlan plan = {{kShape.classes}, chosen.plan};
+  const auto anew = rehearse_rank(job, kShape, 0, plan, {8, 30}),
+             reused = rehearse_rank(job, kShape, 0, plan, {8, 30}, chosen.step);
+  ASSERT_TRUE(chosen.step);
+  EXPECT_EQ(chosen.step->account.at_peak, anew.step.account.at_peak);
+  EXPECT_EQ(reused.step.account.at_peak, anew.step.account.at_peak);
+  EXPECT_EQ(reused.test, anew.test);
+  EXPECT_FALSE(choose_recomputation(job_with({"recompute=sqrt"}), kShape, {kShape.classes}).step);
+}
+
 TEST(Recomputation, TheLeastBudgetHoldsAndOneByteLessIsRefused) {
   const auto least = least_budget();
   EXPECT_EQ(highest(within(least)), least);

@@ -6,7 +6,7 @@
 
 #include "tandem/cli/run/scores.h"
 #include "tandem/comm/transport.h"
-#include "tandem/job/memory_probe.h"
+#include "tandem/job/form_memory.h"
 #include "tandem/job/rank_facts.h"
 #include "tandem/train/trainer.h"
 

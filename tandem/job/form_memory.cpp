@@ -1,4 +1,4 @@
-#include "tandem/job/memory_probe.h"
+#include "tandem/job/form_memory.h"
 
 #include <unistd.h>
 
