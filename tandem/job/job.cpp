@@ -88,6 +88,9 @@ void check_training(const Job& job) {
 void set_ranks(settings::Settings& settings, int ranks) {
   settings.set("ranks", std::to_string(ranks));
   fit_mesh(settings, ranks);
+  if (const auto& over = settings.get_list("head.over"); over != std::vector<std::string>{"last"}) {
+    settings.set("head.over", "all");
+  }
   if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
   if (settings.get_int("ps.servers") >= ranks) settings.set("ps.servers", "0");
 }

@@ -130,11 +130,14 @@ memory::Levels LargeRanks::classifier(const Head& head, int rank, int64_t own_cl
 /// From two units on the classes of a rank are whole blocks, and more than those whose scores are kept.
 int64_t LargeRanks::unit_of_classes(const Head& head) const {
   constexpr int64_t kFewest = 1 << 12, kRounds = 2, kMost = 1 << 18;
+  if (head.form->gathers_scores) {  // of all ranks, on the first
+    return std::max<int64_t>(1, kFewest / static_cast<int64_t>(class_holders(job_, job_.parallel.ranks).size()));
+  }
   const auto round = classifier::block_rows(head.options, samples(head, images_)) * threads_of(job_.parallel);
   const double rate = head.options.sampling ? head.options.sampling->rate : 1;
   const double half_of_kept = static_cast<double>(classifier::most_kept(head.options, samples(head, images_))) / 2;
   auto scored = std::max(kFewest, kRounds * round);
-  if (half_of_kept / rate < kMost && !head.form->gathers_scores) {  // more would be too much work
+  if (half_of_kept / rate < kMost) {  // more would be too much work
     scored = std::max(scored, static_cast<int64_t>(half_of_kept) + 1);
   }
   return static_cast<int64_t>(static_cast<double>(rounded_up(scored, round)) / rate);

@@ -90,7 +90,9 @@ TEST(Mesh, ClassesAreSplitOverTheRanksOfTheHead) {
   EXPECT_EQ(all_of({"ranks=4", "mesh.tensor=2", "head.over=last"}), (Counts{3, 3, 3, 2}));
   EXPECT_EQ(counts_of({"ranks=4", "mesh.tensor=2", "head.over=data"}), (Counts{6, 0, 5, 0}));
   EXPECT_EQ(all_of({"ranks=4", "mesh.tensor=2", "head.over=data"}), (Counts{6, 6, 5, 5}));
-  EXPECT_EQ(all_of({"ranks=4", "mesh.tensor=4", "head.over=data,shard"}), (Counts{11, 11, 11, 11}));
+  EXPECT_EQ(refused({"ranks=4", "mesh.tensor=4", "head.over=data,shard", "model=none"}),
+            "head.over is data,shard, along which there is one rank, wanted an axis with several: use head.over=all, or "
+            "head.parallel=replicated");
   EXPECT_EQ(counts_of({"ranks=6", "mesh.tensor=2", "parallel=ps", "ps.servers=1"}), (Counts{3, 3, 3, 2, 0, 0}));
   EXPECT_EQ(all_of({"ranks=6", "mesh.tensor=2", "parallel=ps", "ps.servers=1", "head.over=data"}),
             (Counts{6, 6, 5, 5, 0, 0}));
@@ -100,10 +102,25 @@ TEST(Mesh, ClassesAreSplitOverTheRanksOfTheHead) {
   EXPECT_EQ(refused({"ranks=4", "parallel=zero1", "mesh.shard=2", "head.over=data"}),
             "head.over is data with 2 ranks along shard, which share a batch, wanted shard among its axes: add shard, "
             "or use head.over=all");
+  EXPECT_EQ(refused({"head.over="}), "head.over is empty, wanted all, last, or axes, each once: use head.over=all");
+  EXPECT_EQ(refused({"head.over=all,data"}),
+            "head.over is all,data, wanted all, last, or axes, each once: use head.over=all");
   EXPECT_EQ(refused({"head.over=rows"}), "head.over is 'rows', wanted all, last, data, shard, tensor or pipeline");
   EXPECT_EQ(idle_settings(job_of({"ranks=4", "mesh.tensor=2", "head.over=data", "head.parallel=replicated"})),
             Words{"head.over has no effect with head.parallel=replicated"});
   EXPECT_EQ(idle_settings(job_of({"head.over=data"})), Words{"head.over has no effect with one rank"});
+}
+
+/// As a run's saved settings have it, where every setting is given.
+TEST(Mesh, ARunGoesOnWithAnotherNumberOfRanks) {
+  auto saved = job_of({"ranks=2", "parallel=tensor", "model=none"}).settings;
+  saved.set("ranks", "4");
+  EXPECT_EQ(read_job(saved).parallel.mesh(4).tensor, 4);
+  saved.set("parallel", "ddp");
+  EXPECT_EQ(read_job(saved).parallel.mesh(4).tensor, 1);
+  auto other = job_of({"ranks=4", "parallel=zero1", "mesh.shard=2", "mesh.tensor=2", "head.over=shard"}).settings;
+  set_ranks(other, 8);
+  EXPECT_EQ(read_job(other).parallel.mesh(8).data, 2);
 }
 
 const Words kJob = {"model=none",     "embedding=64",  "head=arcface", "train.precision=float64",

@@ -25,6 +25,10 @@ int64_t count_of(const train::Facts& facts, std::string_view name) {
   return std::llround(train::value_of(facts, name).value_or(0));
 }
 
+nlohmann::json mesh_json(const parallel::MeshSizes& mesh) {
+  return {{"data", mesh.data}, {"shard", mesh.shard}, {"tensor", mesh.tensor}, {"pipeline", mesh.pipeline}};
+}
+
 nlohmann::json lag_json(const train::Facts& facts) {
   const auto steps = train::value_of(facts, "steps_with_lag");
   if (!steps) return nullptr;
@@ -60,6 +64,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"ranks", trained.ranks.size()},
                            {"replicas", trained.replicas},
                            {"parallel", trained.parallel},
+                           {"mesh", mesh_json(trained.mesh)},
                            {"transport", name_of(trained.transport)},
                            {"overlap", number_json(value_of(facts, "hidden"))},
                            {"staleness", lag_json(facts)},

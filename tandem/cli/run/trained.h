@@ -8,6 +8,7 @@
 #include "tandem/comm/transport.h"
 #include "tandem/job/form_memory.h"
 #include "tandem/job/rank_facts.h"
+#include "tandem/parallel/mesh.h"
 #include "tandem/train/trainer.h"
 
 namespace tandem::cli {
@@ -17,6 +18,7 @@ struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
   std::string parallel;                                 // the strategy's name
+  parallel::MeshSizes mesh;                             // of the ranks
   comm::Transport transport = comm::Transport::memory;  // of CPU tensors between the ranks
   int replicas = 1;                                     // of a rank, that share its part of a batch
   train::Facts facts;                                   // of the step, over all ranks

@@ -33,6 +33,18 @@ namespace fs = std::filesystem;
 
 constexpr const char *kResult = "result.json", *kSettings = "settings.toml";
 
+/// ", data 2 x tensor 2" of ranks that stand along several axes, or along one of the model's, else "".
+std::string mesh_text(const parallel::MeshSizes& mesh) {
+  using parallel::Axis;
+  if (mesh.ranks() == mesh.data || mesh.ranks() == mesh.shard) return "";
+  std::string text;
+  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
+    if (mesh.size(axis) == 1) continue;
+    text += (text.empty() ? ", " : " x ") + std::string(name_of(axis)) + " " + std::to_string(mesh.size(axis));
+  }
+  return text;
+}
+
 class TrainingRun {
  public:
   TrainingRun(const Arguments& arguments, const job::Job& job, const data::Split& data, comm::ProcessGroup& group)
@@ -190,6 +202,7 @@ class TrainingRun {
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
     trained_.parallel = job_.parallel.strategy->name;
+    trained_.mesh = parts.mesh->sizes();
     trained_.transport = group_.transport();
     trained_.replicas = job_.parallel.parts() / group_.size();
     trained_.facts = over_ranks(step.facts(), group_);
@@ -230,7 +243,8 @@ class TrainingRun {
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     const auto recomputed = plan_text(plan_.task.recompute);
     log::info("plan     " + job_.model.name + " × " + std::to_string(job_.parallel.parts()) + " (" +
-              std::string(job_.parallel.strategy->title) + ") · " + std::string(job_.head.form->plan) +
+              std::string(job_.parallel.strategy->title) + mesh_text(job_.parallel.mesh(group_.size())) + ") · " +
+              std::string(job_.head.form->plan) +
               (job_.head.form->is_whole ? "" : " " + job::counts_text(with_copies(job_, plan_.task.counts))) +
               (recomputed.empty() ? "" : " · recompute " + recomputed));
     if (job_.training.fixes_threads) {

@@ -5,6 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
 #include "tandem/job/job.h"
+#include "tandem/job/sections/mesh.h"
 #include "tandem/models/model.h"
 #include "tandem/settings/value.h"
 
@@ -167,7 +168,8 @@ void check_combinations(const Job& job) {
     const bool has_value = row.other.ends_with('=');
     const auto other = has_value ? row.other.substr(0, row.other.size() - 1) : row.other;
     if (!row.is_asked(job) || !row.cannot(job) || is_idle(job, row.key) || is_idle(job, other)) continue;
-    throw SettingsError(std::string(row.key) + " is " + settings::format_value(job.settings.get(row.key)) + " with " +
+    const auto key = setting_of_axis(job, row.key);
+    throw SettingsError(std::string(key) + " is " + settings::format_value(job.settings.get(key)) + " with " +
                             (has_value ? told(job, row.other) : std::string(other)) + ", " + std::string(row.why),
                         row.remedy);
   }

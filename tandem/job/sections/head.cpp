@@ -162,6 +162,21 @@ std::optional<classifier::Sampling> read_sampling(const settings::Settings& sett
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
+/// One of the words, or several axes, each once.
+parallel::Axes read_over(const std::vector<std::string>& names) {
+  parallel::Axes over;
+  bool is_right = !names.empty();
+  for (const auto& name : names) {
+    const auto axes = chosen(kOvers, name);
+    is_right = is_right && (over & axes).empty();
+    over = over | axes;
+  }
+  if (is_right) return over;
+  throw SettingsError("head.over is " + (names.empty() ? "empty" : settings::format_value(names)) +
+                          ", wanted all, last, or axes, each once",
+                      "use head.over=all");
+}
+
 void read_head(settings::Settings& settings, Job& job) {
   auto& head = job.head;
   head.kind = std::ranges::find(kHeadKinds, settings.get_string("head"), &HeadKind::name);
@@ -171,8 +186,7 @@ void read_head(settings::Settings& settings, Job& job) {
     head.annealing = {.base = numbers[0], .gamma = numbers[1], .power = numbers[2], .least = numbers[3]};
   }
   head.form = &head_form(settings.get_string("head.parallel"));
-  head.over = {};
-  for (const auto& axes : settings.get_list("head.over")) head.over = head.over | chosen(kOvers, axes);
+  head.over = read_over(settings.get_list("head.over"));
   const auto sampling = read_sampling(settings);
   head.options.dim = job.model.embedding;
   head.options.scoring = read_scoring(settings, head);

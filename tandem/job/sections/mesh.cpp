@@ -35,25 +35,24 @@ const Shorthand* shorthand_of(std::string_view name) {
   return at == kShorthands.end() ? nullptr : at;
 }
 
-/// All ranks stand along the axis of a shorthand, whose setting may say so too.
-void expand(const Shorthand& shorthand, settings::Settings& settings, int ranks) {
+/// All ranks stand along the axis of a shorthand, whose setting may say so too, or nothing.
+void expand(const Shorthand& shorthand, const settings::Settings& settings, Parallel& parallel) {
   const auto& axis = *std::ranges::find(kAxes, shorthand.axis, &AxisSetting::axis);
   const auto key = std::string(axis.key);
-  if (settings.given(key) && settings.get_int(key) != ranks) {
+  const int ranks = parallel.ranks;
+  parallel.*axis.size = ranks;
+  if (!settings.is_default(key) && settings.get_int(key) != ranks) {
     throw SettingsError(key + " is " + std::to_string(settings.get_int(key)) +
                             " with parallel=" + std::string(shorthand.name) + " and ranks " + std::to_string(ranks) +
                             ", wanted " + std::to_string(ranks) + ", all of them",
                         "leave " + key + " out, or use parallel=" + std::string(shorthand.strategy));
   }
-  settings.set(key, std::to_string(ranks));
 }
 
 void read_mesh(settings::Settings& settings, Job& job) {
   auto& parallel = job.parallel;
-  if (const auto* shorthand = shorthand_of(settings.get_string("parallel"))) {
-    expand(*shorthand, settings, parallel.ranks);
-  }
   for (const auto& axis : kAxes) parallel.*axis.size = static_cast<int>(settings.get_int(axis.key));
+  if (const auto* shorthand = shorthand_of(settings.get_string("parallel"))) expand(*shorthand, settings, parallel);
   parallel.strategy_options.fsdp.shard = parallel.shard;
 }
 
@@ -84,17 +83,16 @@ std::string_view strategy_name(std::string_view parallel) {
 }
 
 void fit_mesh(settings::Settings& settings, int ranks) {
-  const auto* shorthand = shorthand_of(settings.get_string("parallel"));
   int64_t product = 1;
   for (const auto& axis : kAxes) product *= std::max<int64_t>(1, settings.get_int(axis.key));
-  for (const auto& axis : kAxes) {
-    const bool is_all = shorthand != nullptr && shorthand->axis == axis.axis;
-    if (is_all) {
-      settings.set(axis.key, std::to_string(ranks));
-    } else if (ranks % product != 0) {
-      settings.set(axis.key, standard_text(settings.schema(), axis.key));
-    }
-  }
+  if (ranks % product == 0 && shorthand_of(settings.get_string("parallel")) == nullptr) return;
+  for (const auto& axis : kAxes) settings.set(axis.key, standard_text(settings.schema(), axis.key));
+}
+
+std::string_view setting_of_axis(const Job& job, std::string_view key) {
+  const auto* shorthand = shorthand_of(job.settings.get_string("parallel"));
+  const bool is_its = shorthand != nullptr && std::ranges::find(kAxes, shorthand->axis, &AxisSetting::axis)->key == key;
+  return is_its ? "parallel" : key;
 }
 
 parallel::MeshSizes Parallel::mesh(int of_ranks) const {
@@ -112,6 +110,11 @@ void check_mesh(const Job& job) {
   const auto& parallel = job.parallel;
   const auto sizes =
       naming_settings({"mesh", parallel.strategy->settings}, [&] { return parallel.mesh(parallel.ranks); });
+  if (!job.head.form->is_whole && parallel.ranks > 1 && sizes.size(job.head.over) == 1) {
+    throw SettingsError("head.over is " + settings::format_value(job.settings.get("head.over")) +
+                            ", along which there is one rank, wanted an axis with several",
+                        "use head.over=all, or head.parallel=replicated");
+  }
   for (const auto axis : {Axis::data, Axis::shard}) {
     if (job.head.form->is_whole || sizes.size(axis) == 1 || job.head.over.has(axis)) continue;
     const auto name = std::string(name_of(axis));
@@ -133,11 +136,12 @@ const Section& mesh_section() {
                {"mesh.tensor",
                 int64_t{1},
                 "ranks among which each layer of the model is divided, and which work on the same images; a divisor of "
-                "ranks",
+                "ranks; so far with model=none only",
                 {1, 1024}},
                {"mesh.pipeline",
                 int64_t{1},
-                "ranks among which the model's blocks are divided, one stage each; a divisor of ranks",
+                "ranks among which the model's blocks are divided, one stage each; a divisor of ranks; so far with no "
+                "model",
                 {1, 1024}}},
       .read = read_mesh};
   return section;

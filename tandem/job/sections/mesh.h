@@ -21,7 +21,10 @@ std::span<const Shorthand> shorthands();
 /// The strategy that `parallel` names, itself or by a shorthand.
 std::string_view strategy_name(std::string_view parallel);
 
-/// Sizes of axes that do not divide `ranks` become the default ones, and all ranks stand along the axis of a shorthand.
+/// The setting that says how many ranks stand along an axis: `key`, or `parallel` with a shorthand.
+std::string_view setting_of_axis(const Job& job, std::string_view key);
+
+/// Sizes of axes become the default ones if they do not divide `ranks`, or if a shorthand says one.
 void fit_mesh(settings::Settings& settings, int ranks);
 
 /// Throws SettingsError if the ranks cannot be arranged as the settings say, or if the classes are not split over all
