@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/base/tensor.h"
 #include "tandem/base/box.h"
+#include "tandem/base/tensor.h"
 
 namespace tandem::parallel {
 

@@ -90,9 +90,10 @@ TEST(Mesh, ClassesAreSplitOverTheRanksOfTheHead) {
   EXPECT_EQ(all_of({"ranks=4", "mesh.tensor=2", "head.over=last"}), (Counts{3, 3, 3, 2}));
   EXPECT_EQ(counts_of({"ranks=4", "mesh.tensor=2", "head.over=data"}), (Counts{6, 0, 5, 0}));
   EXPECT_EQ(all_of({"ranks=4", "mesh.tensor=2", "head.over=data"}), (Counts{6, 6, 5, 5}));
-  EXPECT_EQ(refused({"ranks=4", "mesh.tensor=4", "head.over=data,shard", "model=none"}),
-            "head.over is data,shard, along which there is one rank, wanted an axis with several: use head.over=all, or "
-            "head.parallel=replicated");
+  EXPECT_EQ(
+      refused({"ranks=4", "mesh.tensor=4", "head.over=data,shard", "model=none"}),
+      "head.over is data,shard, along which there is one rank, wanted an axis with several: use head.over=all, or "
+      "head.parallel=replicated");
   EXPECT_EQ(counts_of({"ranks=6", "mesh.tensor=2", "parallel=ps", "ps.servers=1"}), (Counts{3, 3, 3, 2, 0, 0}));
   EXPECT_EQ(all_of({"ranks=6", "mesh.tensor=2", "parallel=ps", "ps.servers=1", "head.over=data"}),
             (Counts{6, 6, 5, 5, 0, 0}));

@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "tandem/base/tensor.h"
 #include "tandem/base/box.h"
+#include "tandem/base/tensor.h"
 
 namespace tandem::parallel::detail {
 
