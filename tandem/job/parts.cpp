@@ -98,7 +98,7 @@ parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
 
 Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& world,
                   const std::function<void(train::Task&)>& prepare) {
-  Assembly parts{.mesh = std::make_unique<parallel::Mesh>(make_mesh(job, world))};
+  Assembly parts{.mesh = std::make_unique<parallel::Mesh>(job.parallel.mesh(world.size()), world)};
   parts.task = make_task(job, shape, plan, *parts.mesh);
   if (prepare) prepare(*parts.task);
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 
 #include "tandem/comm/split.h"
@@ -79,6 +80,11 @@ Mesh::Mesh(const MeshSizes& sizes, comm::ProcessGroup& world) : world_(world), s
                     sizes.tensor, " * pipeline ", sizes.pipeline, " is ", sizes.ranks(), ", wanted ", world.size(),
                     ", the number of ranks");
   for (const auto axis : kRankOrder) group(axis);
+}
+
+/// What runs on the thread of the axis shard may use the axis data, whose groups therefore end after it.
+Mesh::~Mesh() {
+  while (!groups_.empty()) groups_.erase(std::prev(groups_.end()));
 }
 
 int Mesh::coordinate(Axis axis) const { return sizes_.coordinate(axis, world_.rank()); }

@@ -42,6 +42,9 @@ class Mesh {
   /// if a size is below 1, or if the product of the sizes is not the size of the world. `world` must outlive the mesh.
   /// Collective.
   Mesh(const MeshSizes& sizes, comm::ProcessGroup& world);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
 
   const MeshSizes& sizes() const { return sizes_; }
   int size(Axis axis) const { return sizes_.size(axis); }

@@ -11,16 +11,18 @@ namespace {
 
 comm::ProcessGroup& beside(comm::ProcessGroup& group) { return group.size() > 1 ? group.beside() : group; }
 
-void sum_over(const Tensor& flat, comm::ProcessGroup& shards, comm::ProcessGroup& replicas) {
+/// `replicas`: null: there are none. A sum that runs must not ask a group of one, which may have gone with its mesh.
+void sum_over(const Tensor& flat, comm::ProcessGroup& shards, comm::ProcessGroup* replicas) {
   const int64_t part = flat.size(0) / shards.size();
   comm::reduce_scatter_(flat, shards);
-  comm::all_reduce_(flat.narrow(0, shards.rank() * part, part), replicas);
+  if (replicas != nullptr) comm::all_reduce_(flat.narrow(0, shards.rank() * part, part), *replicas);
 }
 
 }  // namespace
 
 FlatsBeside::FlatsBeside(Mesh& mesh)
-    : shards_(beside(mesh.group(Axis::shard))), replicas_(beside(mesh.group(Axis::data))) {}
+    : shards_(beside(mesh.group(Axis::shard))),
+      replicas_(mesh.size(Axis::data) > 1 ? &mesh.group(Axis::data).beside() : nullptr) {}
 
 template <class Work>
 std::future<void> FlatsBeside::queue(Tensor flat, Work work) {
@@ -42,9 +44,9 @@ std::future<void> FlatsBeside::queue(Tensor flat, Work work) {
 
 std::future<void> FlatsBeside::start_to_sum(Tensor flat) {
   const PhaseScope phase(Phase::backward);
-  return queue(std::move(flat), [shards = &shards_, replicas = &replicas_, clock = clock_,
+  return queue(std::move(flat), [shards = &shards_, replicas = replicas_, clock = clock_,
                                  start = OverlapClock::now()](const Tensor& whole) {
-    sum_over(whole, *shards, *replicas);
+    sum_over(whole, *shards, replicas);
     clock->has_travelled(start);
   });
 }

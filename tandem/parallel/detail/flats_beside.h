@@ -46,7 +46,8 @@ class FlatsBeside {
   template <class Work>
   std::future<void> queue(Tensor flat, Work work);
 
-  comm::ProcessGroup &shards_, &replicas_;
+  comm::ProcessGroup& shards_;
+  comm::ProcessGroup* replicas_;                                            // null: each part is on one rank
   std::shared_ptr<OverlapClock> clock_ = std::make_shared<OverlapClock>();  // also of the sums that run
 };
 
