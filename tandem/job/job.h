@@ -46,7 +46,8 @@ Job read_job(settings::Settings settings);
 void check_training(const Job& job);
 
 /// Gives the settings of a run another number of ranks. A list that has one value a rank becomes empty, sizes of the
-/// mesh that do not divide the ranks become the default ones, and if no rank is left to train, none only serves.
+/// mesh that do not divide the ranks become the default ones, a head that is split over some axes is split over all,
+/// and if no rank is left to train, none only serves.
 void set_ranks(settings::Settings& settings, int ranks);
 
 /// The same job with its head in another form.

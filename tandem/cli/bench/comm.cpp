@@ -105,6 +105,8 @@ Operation barrier(int64_t, Ranks) {
   return {[](Backend& backend) { backend.barrier()->wait(); }, 0};
 }
 
+Backend& cpu_backend(const comm::ProcessGroup& group) { return *group.handle()->getBackend(c10::DeviceType::CPU); }
+
 using Maker = Operation (*)(int64_t bytes, Ranks ranks);
 const std::vector<std::pair<std::string, Maker>>& makers() {
   static const std::vector<std::pair<std::string, Maker>> all = {{"all_reduce", all_reduce},
@@ -155,15 +157,15 @@ class CallMeasurement {
     const auto copy = [&] {
       if (operation.moved > 0) std::memcpy(target.data_ptr(), source.const_data_ptr(), operation.moved);
     };
-    const auto ours = [&] { operation.call(*own.handle()->getBackend(c10::DeviceType::CPU)); };
-    const auto theirs = [&] { operation.call(*gloo_.handle()->getBackend(c10::DeviceType::CPU)); };
+    const auto ours = [&] { operation.call(cpu_backend(own)); };
+    const auto theirs = [&] { operation.call(cpu_backend(gloo_)); };
     return compare(name, bytes, ours, theirs, copy);
   }
 
   BenchCase measure_over_gloo(const OwnWay& own, int64_t bytes) {
     const auto gloos = own.gloos(bytes, {local_.rank(), local_.size()});
     const auto ours = own.make(bytes, gloo_);
-    const auto theirs = [&] { gloos.call(*gloo_.handle()->getBackend(c10::DeviceType::CPU)); };
+    const auto theirs = [&] { gloos.call(cpu_backend(gloo_)); };
     return compare(own.name, bytes, ours, theirs, [] {});
   }
 

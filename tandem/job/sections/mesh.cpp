@@ -30,6 +30,8 @@ constexpr std::array<Shorthand, 2> kShorthands = {
     {{"tensor", "as ddp with mesh.tensor=ranks", "ddp", Axis::tensor},
      {"pipeline", "as ddp with mesh.pipeline=ranks", "ddp", Axis::pipeline}}};
 
+const AxisSetting& setting_of(Axis axis) { return *std::ranges::find(kAxes, axis, &AxisSetting::axis); }
+
 const Shorthand* shorthand_of(std::string_view name) {
   const auto* at = std::ranges::find(kShorthands, name, &Shorthand::name);
   return at == kShorthands.end() ? nullptr : at;
@@ -37,7 +39,7 @@ const Shorthand* shorthand_of(std::string_view name) {
 
 /// All ranks stand along the axis of a shorthand, whose setting may say so too, or nothing.
 void expand(const Shorthand& shorthand, const settings::Settings& settings, Parallel& parallel) {
-  const auto& axis = *std::ranges::find(kAxes, shorthand.axis, &AxisSetting::axis);
+  const auto& axis = setting_of(shorthand.axis);
   const auto key = std::string(axis.key);
   const int ranks = parallel.ranks;
   parallel.*axis.size = ranks;
@@ -91,8 +93,7 @@ void fit_mesh(settings::Settings& settings, int ranks) {
 
 std::string_view setting_of_axis(const Job& job, std::string_view key) {
   const auto* shorthand = shorthand_of(job.settings.get_string("parallel"));
-  const bool is_its = shorthand != nullptr && std::ranges::find(kAxes, shorthand->axis, &AxisSetting::axis)->key == key;
-  return is_its ? "parallel" : key;
+  return shorthand != nullptr && setting_of(shorthand->axis).key == key ? "parallel" : key;
 }
 
 parallel::MeshSizes Parallel::mesh(int of_ranks) const {
