@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tandem.checkpoint";
-constexpr int kVersion = 1;
+constexpr int64_t kVersion = 1, kVersionWithCard = 2;
 constexpr int kMaxWorld = 1'000'000;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -89,17 +89,23 @@ class Reader {
   std::string where_;
 };
 
-std::vector<CheckpointFile> read_files(const Reader& manifest, int world, std::string_view file) {
+std::string name_of_file(int number, int world) {
+  return number < world ? rank_file_name(number) : number == world ? kIndexName : kCardName;
+}
+
+std::vector<CheckpointFile> read_files(const Reader& manifest, int world, bool has_card, std::string_view file) {
   const auto& list = manifest.at("files", Json::value_t::array, "a list");
-  if (list.size() != static_cast<size_t>(world) + 1) {
-    manifest.fail("files", std::to_string(list.size()) + " entries", "one a rank and the index");
+  const int wanted = world + (has_card ? 2 : 1);
+  if (list.size() != static_cast<size_t>(wanted)) {
+    manifest.fail("files", std::to_string(list.size()) + " entries",
+                  has_card ? "one a rank, the index and the model card" : "one a rank and the index");
   }
   std::vector<CheckpointFile> files;
-  for (int i = 0; i <= world; ++i) {
+  for (int i = 0; i < wanted; ++i) {
     const auto where = "files[" + std::to_string(i) + "]";
     if (!list[i].is_object()) manifest.fail(where, quote(list[i].dump()), "an object");
     const Reader entry(list[i], file, where + ".");
-    const auto expected = i < world ? rank_file_name(i) : kIndexName;
+    const auto expected = name_of_file(i, world);
     if (entry.text("name") != expected) entry.fail("name", quote(entry.text("name")), quote(expected));
     files.push_back({expected, static_cast<uint64_t>(entry.whole("bytes", INT64_MAX)), entry.text("xxh3")});
   }
@@ -107,7 +113,10 @@ std::vector<CheckpointFile> read_files(const Reader& manifest, int world, std::s
 }
 
 Json describe(const Manifest& manifest) {
-  Json json = {{"format", kFormat}, {"version", kVersion}, {"step", manifest.step}, {"world", manifest.world}};
+  Json json = {{"format", kFormat},
+               {"version", manifest.card() != nullptr ? kVersionWithCard : kVersion},
+               {"step", manifest.step},
+               {"world", manifest.world}};
   json["job"] = Json::object();
   for (const auto& [key, value] : manifest.identity) json["job"][key] = value;
   json["trainer"] = Json::object();
@@ -156,8 +165,9 @@ Manifest parse_manifest(std::string_view text, std::string_view file) {
   const auto json = detail::parse_ordered_json(text, file);
   const Reader reader(json, file, "");
   if (reader.text("format") != kFormat) reader.fail("format", quote(reader.text("format")), quote(kFormat));
-  if (reader.whole("version", INT64_MAX) != kVersion) {
-    throw DataError(quote(file) + ": version is " + json["version"].dump() + ", wanted 1",
+  const auto version = reader.whole("version", INT64_MAX);
+  if (version != kVersion && version != kVersionWithCard) {
+    throw DataError(quote(file) + ": version is " + json["version"].dump() + ", wanted 1 or 2",
                     "read it with the release that wrote it");
   }
   Manifest manifest;
@@ -166,7 +176,7 @@ Manifest parse_manifest(std::string_view text, std::string_view file) {
   const auto job = reader.object("job"), trainer = reader.object("trainer");
   for (const auto& [key, value] : job.json().items()) manifest.identity.emplace_back(key, job.text(key));
   for (const auto& [key, value] : trainer.json().items()) manifest.trainer.emplace_back(key, trainer.value(key));
-  manifest.files = read_files(reader, manifest.world, file);
+  manifest.files = read_files(reader, manifest.world, version == kVersionWithCard, file);
   // There is only one way to write a manifest, so a text that differs was changed.
   if (format_manifest(manifest) != text) reader.fail("xxh3", quote(reader.text("xxh3")), "the text's own checksum");
   return manifest;

@@ -25,20 +25,27 @@ struct CheckpointFile {
 struct Manifest {
   int64_t step = 0;
   int world = 1;
-  Identity identity;                  // of the job that wrote it
-  Fields trainer;                     // epoch, samples seen, best score and so on; numbers are restored bit for bit
-  std::vector<CheckpointFile> files;  // one per rank in order, then the index; CheckpointStore::commit fills it
+  Identity identity;  // of the job that wrote it
+  Fields trainer;     // epoch, samples seen, best score and so on; numbers are restored bit for bit
+  // One per rank in order, then the index, then the model card if there is one; CheckpointStore::commit fills it.
+  std::vector<CheckpointFile> files;
+
+  const CheckpointFile& index() const { return files[static_cast<size_t>(world)]; }
+  const CheckpointFile* card() const {  // null: there is none
+    return files.size() > static_cast<size_t>(world) + 1 ? &files.back() : nullptr;
+  }
 
   bool operator==(const Manifest&) const = default;
 };
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kIndexName = "model.safetensors.index.json";
+inline constexpr const char* kCardName = "model.json";
 
 std::string rank_file_name(int rank);  // rank_0003.safetensors
 
-/// Writes a manifest as JSON with a checksum of its own. Throws c10::ValueError if a text is not UTF-8 or a name is
-/// given twice.
+/// Writes a manifest as JSON with a checksum of its own: version 1, or 2 with a model card. Throws c10::ValueError if a
+/// text is not UTF-8 or a name is given twice.
 std::string format_manifest(const Manifest& manifest);
 
 /// Parses a manifest. Throws DataError if the text differs by a single bit from what format_manifest() wrote.

@@ -26,6 +26,7 @@ void write_own(CheckpointStore& store, int64_t step, const TrainingState& state,
     tensors.push_back({stored, tensor.detach()});
     detail::put_splits(metadata, stored, placement.splits);
   }
+  if (rank == 0 && state.card.class_names.defined()) tensors.push_back({kClassNames, state.card.class_names});
   store.write_rank(step, rank, tensors, metadata);
 }
 
@@ -130,7 +131,8 @@ bool save_checkpoint(CheckpointStore& store, int64_t step, const TrainingState& 
   if (failure.empty()) {
     failure = failure_of_leader(group, [&] {
       store.commit(
-          {.step = step, .world = group.size(), .identity = state.identity, .trainer = state.trainer, .files = {}});
+          {.step = step, .world = group.size(), .identity = state.identity, .trainer = state.trainer, .files = {}},
+          state.card.text);
     });
   }
   if (failure.empty()) return true;

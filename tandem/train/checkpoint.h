@@ -6,6 +6,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/train/checkpoint_reader.h"
 #include "tandem/train/checkpoint_store.h"
+#include "tandem/train/model_card.h"
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
@@ -20,6 +21,7 @@ struct TrainingState {
   std::vector<Parameter> tensors;  // parameters, buffers, optimizer state; loading fills them
   storage::Identity identity;      // of the job
   storage::Fields trainer;
+  ModelCard card;  // to be saved; only rank 0's counts
 };
 
 /// Saves a checkpoint on all ranks, or on none. If a rank cannot write, the checkpoint is abandoned on all ranks, the

@@ -21,6 +21,6 @@ CheckpointReader::CheckpointReader(const CheckpointStore& store, int64_t step)
     : CheckpointReader(store, store.manifest(step)) {}
 
 CheckpointReader::CheckpointReader(const CheckpointStore& store, storage::Manifest manifest)
-    : StoredTensors(files_of(store, manifest)), manifest_(std::move(manifest)) {}
+    : StoredTensors(files_of(store, manifest)), manifest_(std::move(manifest)), card_(store.card(manifest_)) {}
 
 }  // namespace tandem::train

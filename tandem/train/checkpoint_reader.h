@@ -12,11 +12,13 @@ class CheckpointReader : public StoredTensors {
   CheckpointReader(const CheckpointStore& store, int64_t step);
 
   const storage::Manifest& manifest() const { return manifest_; }
+  const std::string& card() const { return card_; }  // the text of its ModelCard; "": it has none
 
  private:
   CheckpointReader(const CheckpointStore& store, storage::Manifest manifest);
 
   storage::Manifest manifest_;
+  std::string card_;
 };
 
 }  // namespace tandem::train

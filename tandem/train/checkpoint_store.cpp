@@ -61,12 +61,12 @@ std::optional<std::string> size_fault(const fs::path& folder, const storage::Man
   return {};
 }
 
-/// Checks the index only. The ranks' files are checked when they are read.
-std::optional<std::string> index_fault(const fs::path& folder, const storage::Manifest& manifest) {
-  const auto& file = manifest.files.back();
-  const auto found = storage::checksum_of(storage::read_text_file(folder / file.name, storage::kMaxIndexBytes));
-  if (found == file.checksum) return {};
-  return "is damaged: " + file.name + " has checksum " + found + ", wanted " + file.checksum;
+/// Reads the index or the card. Throws DataError if the text is not the one that the manifest describes.
+std::string read_described(const fs::path& folder, const storage::CheckpointFile& file) {
+  auto text = storage::read_text_file(folder / file.name, storage::kMaxIndexBytes);
+  const auto found = storage::checksum_of(text);
+  if (found == file.checksum) return text;
+  throw DataError(file.name + " has checksum " + found + ", wanted " + file.checksum);
 }
 
 std::optional<std::string> job_fault(const storage::Identity& found, const storage::Identity& wanted) {
@@ -126,7 +126,7 @@ void CheckpointStore::write_rank(int64_t step, int rank, const std::vector<stora
                              std::span<const storage::TensorSource>(sources), metadata);
 }
 
-storage::Manifest CheckpointStore::complete(storage::Manifest manifest) const {
+storage::Manifest CheckpointStore::complete(storage::Manifest manifest, const std::string& card) const {
   const auto folder = temporary(manifest.step);
   std::map<std::string, std::string> file_of_tensor;
   uint64_t total = 0;
@@ -142,18 +142,21 @@ storage::Manifest CheckpointStore::complete(storage::Manifest manifest) const {
                       ", wanted it in one file");
     }
   }
-  const auto index = storage::format_shard_index(file_of_tensor, total);
-  storage::write_text_file(folder / storage::kIndexName, index);
-  manifest.files.push_back({storage::kIndexName, index.size(), storage::checksum_of(index)});
+  const auto add = [&](const char* name, const std::string& text) {
+    storage::write_text_file(folder / name, text);
+    manifest.files.push_back({name, text.size(), storage::checksum_of(text)});
+  };
+  add(storage::kIndexName, storage::format_shard_index(file_of_tensor, total));
+  if (!card.empty()) add(storage::kCardName, card);
   return manifest;
 }
 
-void CheckpointStore::commit(storage::Manifest manifest) {
+void CheckpointStore::commit(storage::Manifest manifest, const std::string& card) {
   TORCH_CHECK_VALUE(manifest.world >= 1, "a checkpoint's world is ", manifest.world, ", wanted 1 or more");
   const auto folder = temporary(manifest.step);
   storage::refuse_link(folder_);
   storage::refuse_link(folder);
-  manifest = complete(std::move(manifest));
+  manifest = complete(std::move(manifest), card);
   std::set<std::string> wanted = {storage::kManifestName};
   for (const auto& file : manifest.files) wanted.insert(file.name);
   for (const auto& name : names_in(folder)) {  // left by a stopped run with more ranks
@@ -229,7 +232,9 @@ std::optional<std::string> CheckpointStore::fault_of(int64_t step, const storage
     found = manifest(step);
     if (auto fault = job_fault(found.identity, job)) return fault;
     if (auto fault = size_fault(path(step), found)) return fault;
-    return index_fault(path(step), found);
+    read_described(path(step), found.index());  // the ranks' files are checked when they are read
+    card(found);
+    return {};
   } catch (const Error& fault) {
     return fault_words(fault);
   }
@@ -293,6 +298,10 @@ storage::Manifest CheckpointStore::manifest(int64_t step) const {
         "the folder was renamed, give it its own name");
   }
   return found;
+}
+
+std::string CheckpointStore::card(const storage::Manifest& manifest) const {
+  return manifest.card() == nullptr ? "" : read_described(path(manifest.step), *manifest.card());
 }
 
 storage::SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) const {

@@ -45,11 +45,12 @@ class CheckpointStore {
   void write_rank(int64_t step, int rank, const std::vector<storage::TensorSource>& sources,
                   const std::map<std::string, std::string>& metadata = {});
 
-  /// Makes the checkpoint of manifest.step from the files of manifest.world ranks, and fills in manifest.files.
+  /// Makes the checkpoint of manifest.step from the files of manifest.world ranks, and fills in manifest.files. `card`:
+  /// the text of its ModelCard; empty: it gets none.
   /// Replaces an existing checkpoint of that step. Then removes the run's older checkpoints except the newest keep - 1
   /// complete ones; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is not complete,
   /// DataError also if two files hold a tensor of the same name: call abandon() then.
-  void commit(storage::Manifest manifest);
+  void commit(storage::Manifest manifest, const std::string& card = "");
 
   /// Removes the temporary folder, if possible.
   void abandon(int64_t step) noexcept;
@@ -88,9 +89,12 @@ class CheckpointStore {
   storage::Manifest manifest(int64_t step) const;
   storage::SafetensorsFile open_rank(int64_t step, int rank) const;
 
+  /// The text of a checkpoint's model card; "" if it has none. Throws as above.
+  std::string card(const storage::Manifest& manifest) const;
+
  private:
   std::filesystem::path temporary(int64_t step) const;
-  storage::Manifest complete(storage::Manifest manifest) const;
+  storage::Manifest complete(storage::Manifest manifest, const std::string& card) const;
   std::optional<std::string> fault_of(int64_t step, const storage::Identity& job, storage::Manifest& manifest) const;
   std::optional<std::string> reading_fault(const Found& candidate) const;
   void remove_leftovers(int64_t current) const;

@@ -6,6 +6,7 @@
 
 #include "tandem/base/quote.h"
 #include "tandem/train/detail/stored_part.h"
+#include "tandem/train/model_card.h"
 
 namespace tandem::train {
 namespace {
@@ -85,7 +86,7 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
     for (int rank = 0; rank < ranks; ++rank) {
       to.write_rank(manifest.step, rank, contents[rank].tensors, contents[rank].metadata);
     }
-    to.commit(manifest);
+    to.commit(manifest, from.card());
   } catch (...) {
     to.abandon(manifest.step);
     throw;
@@ -95,11 +96,12 @@ void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path) {
   std::vector<storage::TensorSource> tensors;
   for (const auto& name : from.names()) {
-    if (is_state_name(name)) continue;
+    if (is_state_name(name) && name != kClassNames) continue;
     tensors.push_back(from.source(name, whole_box(from.tensor(name).sizes), name));
   }
-  storage::write_safetensors(path, std::span<const storage::TensorSource>(tensors),
-                             {{"tandem.step", std::to_string(from.manifest().step)}});
+  std::map<std::string, std::string> metadata = {{"tandem.step", std::to_string(from.manifest().step)}};
+  if (!from.card().empty()) metadata[kCardKey] = from.card();
+  storage::write_safetensors(path, std::span<const storage::TensorSource>(tensors), metadata);
 }
 
 }  // namespace tandem::train

@@ -25,8 +25,8 @@ Layout along_same_dim(int ranks, RowSplit split);
 void reshard(const CheckpointReader& from, CheckpointStore& to, int ranks, const Layout& layout);
 
 /// Writes the weights and buffers, each merged, to one safetensors file, without the optimizer state, for serving the
-/// model. Memory: as reshard(); a tensor that is split along another dim than the first counts whole. Throws as
-/// write_safetensors().
+/// model, with the model card. Memory: as reshard(); a tensor that is split along another dim than the first counts
+/// whole. Throws as write_safetensors().
 void merge_weights(const CheckpointReader& from, const std::filesystem::path& path);
 
 }  // namespace tandem::train

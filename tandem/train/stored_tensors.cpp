@@ -9,6 +9,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/train/detail/element_fault.h"
 #include "tandem/train/detail/stored_part.h"
+#include "tandem/train/model_card.h"
 
 namespace tandem::train {
 namespace {
@@ -86,7 +87,7 @@ void check_inside(const std::string& name, at::IntArrayRef sizes, const Box& box
 
 }  // namespace
 
-bool is_state_name(std::string_view name) { return name.starts_with("optimizer."); }
+bool is_state_name(std::string_view name) { return name.starts_with("optimizer.") || name == kClassNames; }
 
 StoredTensors::StoredTensors(std::vector<File> files) : files_(std::move(files)) {
   for (size_t i = 0; i < files_.size(); ++i) {

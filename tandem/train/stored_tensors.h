@@ -24,7 +24,8 @@ struct StoredTensor {
   std::vector<Part> parts;       // hold each element exactly once
 };
 
-/// True for a name of what a checkpoint holds besides the model: the state of an optimizer or of a strategy.
+/// True for a name of what a checkpoint holds besides the model's weights: the state of an optimizer or of a strategy,
+/// the names of the classes.
 bool is_state_name(std::string_view name);
 
 /// The tensors in safetensors files, whole or in the parts that ranks hold. Any box of a tensor can be read, from

@@ -234,7 +234,9 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
   step_.unify();
   check_state();
   if (checkpoints_ == nullptr) return;
-  outcome.saved = save_checkpoint(*checkpoints_, steps_done_, state(), world_);
+  auto saved = state();
+  if (options_.card && world_.rank() == 0) saved.card = options_.card(steps_done_, outcome);
+  outcome.saved = save_checkpoint(*checkpoints_, steps_done_, saved, world_);
   if (!outcome.saved) return;
   saved_step_ = steps_done_;
   is_saved_elsewhere_ = false;

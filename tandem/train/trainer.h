@@ -27,15 +27,20 @@ class Observer {
   virtual void on_skipped_step(int64_t step, const std::string& fault) {}  // on_step() follows, without loss
 };
 
+struct Outcome;
+
 struct TrainerOptions {
   int64_t steps = 0;  // of the whole run, including those before a resume
   ScheduleOptions schedule;
-  uint64_t seed = 0;                     // of the context in which steps run
-  int64_t skip_nonfinite = 0;            // how many steps in a row may be skipped if not finite
-  int64_t log_every = 20;                // steps between two reports of the loss
-  int64_t evaluate_every = 0;            // steps; 0: at the end only
-  int64_t checkpoint_every = 0;          // steps; 0: only at the end
-  storage::Identity identity;            // of the job; stored in the checkpoints
+  uint64_t seed = 0;             // of the context in which steps run
+  int64_t skip_nonfinite = 0;    // how many steps in a row may be skipped if not finite
+  int64_t log_every = 20;        // steps between two reports of the loss
+  int64_t evaluate_every = 0;    // steps; 0: at the end only
+  int64_t checkpoint_every = 0;  // steps; 0: only at the end
+  storage::Identity identity;    // of the job; stored in the checkpoints
+  // Makes the card of a checkpoint after `step`; the outcome has the scores of this run's last evaluation. Called on
+  // rank 0. Empty: the checkpoints have no card.
+  std::function<ModelCard(int64_t step, const Outcome& so_far)> card;
   storage::Identity shared_identity;     // the part of it that a checkpoint must share to be resumed
   std::function<bool()> stop_requested;  // polled after each step; true on one rank stops all ranks
 };

@@ -47,6 +47,24 @@ TEST_F(ReshardCommand, AnotherNumberOfRanksGoesOn) {
   EXPECT_EQ(nlohmann::json::parse(resumed.out)["run"], path("two"));
 }
 
+TEST_F(ReshardCommand, ACheckpointKnowsItsSettingsWithoutItsRun) {
+  std::filesystem::rename(path("run/checkpoints/step_00000010"), path("step_00000010"));
+  std::filesystem::remove_all(path("run"));
+  const auto ended = run_tandem({"train", "resume=" + path("step_00000010"), "out=" + path("on"), "data=synthetic",
+                                 "data.size=8", "head.classes=31", "model=mlp", "ranks=3", "train.batch=12",
+                                 "train.steps=12", "threads=1", "report.compare=false"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto merged = run_here({"reshard", path("step_00000010"), "merge=" + path("m.safetensors")});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const auto card = test::slurp(path("step_00000010/model.json"));
+  EXPECT_EQ(nlohmann::json::parse(card)["settings"]["head.classes"], "31");
+  EXPECT_NE(test::slurp(path("m.safetensors")).find("tandem.model"), std::string::npos);
+  test::spill(path("step_00000010/model.json"), "{" + card.substr(1, card.size() - 2) + " ");
+  const auto damaged = run_here({"reshard", path("step_00000010"), "merge=" + path("n.safetensors")});
+  EXPECT_EQ(damaged.status, 65);
+  EXPECT_NE(damaged.err.find("is damaged: model.json has checksum "), std::string::npos) << damaged.err;
+}
+
 TEST_F(ReshardCommand, ANamedCheckpointIsNoOther) {
   damage("run/checkpoints/step_00000010/rank_0000.safetensors");
   const auto named = run_here({"reshard", path("run/checkpoints/step_00000010"), "merge=" + path("m.safetensors")});

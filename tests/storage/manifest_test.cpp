@@ -56,8 +56,25 @@ TEST(Manifest, EveryValueComesBackBitForBit) {
   EXPECT_TRUE(std::isnan(number(parse_manifest(format_manifest(with_nan), "m").trainer, "nan")));
 }
 
+Manifest with_card() {
+  auto manifest = sample();
+  manifest.files.push_back({kCardName, 70, "dd"});
+  return manifest;
+}
+
+TEST(Manifest, ACardMakesItVersionTwo) {
+  EXPECT_EQ(sample().card(), nullptr);
+  EXPECT_NE(format_manifest(sample()).find("\"version\": 1"), std::string::npos);
+  const auto found = parse_manifest(format_manifest(with_card()), "m");
+  EXPECT_EQ(found, with_card());
+  EXPECT_NE(format_manifest(found).find("\"version\": 2"), std::string::npos);
+  EXPECT_EQ(found.index().name, kIndexName);
+  ASSERT_NE(found.card(), nullptr);
+  EXPECT_EQ(found.card()->bytes, 70);
+}
+
 TEST(Manifest, EveryFlippedBitIsNoticed) {
-  const auto sound = format_manifest(sample());
+  const auto sound = format_manifest(with_card());
   for (size_t at = 0; at < sound.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
       auto text = sound;
@@ -81,7 +98,7 @@ TEST(Manifest, NamesFieldFoundAndWanted) {
       {{"\"world\": 2", "\"world\": 3"}, "files is 3 entries, wanted one a rank and the index" + tail},
       {{"\"world\": 2", "\"world\": 2000000"}, "world is 2000000, wanted a whole number up to 1000000" + tail},
       {{"tandem.checkpoint", "other"}, "format is 'other', wanted 'tandem.checkpoint'" + tail},
-      {{"\"version\": 1", "\"version\": 2"}, "version is 2, wanted 1: read it with the release that wrote it"},
+      {{"\"version\": 1", "\"version\": 3"}, "version is 3, wanted 1 or 2: read it with the release that wrote it"},
       {{"\"resnet18\"", "18"}, "job.model is '18', wanted a text" + tail},
       {{"\"epoch\": 3", "\"epoch\": [3]"}, "trainer.epoch is '[3]', wanted a number, a text, true or false" + tail},
       {{"rank_0001", "../../etc"}, "files[1].name is '../../etc.safetensors', wanted 'rank_0001.safetensors'" + tail},

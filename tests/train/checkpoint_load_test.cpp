@@ -58,7 +58,8 @@ class CheckpointLoad : public testing::Test {
 
   void save(int64_t step, int ranks = 3, int64_t columns = 3) {
     comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
-      const auto model = model_of(group.rank(), group.size(), static_cast<double>(step), columns);
+      auto model = model_of(group.rank(), group.size(), static_cast<double>(step), columns);
+      model.state.card = {"{\"classes\": 11}\n", at::arange(200, at::kByte)};
       EXPECT_TRUE(save_checkpoint(store_, step, model.state, group));
     });
   }
@@ -177,8 +178,9 @@ TEST_F(CheckpointLoad, EachRankReadsItsOwnPartsOnce) {
     if (operation == "read") ++reads[path.filename().string()];
   });
   EXPECT_EQ(load(3, kColumns), 10);
-  constexpr int kHeader = 2 * 3;                               // its length, then all of it, by each of three ranks
-  EXPECT_EQ(reads["rank_0000.safetensors"], kHeader + 3 + 4);  // all ranks need the backbone
+  constexpr int kHeader = 2 * 3;  // its length, then all of it, by each of three ranks
+  // All ranks need the backbone; one checks the names of the classes.
+  EXPECT_EQ(reads["rank_0000.safetensors"], kHeader + 3 + 1 + 4);
   EXPECT_EQ(reads["rank_0001.safetensors"], kHeader + 4);
   EXPECT_EQ(reads["rank_0002.safetensors"], kHeader + 3);
 }
@@ -309,7 +311,8 @@ TEST_F(CheckpointLoad, NoDamageIsLoaded) {
   save(10);
   save(20);
   const std::vector<std::string> names = {storage::rank_file_name(0), storage::rank_file_name(1),
-                                          storage::rank_file_name(2), storage::kIndexName, storage::kManifestName};
+                                          storage::rank_file_name(2), storage::kIndexName,
+                                          storage::kCardName,         storage::kManifestName};
   const auto sound = folder_ / "sound";
   fs::copy(store_.path(20), sound);
   CounterRng rng(7, 1);

@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/split.h"
 #include "tandem/train/detail/stored_part.h"
+#include "tandem/train/model_card.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
 
@@ -17,6 +18,9 @@ using test::TemporaryFolder;
 using test::text_of;
 
 constexpr int64_t kRows = 11, kStep = 7;
+const std::string kCard = "{\"classes\": 2}\n";
+
+Tensor names() { return at::tensor({91, 34, 97, 34, 93}, at::kByte); }
 
 Tensor whole(const std::string& name) {
   const double first = name == "head.weight" ? 0 : 100;
@@ -32,7 +36,9 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
     std::vector<storage::NamedTensor> tensors;
     std::map<std::string, std::string> metadata;
     if (rank == 0)
-      tensors = {{"conv.weight", at::ones({2, 2})}, {"optimizer.momentum_buffer.conv.weight", at::ones({2})}};
+      tensors = {{"conv.weight", at::ones({2, 2})},
+                 {"optimizer.momentum_buffer.conv.weight", at::ones({2})},
+                 {kClassNames, names()}};
     for (const std::string name : {"head.weight", "optimizer.momentum_buffer.head.weight"}) {
       tensors.push_back({detail::name_of_part(name, rank), whole(name).narrow(0, first, counts[rank]).contiguous()});
       detail::put_splits(metadata, tensors.back().name, {{0, first, counts[rank], kRows}});
@@ -45,7 +51,7 @@ void write_sample(const std::filesystem::path& folder, const std::vector<int64_t
   manifest.world = static_cast<int>(counts.size());
   manifest.identity = {{"model", "tiny"}};
   manifest.trainer = {{"step", kStep}};
-  store.commit(manifest);
+  store.commit(manifest, kCard);
 }
 
 Layout in_proportion(const std::vector<double>& weights) {
@@ -60,7 +66,8 @@ TEST(CheckpointReader, AnyRowsFromAnySplit) {
     const CheckpointReader reader(CheckpointStore(folder.path()), kStep);
     EXPECT_EQ(reader.names(),
               (std::vector<std::string>{"conv.weight", "head.weight", "optimizer.momentum_buffer.conv.weight",
-                                        "optimizer.momentum_buffer.head.weight"}));
+                                        "optimizer.momentum_buffer.head.weight", kClassNames}));
+    EXPECT_EQ(reader.card(), kCard);
     EXPECT_EQ(reader.tensor("head.weight").sizes, (std::vector<int64_t>{kRows, 3}));
     EXPECT_EQ(reader.tensor("head.weight").split_dims, std::set<int64_t>{0});
     EXPECT_EQ(reader.tensor("conv.weight").split_dims, std::set<int64_t>{});
@@ -138,6 +145,8 @@ TEST(Reshard, ThereAndBackIsTheSameBitForBit) {
   EXPECT_EQ(second.open_rank(kStep, 0).shape("head.weight.rank_0000"), (std::vector<int64_t>{3, 3}));
   const CheckpointReader halfway(second, kStep);
   EXPECT_TRUE(halfway.read("optimizer.momentum_buffer.head.weight").equal(whole("optimizer")));
+  EXPECT_TRUE(halfway.read(kClassNames).equal(names()));
+  EXPECT_EQ(halfway.card(), kCard);
   reshard(halfway, third, 3, in_proportion({1, 1, 1}));
   const CheckpointStore first(folder.path() / "a");
   for (int rank = 0; rank < 3; ++rank) {
@@ -151,7 +160,9 @@ TEST(Reshard, OneFileForServingHasTheWeightsWhole) {
   const auto path = folder.path() / "model.safetensors";
   merge_weights(CheckpointReader(CheckpointStore(folder.path() / "a"), kStep), path);
   const storage::SafetensorsFile file(path);
-  EXPECT_EQ(file.names().size(), 2u);
+  EXPECT_EQ(file.names().size(), 3u);
+  EXPECT_TRUE(file.read(kClassNames).equal(names()));
+  EXPECT_EQ(file.metadata().at(kCardKey), kCard);
   EXPECT_TRUE(file.read("head.weight").equal(whole("head.weight")));
   EXPECT_TRUE(file.read("conv.weight").equal(at::ones({2, 2})));
   EXPECT_EQ(file.metadata().at("tandem.step"), "7");

@@ -16,6 +16,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/epoch_hints.h"
+#include "tandem/job/model_card.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/size_hint.h"
@@ -129,6 +130,7 @@ class TrainingRun {
     options.identity = identity(job_, *data_.train);
     options.shared_identity = shared_identity(job_, options.identity);
     options.stop_requested = stop_signals::requested;
+    options.card = job::card_writer(job_, *data_.train);
     train::CheckpointStore store(folder_ / "checkpoints", static_cast<int>(job_.run.checkpoint_keep));
     if (lock_) store.set_guard([this] { lock_->keep(); });
     const auto parts = job::assemble(job_, shape_, plan_.task, group_, [&](const train::Task& task) {
