@@ -52,7 +52,7 @@ class PythonImages : public testing::Test {
     const auto& planes = theirs(name, "whole");
     Bytes ours(static_cast<size_t>(planes.numel()));
     EXPECT_EQ(planes.size(1), image.turn.transposed ? image.width : image.height) << name;
-    resize_to_planes(image, planes.size(1), planes.size(2), ours);
+    resize_to_planes(image, {planes.size(1), planes.size(2)}, ours);
     return ours;
   }
 
@@ -62,6 +62,16 @@ class PythonImages : public testing::Test {
     Bytes ours(static_cast<size_t>(3 * side * side));
     read_planes(test::bytes_of(file), {side, side}, ours);
     return ours;
+  }
+
+  /// The whole picture in the form that Pillow has given it.
+  Difference of_whole(const std::string& name, const std::string& what, ImageForm form) {
+    const auto file = test::slurp(folder_ / name);
+    const auto& planes = theirs(name, what);
+    form.height = planes.size(1), form.width = planes.size(2), form.reducing_gap = 0;
+    Bytes ours(static_cast<size_t>(planes.numel()));
+    read_planes(test::bytes_of(file), form, ours);
+    return difference(ours, bytes_of(planes));
   }
 
   const test::TemporaryFolder folder_;
@@ -85,6 +95,18 @@ TEST_F(PythonImages, PicturesAreThoseOfPillow) {
     reduced += from_whole.most > 1 ? 1 : 0;
   }
   EXPECT_GT(reduced, 20);
+}
+
+TEST_F(PythonImages, FormsAreThoseOfPillow) {
+  for (const auto& name : names_) {
+    EXPECT_EQ(of_whole(name, "grey", {.colours = Colours::grey}).most, 0) << name;
+    EXPECT_EQ(of_whole(name, "nearest", {.filter = Filter::nearest}).most, 0) << name;
+    EXPECT_LE(of_whole(name, "cropped", {.fit = Fit::crop}).most, 1) << name;
+    const auto bicubic = of_whole(name, "bicubic", {.filter = Filter::bicubic});
+    const bool is_soft = name.ends_with(".jpg") && !name.starts_with("jpeg_ycck");  // the others overshoot
+    EXPECT_LE(bicubic.most, is_soft ? 1 : 30) << name;
+    EXPECT_LE(bicubic.mean, is_soft ? 0.5 : 4) << name;
+  }
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
     images.py FOLDER FILE    writes FOLDER/KIND.I.png or .jpg, ten of a kind
 
 FILE gets, behind each file's name: /whole [3, H, W], the picture as it is to be decoded, upright, transparent pixels
-over white; /scaled [3, S, S], the whole one scaled; for a JPEG also /reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with
+over white; /scaled, /bicubic, /nearest [3, S, S], the whole one scaled; /cropped [3, S, S], by torchvision's rule for
+Resize and CenterCrop; /grey [1, H, W], in mode L; for a JPEG also /reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with
 both sides still three times S, then scaled. Pillow clips samples of 16 bits, and compares the transparent sample of 2
 or 4 bits with others: there the samples that were written count, of 16 bits the upper 8. Exits with 77 where Pillow is
 missing.
@@ -169,8 +170,16 @@ def planes(image):
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
 
-def scaled(image, size):
-    return planes(image.resize((size, size), Image.Resampling.BILINEAR))
+def scaled(image, size, resampling=Image.Resampling.BILINEAR):
+    return planes(image.resize((size, size), resampling))
+
+
+def cropped(image, size):
+    """torchvision.transforms.functional: resize(size), then center_crop(size)."""
+    short, long = min(image.size), max(image.size)
+    sides = [size if side == short else int(size * long / short) for side in image.size]
+    left, top = (int(round((side - size) / 2.0)) for side in sides)
+    return planes(image.resize(sides, Image.Resampling.BILINEAR).crop((left, top, left + size, top + size)))
 
 
 def reduced(image, size):
@@ -190,6 +199,10 @@ def make(folder):
             name, size = f"{kind}.{i}." + ("jpg" if jpeg else "png"), 8 + 3 * i
             (folder / name).write_bytes(file)
             answer |= {f"{name}/whole": planes(whole), f"{name}/scaled": scaled(whole, size)}
+            answer[f"{name}/bicubic"] = scaled(whole, size, Image.Resampling.BICUBIC)
+            answer[f"{name}/nearest"] = scaled(whole, size, Image.Resampling.NEAREST)
+            answer[f"{name}/cropped"] = cropped(whole, size)
+            answer[f"{name}/grey"] = np.asarray(whole.convert("L"))[None].copy()
             if jpeg:
                 answer[f"{name}/reduced"] = reduced(jpeg, size)
     return answer

@@ -1,5 +1,7 @@
 #include "tandem/data/image/image_planes.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 
 #include "tandem/data/image/image_decoder.h"
@@ -7,13 +9,12 @@
 
 namespace tandem::data {
 
-/// Pillow's reducing_gap: from 3 up the result is hardly told from that of the whole image.
-constexpr int64_t kReducingGap = 3;
-
 std::string read_planes(std::span<const std::byte> file, const ImageForm& form, std::span<uint8_t> planes) {
-  auto image = decode_image(file, kReducingGap * std::max(form.height, form.width));
+  TORCH_CHECK_VALUE(form.reducing_gap >= 0, "reducing gap is ", form.reducing_gap, ", wanted 0 or more");
+  const int64_t wanted = form.reducing_gap * std::max(form.height, form.width);
+  auto image = decode_image(file, form.reducing_gap == 0 ? kMaxSide : wanted);
   if (form.orientation == Orientation::stored) image.turn = {};
-  resize_to_planes(image, form.height, form.width, planes);
+  resize_to_planes(image, form, planes);
   return image.oddity;
 }
 
