@@ -46,7 +46,9 @@ class FaceRecords final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
   int64_t num_classes() const override { return records_->num_classes; }
-  std::array<int64_t, 3> image_shape() const override { return {3, records_->form.height, records_->form.width}; }
+  std::array<int64_t, 3> image_shape() const override {
+    return {num_planes(records_->form), records_->form.height, records_->form.width};
+  }
 
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
     check_read(index, pixels);
@@ -86,7 +88,7 @@ std::pair<int64_t, int64_t> image_sides(const Records& records, const FaceSample
   if (options.size > 0) return {options.size, options.size};
   const auto sides_of_first = [&] {
     return with_image_record(records.file.bytes(), first.offset, records.name,
-                             [&](const ImageRecord& record) { return sides_of(record, options.orientation); });
+                             [&](const ImageRecord& record) { return sides_of(record, options.form.orientation); });
   };
   const auto sides = property ? std::pair(property->height, property->width) : sides_of_first();
   if (!is_image_side(sides.first) || !is_image_side(sides.second)) {
@@ -159,7 +161,7 @@ Split face_records(const FaceRecordOptions& options) {
   }();
   records->num_classes = property ? property->classes : std::ranges::max(samples, {}, &FaceSample::label).label + 1;
   const auto [height, width] = image_sides(*records, samples.front(), options, property);
-  records->form = {height, width, options.orientation};
+  records->form = with_sides(options.form, height, width);
 
   auto [train, test] = hold_out(std::move(samples), records->num_classes, options.hold_out);
   if (test.empty() && options.hold_out > 0) {

@@ -22,7 +22,7 @@ struct FaceRecordOptions {
   /// image.
   int64_t size = 0;
   int64_t hold_out = 5;  // per class, by key, as in ImageFolderOptions; 0: nothing, Split::test is null
-  Orientation orientation = Orientation::exif;
+  ImageForm form = {};   // its height and width are replaced as `size` says
 };
 
 /// The contents of DIR/property; nullopt if there is no such file. Throws DataError (other contents), IoError.

@@ -145,7 +145,7 @@ using ClassNames = std::shared_ptr<const std::vector<std::string>>;
 std::unique_ptr<ImageFiles> image_set(const fs::path& place, ImageSamples samples, const ClassNames& names,
                                       const ImageFolderOptions& options) {
   ImageFileList list{.num_classes = static_cast<int64_t>(names->size()), .names = names};
-  list.form = {options.size, options.size, options.orientation};
+  list.form = with_sides(options.form, options.size, options.size);
   list.description = "images   " + format_count(list.num_classes) + " classes · " +
                      format_count(static_cast<int64_t>(samples.size())) + " images from " + place.string();
   list.files = std::move(samples);

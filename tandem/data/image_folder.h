@@ -18,13 +18,13 @@ namespace tandem::data {
 /// neither JPEG nor PNG; Split::summary counts them. A file named .jpg, .jpeg or .png must be an image.
 struct ImageFolderOptions {
   std::filesystem::path folder = {};
-  int64_t size = 64;  // images are scaled to size x size (each side by itself), three channels; 8..1024
+  int64_t size = 64;  // images are scaled to size x size (form.fit), 8..1024
   /// Applies only without a test folder; must be at least 2. In each class, every hold_out-th image is in the test set:
   /// the images i with i % hold_out == hold_out - 1. Of a class with fewer images the last one is, unless it is the
   /// only one.
   int64_t hold_out = 5;
   LayoutKind layout = LayoutKind::automatic;
-  Orientation orientation = Orientation::exif;
+  ImageForm form = {};  // its height and width are replaced by `size`
 };
 
 /// Opens every file once to check its header; pixels are decoded when read. Memory: the paths.

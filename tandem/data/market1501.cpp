@@ -59,7 +59,7 @@ PersonImages list_images(const fs::path& folder) {
 }
 
 std::unique_ptr<ImageFiles> image_set(ImageFileList list, const Market1501Options& options, const std::string& what) {
-  list.form = {options.height, options.width, options.orientation};
+  list.form = with_sides(options.form, options.height, options.width);
   list.description = "people   " + what + " · " + format_count(static_cast<int64_t>(list.files.size())) +
                      " images from " + options.folder.string();
   return std::make_unique<ImageFiles>(std::move(list));

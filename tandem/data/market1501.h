@@ -25,11 +25,11 @@ std::optional<PersonImageName> parse_person_image_name(std::string_view name);
 /// Market-1501's folders: DIR/bounding_box_train, DIR/query, DIR/bounding_box_test (the gallery).
 struct Market1501Options {
   std::filesystem::path folder = {};
-  int64_t height = 256, width = 128;  // images are scaled to this, each side independently; 8..1024
+  int64_t height = 256, width = 128;  // images are scaled to this (form.fit), 8..1024
   /// 0: nothing is held out, because the benchmark trains on all of bounding_box_train. Else 2 or more, as in
   /// ImageFolderOptions.
   int64_t hold_out = 0;
-  Orientation orientation = Orientation::exif;
+  ImageForm form = {};  // its height and width are replaced by these
 };
 
 /// A person re-identification task. Training classes are the pids, sorted, as labels 0..n-1; class_name() is the pid.

@@ -32,13 +32,13 @@ class PairImages final : public Dataset {
       : file_(std::move(file)),
         images_(std::move(images)),
         name_(options.file.string()),
-        form_({options.size, options.size, options.orientation}) {
+        form_(with_sides(options.form, options.size, options.size)) {
     for (int64_t i = 0; i < size(); ++i) with_image(i, read_image_header);
   }
 
   int64_t size() const override { return static_cast<int64_t>(images_.size()); }
   int64_t num_classes() const override { return size() / 2; }
-  std::array<int64_t, 3> image_shape() const override { return {3, form_.height, form_.width}; }
+  std::array<int64_t, 3> image_shape() const override { return {num_planes(form_), form_.height, form_.width}; }
 
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
     check_read(index, pixels);

@@ -14,8 +14,8 @@ namespace tandem::data {
 /// and of one bool per pair, true if both images show the same person.
 struct VerificationPairsOptions {
   std::filesystem::path file = {};
-  int64_t size = 112;  // images are scaled to size x size, 8..1024
-  Orientation orientation = Orientation::exif;
+  int64_t size = 112;   // images are scaled to size x size, 8..1024
+  ImageForm form = {};  // its height and width are replaced by `size`
 };
 
 struct VerificationPairs {

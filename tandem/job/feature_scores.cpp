@@ -72,7 +72,7 @@ Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset&
 
 data::VerificationPairs open_pairs(const Job& job, const std::string& file) {
   return naming_settings({"data"}, [&] {
-    return data::verification_pairs({.file = file, .size = job.data.size, .orientation = job.data.orientation});
+    return data::verification_pairs({.file = file, .size = job.data.size, .form = job.data.preprocessing.form});
   });
 }
 

@@ -52,7 +52,7 @@ TEST(Augment, NothingAskedIsOnlyTheScale) {
   const auto out = augment(no_augmentation(), {3, 5, 7}, pixels);
   for (size_t i = 0; i < pixels.size(); ++i) EXPECT_NEAR(out[i], (pixels[i] / 255.0 - 0.5) / 0.5, 1e-6);
   auto options = no_augmentation();
-  options.mean = 0.25, options.deviation = 2;
+  options.normalization = {{0.25}, {2}};
   EXPECT_NEAR(augment(options, {3, 5, 7}, pixels)[9], (pixels[9] / 255.0 - 0.25) / 2, 1e-6);
 }
 
@@ -83,6 +83,23 @@ TEST(Augment, ChannelsMoveTogether) {
   const auto out = augment({.blur = 1}, {3, 8, 8}, pixels);
   EXPECT_TRUE(std::equal(out.begin(), out.begin() + 64, out.begin() + 64));
   EXPECT_TRUE(std::equal(out.begin(), out.begin() + 64, out.begin() + 128));
+}
+
+TEST(Augment, EachChannelHasItsOwnScale) {
+  const auto plane = noise_image(64);
+  auto pixels = plane;
+  for (int channel = 1; channel < 3; ++channel) pixels.insert(pixels.end(), plane.begin(), plane.end());
+  AugmentOptions options{.affine = 0.2, .shift = 0.3, .blur = 1, .background = 40};
+  options.normalization = {{0, 0.25, 0.5}, {1, 2, 0.5}};
+  for (const auto& one : {options, no_augmentation()}) {
+    auto scaled = one;
+    scaled.normalization = options.normalization;
+    const auto out = augment(scaled, {3, 8, 8}, pixels);
+    for (size_t i = 0; i < 64; ++i) {
+      EXPECT_NEAR(out[64 + i], (out[i] - 0.25) / 2, 1e-6);
+      EXPECT_NEAR(out[128 + i], (out[i] - 0.5) / 0.5, 1e-6);
+    }
+  }
 }
 
 TEST(Augment, DependsOnThePositionAlone) {
@@ -137,7 +154,7 @@ TEST(Augment, NoiseHasMeanZeroAndItsDeviation) {
 
 TEST(Augment, BlurSpreadsInkAndKeepsItsSum) {
   auto options = no_augmentation();
-  options.blur = 1, options.mean = 0, options.deviation = 1;
+  options.blur = 1, options.normalization = {{0}, {1}};
   std::vector<uint8_t> dot(81, 0);
   dot[40] = 255;
   const auto out = augment(options, {1, 9, 9}, dot);
@@ -159,8 +176,9 @@ TEST(Augment, WrongOptionsAreTold) {
   EXPECT_EQ(told({.blur = 1.5}), "blur is 1.500000, wanted 0..1");
   EXPECT_EQ(told({.blur_sigma = 0}), "blur_sigma is 0.000000, wanted 0.3..10");
   EXPECT_EQ(told({.noise = NAN}), "noise is nan, wanted 0..1");
-  EXPECT_EQ(told({.mean = NAN}), "mean is nan, wanted a number");
-  EXPECT_EQ(told({.deviation = 0}), "deviation is 0.000000, wanted a number over 0");
+  EXPECT_EQ(told({.normalization = {{NAN}, {1}}}), "mean is nan, wanted a number");
+  EXPECT_EQ(told({.normalization = {{0}, {0}}}), "deviation is 0.000000, wanted a number over 0");
+  EXPECT_EQ(told({.normalization = {{0, 0}, {1}}}), "mean has 2 numbers, wanted 1");
 }
 
 }  // namespace

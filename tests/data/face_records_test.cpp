@@ -35,7 +35,8 @@ class FaceRecordsTest : public testing::Test {
 
   Split open(int64_t size = 0, int64_t hold_out = 0, Orientation orientation = Orientation::exif) {
     if (!std::exchange(closed_, true)) writer_.close();
-    return face_records({.folder = folder_.path(), .size = size, .hold_out = hold_out, .orientation = orientation});
+    return face_records(
+        {.folder = folder_.path(), .size = size, .hold_out = hold_out, .form = {.orientation = orientation}});
   }
   std::string told(int64_t size = 0, int64_t hold_out = 0) {
     return text_of<DataError>([&] { open(size, hold_out); });

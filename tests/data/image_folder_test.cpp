@@ -254,7 +254,7 @@ TEST_F(ImageFolderTest, PicturesStandUprightUnlessStoredIsAskedFor) {
   tagged.insert(33, test::png_chunk("eXIf", test::exif_of(3)));  // by half a turn
   for (const std::string name : {"a/1.png", "a/2.png", "b/1.png"}) test::spill(folder_ / name, tagged);
   const auto first = [&](Orientation orientation) {
-    const auto split = image_folder({.folder = folder_.path(), .size = 8, .orientation = orientation});
+    const auto split = image_folder({.folder = folder_.path(), .size = 8, .form = {.orientation = orientation}});
     return contents(*split.train)[0].second;
   };
   EXPECT_EQ(first(Orientation::exif), 200);

@@ -72,7 +72,8 @@ TEST_F(Market1501Test, PicturesStandUprightUnlessStoredIsAskedFor) {
     test::spill(folder_ / name, tagged);
   }
   for (const auto& [orientation, red] : {std::pair(Orientation::exif, 200), {Orientation::stored, 0}}) {
-    const auto task = market1501({.folder = folder_.path(), .height = 16, .width = 8, .orientation = orientation});
+    const auto task =
+        market1501({.folder = folder_.path(), .height = 16, .width = 8, .form = {.orientation = orientation}});
     EXPECT_EQ(contents(*task.train)[1], (std::pair<int64_t, int>(1, red)));
     EXPECT_EQ(contents(*task.retrieval->query.images)[1], (std::pair<int64_t, int>(3, red)));
   }

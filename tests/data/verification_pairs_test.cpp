@@ -58,7 +58,8 @@ TEST_F(VerificationPairsTest, PicturesStandUprightUnlessStoredIsAskedFor) {
   dump({tagged, plain}, "[True]", 4);
   std::vector<uint8_t> pixels(3 * 8 * 8);
   for (const auto& [orientation, red] : {std::pair(Orientation::exif, 200), {Orientation::stored, 0}}) {
-    const auto pairs = verification_pairs({.file = folder_ / "pairs.bin", .size = 8, .orientation = orientation});
+    const auto pairs =
+        verification_pairs({.file = folder_ / "pairs.bin", .size = 8, .form = {.orientation = orientation}});
     pairs.images->read(0, pixels);
     EXPECT_EQ(pixels[0], red);
     pairs.images->read(1, pixels);

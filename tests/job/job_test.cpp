@@ -12,6 +12,8 @@
 namespace tandem::job {
 namespace {
 
+using test::text_of;
+
 TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
   const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
     return epoch_hints(job_of(words).training, images, per_epoch).size();
@@ -35,6 +37,33 @@ TEST(Job, HoldsWhatTheSettingsMean) {
   EXPECT_EQ(job.memory.limits, std::vector<int64_t>(3, 1 << 20));
   EXPECT_EQ(job.run.resume, Resume::from_path);
   EXPECT_EQ(job.run.resume_path, "somewhere");
+}
+
+TEST(Job, HoldsThePreprocessing) {
+  const auto plain = job_of({"data=images:x"}).data;
+  EXPECT_EQ(plain.preprocessing, (data::Preprocessing{{.height = 32, .width = 32}, {}}));
+  const auto data =
+      job_of({"data=market1501:x", "data.size=64", "data.resize=crop", "data.mean=imagenet", "data.std=0.1,0.2,0.3"})
+          .data;
+  EXPECT_EQ(data.preprocessing.form, (data::ImageForm{.height = 64, .width = 32, .fit = data::Fit::crop}));
+  EXPECT_EQ(data.preprocessing.normalization, (data::Normalization{{0.485, 0.456, 0.406}, {0.1, 0.2, 0.3}}));
+  EXPECT_EQ(data.augment.normalization, data.preprocessing.normalization);
+  const auto ink = job_of({"data.mean=0.25"}).data.preprocessing;
+  EXPECT_EQ(ink.form.colours, data::Colours::grey);
+  EXPECT_TRUE(ink.form.inverted);
+  EXPECT_EQ(ink.normalization.mean, std::vector{0.25});
+}
+
+TEST(Job, ANormalizationHasOneForm) {
+  const auto text = [](const std::string& word) { return job_of({"data=images:x", word}).settings; };
+  EXPECT_TRUE(text("data.mean=0.5,.5,0.50").is_default("data.mean"));
+  EXPECT_EQ(text("data.std=0.229,0.224,0.225").get_string("data.std"), "imagenet");
+  const auto told = [](const Words& words) { return text_of<SettingsError>([&] { job_of(words); }); };
+  for (const auto* wrong : {"data.std=0", "data.std=1,2", "data.std=1,x,2", "data.std=", "data.std=nan"}) {
+    EXPECT_TRUE(told({"data=images:x", wrong}).starts_with("data.std is ")) << wrong;
+  }
+  EXPECT_EQ(told({"data.mean=imagenet"}),
+            "data.mean is imagenet with images of one channel, wanted half or one number");
 }
 
 TEST(Job, HoldsTheOptionsOfDdp) {

@@ -24,8 +24,6 @@ void check(const AugmentOptions& options) {
   check(in(options.blur, 0, 1), "blur", options.blur, "0..1");
   check(in(options.blur_sigma, kLeastSigma, 10), "blur_sigma", options.blur_sigma, "0.3..10");
   check(in(options.noise, 0, 1), "noise", options.noise, "0..1");
-  check(std::isfinite(options.mean), "mean", options.mean, "a number");
-  check(std::isfinite(options.deviation) && options.deviation > 0, "deviation", options.deviation, "a number over 0");
 }
 
 /// Approximately normal noise from one word: the sum of its four bytes, shifted and scaled to mean 0 and deviation 1;
@@ -57,10 +55,8 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
 Augmenter::Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape)
     : options_(options), channels_(shape[0]), height_(shape[1]), width_(shape[2]), stride_(width_ + 2 * kBorder) {
   check(options);
-  scale_ = static_cast<float>(1 / (255 * options.deviation));
-  offset_ = static_cast<float>(-options.mean / options.deviation);
-  padded_.assign(static_cast<size_t>(stride_ * (height_ + 2 * kBorder)),
-                 static_cast<float>(options.background) * scale_ + offset_);
+  scales_ = channel_scales(options.normalization, channels_);
+  padded_.resize(static_cast<size_t>(stride_ * (height_ + 2 * kBorder)));
   const auto width = static_cast<size_t>(width_);
   place_.resize(width);
   right_.resize(width);
@@ -76,20 +72,26 @@ void Augmenter::operator()(std::span<const uint8_t> pixels, CounterRng& rng, flo
 
 void Augmenter::transform(std::span<const uint8_t> pixels, const Affine& affine, float* out) {
   const int64_t plane = height_ * width_;
-  if (affine == Affine{}) return convert(pixels.data(), channels_ * plane, out);
   for (int64_t channel = 0; channel < channels_; ++channel) {
-    pad(pixels.data() + channel * plane);
+    const auto from = pixels.subspan(static_cast<size_t>(channel * plane), static_cast<size_t>(plane));
+    if (affine == Affine{}) {
+      convert(from, scales_[static_cast<size_t>(channel)], out + channel * plane);
+      continue;
+    }
+    pad(from.data(), static_cast<size_t>(channel));
     for (int64_t y = 0; y < height_; ++y) sample_row(affine, y, out + channel * plane + y * width_);
   }
 }
 
-void Augmenter::convert(const uint8_t* pixels, int64_t count, float* out) const {
-  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(pixels[i]) * scale_ + offset_;
+float Augmenter::background_of(size_t channel) const {
+  return static_cast<float>(options_.background) * scales_[channel].factor + scales_[channel].offset;
 }
 
-void Augmenter::pad(const uint8_t* plane) {
+void Augmenter::pad(const uint8_t* plane, size_t channel) {
+  std::ranges::fill(padded_, background_of(channel));
   for (int64_t y = 0; y < height_; ++y) {
-    convert(plane + y * width_, width_, padded_.data() + (y + kBorder) * stride_ + kBorder);
+    const std::span row(plane + y * width_, static_cast<size_t>(width_));
+    convert(row, scales_[channel], padded_.data() + (y + kBorder) * stride_ + kBorder);
   }
 }
 
@@ -128,8 +130,7 @@ void Augmenter::sample_row(const Affine& affine, int64_t y, float* out) {
 void Augmenter::blur(double sigma, float* out) {
   const double side = std::exp(-0.5 / (sigma * sigma));
   const auto middle = static_cast<float>(1 / (1 + 2 * side)), outer = static_cast<float>(side / (1 + 2 * side));
-  const float background = static_cast<float>(options_.background) * scale_ + offset_;
-  const auto pass = [&](float* first, int64_t count, int64_t step) {
+  const auto pass = [&](float* first, int64_t count, int64_t step, float background) {
     float before = background, here = first[0];
     for (int64_t i = 0; i < count; ++i) {
       const float after = i + 1 < count ? first[(i + 1) * step] : background;
@@ -140,14 +141,20 @@ void Augmenter::blur(double sigma, float* out) {
   };
   for (int64_t channel = 0; channel < channels_; ++channel) {
     float* plane = out + channel * height_ * width_;
-    for (int64_t y = 0; y < height_; ++y) pass(plane + y * width_, width_, 1);
-    for (int64_t x = 0; x < width_; ++x) pass(plane + x, height_, width_);
+    const float background = background_of(static_cast<size_t>(channel));
+    for (int64_t y = 0; y < height_; ++y) pass(plane + y * width_, width_, 1, background);
+    for (int64_t x = 0; x < width_; ++x) pass(plane + x, height_, width_, background);
   }
 }
 
 void Augmenter::add_noise(CounterRng& rng, float* out) const {
-  const auto deviation = static_cast<float>(options_.noise / options_.deviation);
-  for (int64_t i = 0; i < channels_ * height_ * width_; ++i) out[i] += deviation * noise_of(rng.next());
+  const auto& all = options_.normalization.deviation;
+  const int64_t plane = height_ * width_;
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    const auto deviation =
+        static_cast<float>(options_.noise / (all.size() == 1 ? all[0] : all[static_cast<size_t>(channel)]));
+    for (int64_t i = 0; i < plane; ++i) out[channel * plane + i] += deviation * noise_of(rng.next());
+  }
 }
 
 }  // namespace tandem::data

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/base/rng.h"
+#include "tandem/data/preprocessing.h"
 
 namespace tandem::data {
 
@@ -12,12 +13,12 @@ namespace tandem::data {
 struct AugmentOptions {
   double affine =
       0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
-  double shift = 0.06;                 // each axis moves by uniform(-shift, shift) of its side
-  double blur = 0;                     // probability that an image is blurred (Gaussian, 3x3)
-  double blur_sigma = 1.0;             // largest sigma in pixels; drawn uniformly from 0.3 up
-  double noise = 0;                    // deviation of the noise added to each value, in units of white - black
-  double mean = 0.5, deviation = 0.5;  // value = (byte / 255 - mean) / deviation: -1..1 by default
-  uint8_t background = 0;              // byte outside the image
+  double shift = 0.06;      // each axis moves by uniform(-shift, shift) of its side
+  double blur = 0;          // probability that an image is blurred (Gaussian, 3x3)
+  double blur_sigma = 1.0;  // largest sigma in pixels; drawn uniformly from 0.3 up
+  double noise = 0;         // deviation of the noise added to each value, in units of white - black
+  uint8_t background = 0;   // byte outside the image, in every channel
+  Normalization normalization = {};
 };
 
 /// Converts bytes to floats and does nothing else: for evaluation.
@@ -39,7 +40,7 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
 class Augmenter {
  public:
   /// Throws SettingsError if an option is out of range: affine 0..0.3, shift, blur and noise 0..1, blur_sigma 0.3..10,
-  /// mean finite, deviation positive and finite.
+  /// and as Normalization::check() does.
   Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape);
 
   /// pixels: channels * height * width bytes; out: as many floats. The result depends on `pixels` and `rng` alone.
@@ -49,15 +50,15 @@ class Augmenter {
   void transform(std::span<const uint8_t> pixels, const Affine& affine, float* out);
 
  private:
-  void convert(const uint8_t* pixels, int64_t count, float* out) const;
-  void pad(const uint8_t* plane);
+  float background_of(size_t channel) const;
+  void pad(const uint8_t* plane, size_t channel);
   void sample_row(const Affine& affine, int64_t y, float* out);
   void blur(double sigma, float* out);
   void add_noise(CounterRng& rng, float* out) const;
 
   AugmentOptions options_;
   int64_t channels_, height_, width_, stride_;
-  float scale_, offset_;       // value = byte * scale + offset
+  std::vector<ChannelScale> scales_;
   std::vector<float> padded_;  // one plane with a border of background
   std::vector<int32_t> place_;
   std::vector<float> right_, down_;

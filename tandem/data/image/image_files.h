@@ -33,7 +33,9 @@ class ImageFiles final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(list_.files.size()); }
   int64_t num_classes() const override { return list_.num_classes; }
-  std::array<int64_t, 3> image_shape() const override { return {3, list_.form.height, list_.form.width}; }
+  std::array<int64_t, 3> image_shape() const override {
+    return {num_planes(list_.form), list_.form.height, list_.form.width};
+  }
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override;
   std::string class_name(int64_t label) const override;
   std::string describe() const override { return list_.description; }

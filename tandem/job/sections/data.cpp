@@ -1,5 +1,6 @@
 #include "tandem/job/sections/data.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tandem/base/error.h"
@@ -17,6 +18,8 @@ namespace tandem::job {
 namespace {
 
 using Shape = std::array<int64_t, 3>;
+
+constexpr double kLeastDeviation = 1e-6;
 
 Shape glyph_shape(const Job& job) { return {1, job.data.size, job.data.size}; }
 Shape square_shape(const Job& job) { return {3, job.data.size, job.data.size}; }
@@ -38,27 +41,40 @@ data::Split open_synthetic(const Job& job) {
 
 data::Split open_images(const Job& job) {
   const auto& data = job.data;
-  return data::image_folder({data.folder, data.size, data.hold_out, data.layout, data.orientation});
+  return data::image_folder({data.folder, data.size, data.hold_out, data.layout, data.preprocessing.form});
 }
 
 data::Split open_faces(const Job& job) {
   const auto& data = job.data;
-  return data::face_records({data.folder, data.size, data.hold_out, data.orientation});
+  return data::face_records({data.folder, data.size, data.hold_out, data.preprocessing.form});
 }
 
 data::Split open_market(const Job& job) {
   const auto& data = job.data;
   return data::market1501(
-      {.folder = data.folder, .height = data.size, .width = data.size / 2, .orientation = data.orientation});
+      {.folder = data.folder, .height = data.size, .width = data.size / 2, .form = data.preprocessing.form});
 }
 
 constexpr std::array<Choice<data::LayoutKind>, 3> kLayouts = {
     {{"auto", data::LayoutKind::automatic}, {"split", data::LayoutKind::split}, {"flat", data::LayoutKind::flat}}};
 constexpr std::array<Choice<data::Orientation>, 2> kOrientations = {
     {{"exif", data::Orientation::exif}, {"stored", data::Orientation::stored}}};
+constexpr std::array<Choice<data::Fit>, 2> kFits = {{{"stretch", data::Fit::stretch}, {"crop", data::Fit::crop}}};
+
+/// Numbers of a normalization that have a name.
+struct NamedNormalization {
+  std::string_view name;
+  data::Normalization numbers;
+};
+
+const std::array<NamedNormalization, 2>& named_normalizations() {
+  static const std::array<NamedNormalization, 2> all = {
+      {{"half", {{0.5}, {0.5}}}, {"imagenet", {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}}}};
+  return all;
+}
 
 constexpr std::array<DataSource, 5> kSources = {{
-    {.name = "glyphs", .is_drawn = true, .image_shape = glyph_shape, .open = open_glyphs},
+    {.name = "glyphs", .is_drawn = true, .is_ink = true, .image_shape = glyph_shape, .open = open_glyphs},
     {.name = "synthetic", .has_test = false, .image_shape = square_shape, .open = open_synthetic},
     {.name = "images",
      .has_folder = true,
@@ -139,6 +155,59 @@ std::optional<std::string> read_class_count(std::string_view text) {
   return std::to_string(*count);
 }
 
+/// Reads the numbers that a text lists, or those that it names. Empty: it does neither.
+std::vector<double> read_channels(std::string_view text, std::vector<double> data::Normalization::*numbers) {
+  for (const auto& [name, named] : named_normalizations()) {
+    if (text == name) return named.*numbers;
+  }
+  std::vector<double> all;
+  while (true) {
+    const auto comma = text.find(',');
+    const auto number = settings::read_number(text.substr(0, comma));
+    if (!number) return {};
+    all.push_back(*number);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return all.size() == 1 || all.size() == 3 ? all : std::vector<double>();
+}
+
+/// The normal form of a list of numbers: their name, if they have one.
+std::optional<std::string> channels_text(const std::vector<double>& all,
+                                         std::vector<double> data::Normalization::*numbers) {
+  if (all.empty()) return std::nullopt;
+  const bool is_one = std::ranges::all_of(all, [&](double one) { return one == all[0]; });
+  const auto normal = is_one ? std::vector<double>{all[0]} : all;
+  for (const auto& [name, named] : named_normalizations()) {
+    if (normal == named.*numbers) return std::string(name);
+  }
+  return settings::format_value(normal);
+}
+
+std::optional<std::string> read_mean(std::string_view text) {
+  return channels_text(read_channels(text, &data::Normalization::mean), &data::Normalization::mean);
+}
+
+std::optional<std::string> read_deviation(std::string_view text) {
+  const auto all = read_channels(text, &data::Normalization::deviation);
+  if (std::ranges::any_of(all, [](double one) { return one < kLeastDeviation; })) return std::nullopt;
+  return channels_text(all, &data::Normalization::deviation);
+}
+
+/// After the sides of the images are known.
+data::Preprocessing read_preprocessing(const settings::Settings& settings, const Job& job) {
+  const auto [channels, height, width] = job.data.source->image_shape(job);
+  data::Preprocessing all;
+  all.form = {.height = height,
+              .width = width,
+              .orientation = chosen(kOrientations, settings.get_string("data.orientation")),
+              .fit = chosen(kFits, settings.get_string("data.resize"))};
+  if (job.data.source->is_ink) all.form.colours = data::Colours::grey, all.form.inverted = true;
+  all.normalization.mean = read_channels(settings.get_string("data.mean"), &data::Normalization::mean);
+  all.normalization.deviation = read_channels(settings.get_string("data.std"), &data::Normalization::deviation);
+  return all;
+}
+
 void read_data(settings::Settings& settings, Job& job) {
   auto& data = job.data;
   const auto [source, folder] = source_of(settings.get_string("data"));
@@ -150,12 +219,13 @@ void read_data(settings::Settings& settings, Job& job) {
   data.size = settings.get_int("data.size");
   data.hold_out = settings.get_int("data.hold_out");
   data.layout = chosen(kLayouts, settings.get_string("data.layout"));
-  data.orientation = chosen(kOrientations, settings.get_string("data.orientation"));
+  data.preprocessing = read_preprocessing(settings, job);
   data.glyphs.classes = settings.get_string("data.classes");
   data.glyphs.size = data.size;
   data.glyphs.train_fonts = settings.get_list("data.train_fonts");
   data.glyphs.test_fonts = settings.get_list("data.test_fonts");
   data.unseen = settings.get_int("data.unseen");
+  data.augment.normalization = data.preprocessing.normalization;
   data.augment.affine = settings.get_float("data.affine");
   data.augment.shift = settings.get_float("data.shift");
   data.augment.blur = settings.get_float("data.blur");
@@ -163,8 +233,29 @@ void read_data(settings::Settings& settings, Job& job) {
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
 }
 
+/// Rejects a number a channel where images have one.
+void check_channels(const Job& job) {
+  const auto shape = shape_for_model(job, job.data.source->image_shape(job));
+  const auto& [mean, deviation] = job.data.preprocessing.normalization;
+  for (const auto& [key, count] : {std::pair("data.mean", mean.size()), {"data.std", deviation.size()}}) {
+    if (count == 1 || count == static_cast<size_t>(shape[0])) continue;
+    throw SettingsError(std::string(key) + " is " + job.settings.get_string(key) + " with images of one channel, " +
+                        "wanted half or one number");
+  }
+}
+
+/// Keys that have come later than checkpoints which lack them: they count where they are not the default.
+std::vector<std::string_view> identity_of_preprocessing(const Job& job) {
+  std::vector<std::string_view> keys;
+  for (const std::string_view key : {"data.resize", "data.mean", "data.std"}) {
+    if (!job.settings.is_default(key) && !is_idle(job, key)) keys.push_back(key);
+  }
+  return keys;
+}
+
 void check_data(const Job& job) {
   const auto& source = *job.data.source;
+  check_channels(job);
   if (job.data.size >= source.least_size) return;
   throw SettingsError("data.size is " + std::to_string(job.data.size) + " with " + std::string(source.name) +
                       ", wanted " + std::to_string(source.least_size) + " or more: " + std::string(source.why_least));
@@ -237,6 +328,21 @@ const Section& data_section() {
             .doc = "images, faces, market1501 and pairs: which way up pictures are; exif: as their EXIF tag says; "
                    "stored: as their rows are stored",
             .choices = names_of(kOrientations)},
+           {.key = "data.resize",
+            .default_value = text("stretch"),
+            .doc = "images, faces, market1501 and pairs: how pictures come to their size; stretch: each side by "
+                   "itself; crop: the aspect is kept, and the middle cut out",
+            .choices = names_of(kFits)},
+           {.key = "data.mean",
+            .default_value = text("half"),
+            .doc = "value = (byte / 255 - data.mean) / data.std; half: 0.5; imagenet: 0.485,0.456,0.406",
+            .choices = {"half", "imagenet"},
+            .other = {"one number or three with a comma between them: red, green, blue", read_mean}},
+           {.key = "data.std",
+            .default_value = text("half"),
+            .doc = "the deviation by which values are divided; half: 0.5; imagenet: 0.229,0.224,0.225",
+            .choices = {"half", "imagenet"},
+            .other = {"one number of 1e-6 or more, or three with a comma between them", read_deviation}},
            {"data.unseen", int64_t{0},
             "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
             "font draws the queries, all other fonts the gallery",
@@ -253,10 +359,11 @@ const Section& data_section() {
                {{"data.layout"},
                 [](const Job& job) { return !job.data.source->has_layout; },
                 "except with data=images:DIR"},
-               {{"data.orientation"},
+               {{"data.orientation", "data.resize"},
                 [](const Job& job) { return !job.data.source->has_folder && job.evaluation.pairs.empty(); },
                 "without image files"}},
-      .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"}};
+      .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"},
+      .more_identity = identity_of_preprocessing};
   return section;
 }
 

@@ -6,6 +6,7 @@
 #include "tandem/data/glyphs.h"
 #include "tandem/data/image_folder.h"
 #include "tandem/data/loader.h"
+#include "tandem/data/preprocessing.h"
 
 namespace tandem::job {
 
@@ -19,7 +20,9 @@ struct Data {
   int64_t size = 0;              // pixels a side
   int64_t hold_out = 0;
   data::LayoutKind layout = data::LayoutKind::automatic;
-  data::Orientation orientation = data::Orientation::exif;
+  /// What makes of an image's file what the model is trained and tested on. Of glyphs, which are drawn: of a picture of
+  /// dark ink on light paper, whose normalization is theirs.
+  data::Preprocessing preprocessing;
   data::GlyphOptions glyphs;  // if the images are drawn from fonts
   int64_t unseen = 0;         // number of characters kept for retrieval
   data::AugmentOptions augment;
@@ -39,6 +42,7 @@ struct DataSource {
   std::string_view sign;      // what only its folders hold; empty: nothing
   int64_t least_size = 1;
   std::string_view why_least = "";  // end of the error text for a smaller size
+  bool is_ink = false;              // one grey channel, light on dark
 
   std::array<int64_t, 3> (*image_shape)(const Job& job);  // channels, height, width
   data::Split (*open)(const Job& job);
