@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <numeric>
 
 #include "tandem/base/context.h"
@@ -68,21 +69,29 @@ Tensor ClassShardedHead::gather(const Tensor& rows, std::span<const int64_t> siz
   return comm::all_gather(rows, group_, 0, sizes);
 }
 
-/// Scores and places here of each row's best, [k or fewer, N] each, best first.
-std::pair<Tensor, Tensor> ClassShardedHead::best_of_own(const Tensor& rows, int64_t k) const {
+/// Of this rank's classes, for each of N rows.
+struct ClassShardedHead::OwnBest {
+  Tensor scores, places;  // [k or fewer, N], best first
+  Tensor log_sum;         // [N] of the exponentials of all scores; -inf without classes
+};
+
+ClassShardedHead::OwnBest ClassShardedHead::best_of_own(const Tensor& rows, int64_t k) const {
   const int64_t classes = weight_.size(0), row_bytes = rows.size(0) * static_cast<int64_t>(rows.element_size());
   const int64_t block = std::max(k, kScoreBytes / std::max<int64_t>(row_bytes, 1));
-  auto values = at::empty({0, rows.size(0)}, rows.options()), places = values.to(at::kLong);
+  OwnBest best{.scores = at::empty({0, rows.size(0)}, rows.options()),
+               .places = at::empty({0, rows.size(0)}, rows.options().dtype(at::kLong)),
+               .log_sum = at::full({rows.size(0)}, -std::numeric_limits<double>::infinity(), rows.options())};
   for (int64_t begin = 0; begin < classes; begin += block) {
     const auto own = weight_.narrow(0, begin, std::min(block, classes - begin));
     const auto scores = class_scores(rows, own, options_.scoring);
-    const auto [best, at] = scores.topk(std::min(k, own.size(0)), 0);
-    const auto both = at::cat({values, best}), of_both = at::cat({places, at + begin});
+    const auto [highest, at] = scores.topk(std::min(k, own.size(0)), 0);
+    const auto both = at::cat({best.scores, highest}), of_both = at::cat({best.places, at + begin});
     const auto kept = both.topk(std::min(k, both.size(0)), 0);
-    values = std::get<0>(kept);
-    places = of_both.gather(0, std::get<1>(kept));
+    best.scores = std::get<0>(kept);
+    best.places = of_both.gather(0, std::get<1>(kept));
+    best.log_sum = at::logaddexp(best.log_sum, at::logsumexp(scores, 0));
   }
-  return {values, places};
+  return best;
 }
 
 void ClassShardedHead::run_apart() {
@@ -90,20 +99,24 @@ void ClassShardedHead::run_apart() {
                       "leave staleness out, or hold the head whole on each rank");
 }
 
-Tensor ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
+Ranking ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   TORCH_CHECK_VALUE(k >= 1 && k <= options_.classes, "head: k is ", k, ", wanted 1..", options_.classes);
   const auto rows = gather(features.to(options_.dtype), sizes);
-  const auto [values, places] = best_of_own(rows, k);
+  const auto own = best_of_own(rows, k);
   // Each rank may bring fewer than k; the parts go along dim 0.
   std::vector<int64_t> counts;
   for (const int64_t classes : options_.counts) counts.push_back(std::min(k, classes));
-  const auto all_values = comm::all_gather(values, group_, 0, counts);
-  const auto all_ids = comm::all_gather(places + first_, group_, 0, counts);
-  const auto best = std::get<1>(all_values.topk(k, 0));
+  const auto all_scores = comm::all_gather(own.scores, group_, 0, counts);
+  const auto all_ids = comm::all_gather(own.places + first_, group_, 0, counts);
+  const auto log_sums = comm::all_gather(own.log_sum.unsqueeze(0), group_, 0);
+  const auto [best, at] = all_scores.topk(k, 0);
   int64_t begin = 0;
   for (int rank = 0; rank < group_.rank(); ++rank) begin += sizes[rank];
-  return all_ids.gather(0, best).t().slice(0, begin, begin + sizes[group_.rank()]).contiguous();
+  const auto own_rows = [&](const Tensor& of_all) {
+    return of_all.t().slice(0, begin, begin + sizes[group_.rank()]).contiguous();
+  };
+  return {own_rows(all_ids.gather(0, at)), own_rows((best - log_sums.logsumexp(0)).exp())};
 }
 
 }  // namespace tandem::classifier

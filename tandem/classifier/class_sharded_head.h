@@ -39,7 +39,7 @@ class ClassShardedHead : public Head {
 
   /// With HeadOptions::shards, while training, the mean loss of each rank's rows, [ranks]: ordered_softmax_loss().
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
-  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  Ranking top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
   void run_apart() override;
   void set_softening(double softening) override { options_.scoring.margin.softening = softening; }
   void set_step(int64_t step) override { step_ = step; }
@@ -56,7 +56,8 @@ class ClassShardedHead : public Head {
 
  private:
   Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
-  std::pair<Tensor, Tensor> best_of_own(const Tensor& rows, int64_t k) const;
+  struct OwnBest;
+  OwnBest best_of_own(const Tensor& rows, int64_t k) const;
   std::optional<ClassSample> sample(const Tensor& targets) const;
 
   HeadOptions options_;

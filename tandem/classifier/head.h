@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "tandem/base/ranking.h"
 #include "tandem/base/rows.h"
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/parameter.h"
@@ -21,9 +22,9 @@ class Head {
   ///   sizes     n_r of every rank
   virtual Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) = 0;
 
-  /// Ids of the k best classes of each of this rank's rows, best first, [n_r, k] (k at most the number of classes); of
-  /// equal ones any. Memory: the scores of a block of classes. Collective.
-  virtual Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) = 0;
+  /// The k best classes of each of this rank's rows (k at most the number of classes), of equal ones any, and their
+  /// softmax over all classes, without a margin. Memory: twice the scores of a block of classes. Collective.
+  virtual Ranking top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) = 0;
 
   /// The margin's softening from now on; see Margin.
   virtual void set_softening(double softening) = 0;

@@ -42,10 +42,11 @@ Tensor MeshHead::loss(const Tensor& features, const Tensor& targets, std::span<c
   return head_->loss(own_rows(comm::copy_to_region(features, alike_)), own_rows(targets), sizes_of_group(sizes));
 }
 
-Tensor MeshHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
+Ranking MeshHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   const auto own = head_->top_k(own_rows(features), k, sizes_of_group(sizes));
-  return comm::all_gather(own, alike_, 0, comm::split_sizes(features.size(0), alike_.size()));
+  const auto parts = comm::split_sizes(features.size(0), alike_.size());
+  return {comm::all_gather(own.classes, alike_, 0, parts), comm::all_gather(own.scores, alike_, 0, parts)};
 }
 
 parallel::Parameter MeshHead::parameter(std::string name) const {

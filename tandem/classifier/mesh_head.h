@@ -27,7 +27,7 @@ class MeshHead : public Head {
   MeshHead(std::unique_ptr<Head> head, parallel::Axes over, parallel::Mesh& mesh);
 
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
-  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  Ranking top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
   void run_apart() override { head_->run_apart(); }
   void set_softening(double softening) override { head_->set_softening(softening); }
   void set_step(int64_t step) override { head_->set_step(step); }

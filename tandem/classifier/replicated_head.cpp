@@ -43,7 +43,7 @@ Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::
   return share - share.detach() + sum / all;
 }
 
-Tensor ReplicatedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t>) {
+Ranking ReplicatedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t>) {
   const int64_t rows = features.size(0);
   return own_.top_k(features, k, {&rows, 1});
 }

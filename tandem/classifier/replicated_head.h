@@ -22,7 +22,7 @@ class ReplicatedHead : public Head {
   ReplicatedHead(const HeadOptions& options, comm::ProcessGroup& group);
 
   Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) override;
-  Tensor top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
+  Ranking top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) override;
   void run_apart() override { is_apart_ = true; }
   void set_softening(double softening) override { own_.set_softening(softening); }
   void set_step(int64_t step) override { own_.set_step(step); }

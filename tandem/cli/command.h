@@ -42,6 +42,8 @@ struct Command {
 // One source file each. They return the exit status; an exception becomes one line on stderr and its exit code.
 int run_train(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
+int run_predict(const Arguments& arguments);
+int run_embed(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_memory(const Arguments& arguments);
 int run_reshard(const Arguments& arguments);
@@ -50,7 +52,10 @@ int run_bench(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 
-/// The settings of reshard.
+// The settings of those that do not take a job's.
+settings::Schema eval_schema();
+settings::Schema predict_schema();
+settings::Schema embed_schema();
 settings::Schema reshard_schema();
 
 /// All subcommands. A new one is a line here, in commands.cpp.

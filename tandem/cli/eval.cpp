@@ -8,11 +8,11 @@
 #include "tandem/base/log.h"
 #include "tandem/base/quote.h"
 #include "tandem/base/seconds.h"
-#include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run/answers.h"
 #include "tandem/cli/run/ranks.h"
-#include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/scores.h"
+#include "tandem/cli/use.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/device_memory.h"
@@ -24,46 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Where the weights come from: resume=PATH, else the run in `out`.
-std::string checkpoint_source(const settings::Settings& settings) {
-  const auto &resume = settings.get_string("resume"), &out = settings.get_string("out");
-  if (resume != "none" && resume != "auto") return resume;
-  if (!out.empty()) return out;
-  throw SettingsError("resume is " + resume + " and out is empty, wanted a checkpoint to test",
-                      "add resume=FOLDER, a run's folder or one of its checkpoints");
-}
-
-bool holds_checkpoints(const std::string& source) {
-  return !train::CheckpointStore(train::locate_checkpoints(source).folder).list().empty();
-}
-
-/// Before any data is opened: without a run's settings these would be the default ones.
-void check_source(const std::string& source) {
-  if (holds_checkpoints(source)) return;
-  throw DataError("'" + source + "' holds no checkpoint, wanted a run's folder, its checkpoints or one of them");
-}
-
-/// A run's folder that is written without its key.
-void check_words(const Arguments& arguments) {
-  for (const auto& word : arguments.words) {
-    std::error_code ignored;
-    if (word.find('=') != word.npos || !std::filesystem::is_directory(word, ignored)) continue;
-    if (!holds_checkpoints(word)) continue;
-    throw UsageError("argument " + quote(word) + " is a run's folder, wanted key=value", "tandem eval resume=" + word);
-  }
-}
-
-/// The defaults, then the settings that the run was trained with (unless --config names a file), then the words.
-settings::Settings evaluation_settings(const Arguments& arguments) {
-  const auto settings = read_settings(arguments);
-  const auto source = checkpoint_source(settings);
-  check_source(source);
-  if (arguments.flag("--config")) return settings;
-  auto run = saved_settings(source);
-  if (!run) return settings;
-  run->set("ps.servers", "0");  // there is nothing to serve
-  run->apply(arguments.words);
-  return *std::move(run);
+const std::vector<settings::Setting>& eval_settings() {
+  static const auto rows = use_settings(true, {});
+  return rows;
 }
 
 std::string scores_text(const train::Scores& scores, double rate) {
@@ -84,67 +47,129 @@ job::RankFacts facts_of(const job::Job& job, const train::Task& task, comm::Proc
   return facts;
 }
 
-void evaluate_rank(const Arguments& arguments, const job::Job& job, const data::Split& data,
-                   comm::ProcessGroup& group) {
-  const bool has_test = data.test && data.test->size() > 0;
-  if (!has_test && !data.retrieval && job.evaluation.pairs.empty())
+/// What eval knows before the ranks begin.
+struct Test {
+  const Use& use;
+  const data::Split& data;
+  ClassNames names;
+  job::DataShape shape;
+  storage::Identity identity;  // that a checkpoint must have; empty: it says itself what model it is of
+
+  bool has_images() const { return data.test && data.test->size() > 0; }
+};
+
+Test test_of(const Use& use, const data::Split& data) {
+  Test test{.use = use, .data = data, .names = ClassNames(use.model, data.train.get())};
+  if (!test.has_images() && !data.retrieval && use.job.evaluation.pairs.empty())
     throw DataError("the test set is empty, wanted at least one image",
                     "glyphs take data.test_fonts, folders a test folder or data.hold_out; or give eval.pairs");
-  const auto shape = shape_of(job, *data.train);
-  auto mesh = make_mesh(job, group);
-  const auto task = make_task(job, shape, even_counts(job, shape.classes, group.size()), mesh);
-  const auto place = train::locate_checkpoints(checkpoint_source(job.settings));
-  const train::CheckpointStore store(place.folder);
-  train::TrainingState state;
-  state.tensors = task->weights();
-  state.identity = weights_identity(job, identity(job, *data.train));
-  const auto restored = train::load_checkpoint(store, state, place.newest, group);
-  if (!restored) {
-    throw DataError("'" + place.folder.string() + "' holds no whole checkpoint of this job", "see the warnings above");
+  if (use.model.card()) {
+    test.shape = use.model.card()->shape;
+  } else {
+    test.shape = shape_of(use.job, *data.train);
+    test.identity = weights_identity(use.job, identity(use.job, *data.train));
   }
-  if (group.rank() == 0) log::info("tests    " + store.path(restored->step).string());
-  group.meter().reset();
-  const auto start = Clock::now();
+  return test;
+}
+
+/// The answers are of rank 0.
+struct Tested {
   train::Scores scores;
-  if (has_test) {
-    const auto loader = evaluation_loader(job, *data.test, group);
-    scores = train::evaluate(*task, *loader, shape.classes, mesh.batch());
-  }
-  const double seconds = seconds_since(start);
-  const auto features = score_features(job, *task, data, mesh);
-  const auto facts = gather_facts(facts_of(job, *task, group), group);
-  tell_odd_images(data, group);
+  std::optional<TestAnswers> answers;
+  double seconds = 0;
+};
+
+Tested test_images(const Test& test, const job::TrainedTask& opened, comm::ProcessGroup& group) {
+  Tested tested;
+  if (!test.has_images()) return tested;
+  const auto start = Clock::now();
+  const auto loader = job::evaluation_loader(test.use.job, *test.data.test, group);
+  job::ImageAnswers answers(*opened.mesh);
+  tested.scores = train::evaluate(*opened.task, *loader, test.shape.classes, opened.mesh->batch(), {},
+                                  [&](const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes) {
+                                    answers.add(batch, best, sizes);
+                                  });
+  tested.seconds = seconds_since(start);
+  if (group.rank() == 0) tested.answers = answers_of(answers, *test.data.test, test.names);
+  return tested;
+}
+
+/// Images a second.
+double rate_of(const Tested& tested) {
+  return tested.seconds > 0 ? static_cast<double>(tested.scores.samples) / tested.seconds : 0;
+}
+
+nlohmann::json json_of(const Tested& tested) {
+  nlohmann::json json = {{"top1", tested.scores.value("top1")},
+                         {"top5", tested.scores.value("top5")},
+                         {"loss", tested.scores.value("loss")},
+                         {"test_images", tested.scores.samples},
+                         {"images_per_second", rate_of(tested)},
+                         {"seconds", tested.seconds}};
+  for (const auto* key : {"classes", "confusion", "confused", "worst"}) json[key] = nullptr;
+  if (!tested.answers) return json;
+  json["classes"] = classes_json(*tested.answers);
+  json["confusion"] = confusion_json(*tested.answers);
+  json["confused"] = confused_json(*tested.answers);
+  json["worst"] = worst_json(*tested.answers);
+  return json;
+}
+
+void evaluate_rank(const Arguments& arguments, const Test& test, comm::ProcessGroup& group) {
+  const auto& job = test.use.job;
+  const auto opened = job::open_trained(test.use.model, job, test.shape, test.identity, group);
+  if (group.rank() == 0) log::info("tests    " + opened.from.file);
+  group.meter().reset();
+  const auto tested = test_images(test, opened, group);
+  const auto features = score_features(job, *opened.task, test.data, *opened.mesh);
+  const auto facts = job::gather_facts(facts_of(job, *opened.task, group), group);
+  tell_odd_images(test.data, group);
   if (group.rank() != 0) return;
-  const double rate = static_cast<double>(scores.samples) / seconds;
-  const nlohmann::json result = {{"top1", scores.value("top1")},
-                                 {"top5", scores.value("top5")},
-                                 {"loss", scores.value("loss")},
-                                 {"test_images", scores.samples},
-                                 {"images_per_second", rate},
-                                 {"seconds", seconds},
-                                 {"steps", restored->step},
-                                 {"classes", shape.classes},
-                                 {"ranks", group.size()},
-                                 {"memory", memory_json(facts)},
-                                 {"retrieval", retrieval_json(features)},
-                                 {"pairs", pairs_json(features)},
-                                 {"wire", wire_json(facts)},
-                                 {"checkpoint", store.path(restored->step).string()}};
-  const auto text = (has_test ? scores_text(scores, rate) : "") + features_text(features) + memory_text(facts);
-  write_result(arguments, text + wire_text(facts), result);
+  auto result = json_of(tested);
+  result["steps"] = opened.from.step;
+  result["num_classes"] = test.shape.classes;
+  result["ranks"] = group.size();
+  result["memory"] = memory_json(facts);
+  result["retrieval"] = retrieval_json(features);
+  result["pairs"] = pairs_json(features);
+  result["wire"] = wire_json(facts);
+  result["checkpoint"] = opened.from.file;
+  const auto scores = tested.answers ? scores_text(tested.scores, rate_of(tested)) + answers_text(*tested.answers) : "";
+  write_result(arguments, scores + features_text(features) + memory_text(facts) + wire_text(facts), result);
+}
+
+/// A folder of images is data, not a word.
+void check_paths(const Use& use) {
+  if (use.paths.empty()) return;
+  const auto path = use.paths.front().string();
+  throw UsageError("argument " + quote(path) + " is no setting, wanted key=value",
+                   "data=images:" + printable(path, 120) + " tests on a folder of images");
+}
+
+/// Before it is opened, whose error would not say how to name another.
+void check_folder_of_data(const Use& use) {
+  const auto& data = use.job.data;
+  std::error_code ignored;
+  if (use.settings.given("data") || !data.has_folder() || std::filesystem::exists(data.folder, ignored)) return;
+  throw DataError("the folder " + quote(data.folder.string()) + ", on which the model was trained, does not exist",
+                  "data=images:FOLDER names images to test on");
 }
 
 }  // namespace
 
+settings::Schema eval_schema() { return eval_settings(); }
+
 int run_eval(const Arguments& arguments) {
   memory::install_meter();
-  check_words(arguments);
-  auto job = job::read_job(evaluation_settings(arguments));
-  job::check_pairs(job);
-  const auto data = open_data(job);
+  auto use = read_use("eval", arguments, eval_settings());
+  check_paths(use);
+  check_folder_of_data(use);
+  job::check_pairs(use.job);
+  const auto data = open_test_data(use.model, use.job);
   if (job::prints_for_the_job()) log::info(data.summary);
   if (job::prints_for_the_job() && data.retrieval) log::info("retrieval " + data.retrieval->what);
-  job::on_ranks(job, [&](comm::ProcessGroup& group) { evaluate_rank(arguments, job, data, group); });
+  const auto test = test_of(use, data);
+  job::on_ranks(use.job, [&](comm::ProcessGroup& group) { evaluate_rank(arguments, test, group); });
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "tandem/job/feature_scores.h"
 #include "tandem/job/ranks.h"
 #include "tandem/job/starting_weights.h"
+#include "tandem/job/trained_model.h"
 #include "tandem/memory/meter.h"
 
 namespace tandem::cli {
@@ -19,7 +20,7 @@ settings::Settings training_settings(const Arguments& arguments) {
   auto settings = read_settings(arguments);
   const auto& source = settings.get_string("resume");
   if (source == "none" || source == "auto" || arguments.flag("--config")) return settings;
-  auto run = saved_settings(source);
+  auto run = job::saved_settings(source);
   if (!run) return settings;
   run->apply(arguments.words);
   return *std::move(run);

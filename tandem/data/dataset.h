@@ -29,6 +29,9 @@ class Dataset {
   /// The name of a class: a folder's name, a character with its code point.
   virtual std::string class_name(int64_t label) const = 0;
 
+  /// What people call a sample: the path of its file, else its number.
+  virtual std::string sample_name(int64_t index) const { return std::to_string(index); }
+
   /// One line, shown at the start of a run.
   virtual std::string describe() const = 0;
 

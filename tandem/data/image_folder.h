@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tandem/data/dataset.h"
 #include "tandem/data/image/folder_layout.h"
@@ -33,5 +35,21 @@ struct ImageFolderOptions {
 /// that is not an image, too large, or cut short, a broken link), naming the folder or file; IoError (unreadable).
 /// Split::summary names sub-folders with images that are in neither set.
 Split image_folder(const ImageFolderOptions& options);
+
+/// What a trained model knows of its classes.
+struct KnownClasses {
+  std::vector<std::string> names;  // of the labels, in order
+  std::string training_images;     // image_fingerprint() of what it was trained on; empty: not known
+};
+
+/// Images to test such a model on: those of the folder's test set if it has one; else, if the rest is what the model
+/// was trained on, the images that `options.hold_out` holds out; else all. Split::summary says which. Sub-folders are
+/// named as classes are; not every class must be there. The images have the sides of `options.form`. Split::train is
+/// null. Throws as image_folder(), and DataError if a sub-folder is none of the classes.
+Split test_folder(const ImageFolderOptions& options, const KnownClasses& known);
+
+/// Stands for a set of image files, wherever their folder has been moved: a checksum of the names of their folders and
+/// files, in order.
+std::string image_fingerprint(const Dataset& images);
 
 }  // namespace tandem::data

@@ -82,7 +82,11 @@ class Classification : public train::Task {
 
   Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
     const auto features = forward(batch);
-    return {head_->top_k(features, k, sizes).cpu(), head_->loss(features, batch.labels.to(device_), sizes)};
+    return {ranking(features, k, sizes), head_->loss(features, batch.labels.to(device_), sizes)};
+  }
+
+  Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    return ranking(forward(batch), k, sizes);
   }
 
   Tensor embed(const data::Batch& batch) override {
@@ -119,6 +123,11 @@ class Classification : public train::Task {
 
  private:
   Tensor forward(const data::Batch& batch) const { return backbone_->forward(input(batch.images)); }
+
+  Ranking ranking(const Tensor& features, int64_t k, std::span<const int64_t> sizes) const {
+    const auto best = head_->top_k(features, k, sizes);
+    return {best.classes.cpu(), best.scores.to(at::kCPU, at::kFloat)};
+  }
 
   Tensor input(const Tensor& images) const { return images.to(device_, type_); }
 

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
+#include "tandem/job/detail/preprocessing_json.h"
 #include "tandem/settings/value.h"
 
 namespace tandem::job {
@@ -50,6 +52,13 @@ CardJson metrics_json(const train::Outcome& outcome) {
   return json;
 }
 
+/// With the sides that the images have, which a source may choose itself.
+data::Preprocessing preprocessing_of(const Job& job, const DataShape& shape) {
+  auto all = job.data.preprocessing;
+  all.form = data::with_sides(all.form, shape.image[1], shape.image[2]);
+  return all;
+}
+
 CardJson settings_json(const settings::Settings& settings) {
   auto json = CardJson::object();
   for (const auto& setting : settings.schema()) {
@@ -59,16 +68,53 @@ CardJson settings_json(const settings::Settings& settings) {
   return json;
 }
 
+[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+  throw DataError(quote(file) + ": " + what, "the file is damaged, or of another program");
+}
+
+settings::Settings settings_of(const nlohmann::json& json, const std::string& file) {
+  const auto saved = json.find("settings");
+  if (saved == json.end() || !saved->is_object()) refuse(file, "settings is missing, wanted an object");
+  settings::Settings settings(schema());
+  for (const auto& [key, value] : saved->items()) {
+    if (!value.is_string()) refuse(file, "settings." + key + " is " + value.dump() + ", wanted a text");
+    settings.set(key, value.get_ref<const std::string&>());
+  }
+  return settings;
+}
+
+/// A number of 0 or more at a path such as "/classes/count".
+int64_t whole_in(const nlohmann::json& json, const char* path, const std::string& file) {
+  const nlohmann::json::json_pointer place(path);
+  const auto value = json.contains(place) ? json.at(place) : nlohmann::json();
+  if (!value.is_number_integer() || value < 0) {
+    refuse(file, std::string(path + 1) + " is " + (value.is_null() ? "missing" : value.dump()) +
+                     ", wanted a whole number");
+  }
+  return value;
+}
+
+std::vector<std::string> names_of(const nlohmann::json& names, const std::string& file) {
+  const auto is_text = [](const nlohmann::json& name) { return name.is_string(); };
+  if (!names.is_array() || !std::ranges::all_of(names, is_text)) refuse(file, "the classes' names are no list of texts");
+  return names;
+}
+
 }  // namespace
 
 std::function<train::ModelCard(int64_t, const train::Outcome&)> card_writer(const Job& job,
                                                                             const data::Dataset& dataset) {
-  return [&job, &dataset, names = std::optional<std::string>()](int64_t step, const train::Outcome& so_far) mutable {
-    if (!names) names = names_json(dataset);
+  return [&job, &dataset, names = std::optional<std::string>(), fingerprint = std::string()](
+             int64_t step, const train::Outcome& so_far) mutable {
+    if (!names) {
+      names = names_json(dataset);
+      if (job.data.source->open_test != nullptr) fingerprint = data::image_fingerprint(dataset);
+    }
     const auto shape = shape_of(job, dataset);
     train::ModelCard card;
     CardJson json = {{"format", kCardFormat}, {"version", kCardVersion}, {"step", step}, {"model", job.model.name}};
     json["input"] = {{"channels", shape.image[0]}, {"height", shape.image[1]}, {"width", shape.image[2]}};
+    json["preprocessing"] = detail::preprocessing_json(preprocessing_of(job, shape));
     json["classes"] = {{"count", shape.classes}};
     if (names->size() > kLongNames) {
       json["classes"]["names_tensor"] = train::kClassNames;
@@ -76,6 +122,7 @@ std::function<train::ModelCard(int64_t, const train::Outcome&)> card_writer(cons
     } else if (!names->empty()) {
       json["classes"]["names"] = CardJson::parse(*names);
     }
+    if (!fingerprint.empty()) json["training_images"] = fingerprint;
     json["metrics"] = metrics_json(so_far);
     json["settings"] = settings_json(job.settings);
     card.text = json.dump(1, ' ', false, CardJson::error_handler_t::replace) + "\n";
@@ -83,23 +130,31 @@ std::function<train::ModelCard(int64_t, const train::Outcome&)> card_writer(cons
   };
 }
 
-settings::Settings settings_of_card(std::string_view text, const std::string& file) {
+CardFacts read_card(std::string_view text, const std::string& file) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto refuse = [&](const std::string& what) {
-    throw DataError(quote(file) + ": " + what, "the file is damaged, or of another program");
-  };
-  if (!json.is_object() || json.value("format", nlohmann::json()) != kCardFormat) refuse("is no model card");
+  if (!json.is_object() || json.value("format", nlohmann::json()) != kCardFormat) refuse(file, "is no model card");
   if (const auto version = json.value("version", nlohmann::json()); version != kCardVersion) {
-    refuse("version is " + version.dump() + ", wanted " + std::to_string(kCardVersion));
+    refuse(file, "version is " + version.dump() + ", wanted " + std::to_string(kCardVersion));
   }
-  const auto saved = json.find("settings");
-  if (saved == json.end() || !saved->is_object()) refuse("settings is missing, wanted an object");
-  settings::Settings settings(schema());
-  for (const auto& [key, value] : saved->items()) {
-    if (!value.is_string()) refuse("settings." + key + " is " + value.dump() + ", wanted a text");
-    settings.set(key, value.get_ref<const std::string&>());
+  auto settings = settings_of(json, file);
+  CardFacts facts{.settings = std::move(settings)};
+  facts.step = whole_in(json, "/step", file);
+  facts.shape = {.classes = whole_in(json, "/classes/count", file),
+                 .image = {whole_in(json, "/input/channels", file), whole_in(json, "/input/height", file),
+                           whole_in(json, "/input/width", file)}};
+  facts.preprocessing = 
+      detail::read_preprocessing(json.value("preprocessing", nlohmann::json()), facts.shape.image, file);
+  const auto& classes = json["classes"];
+  if (const auto names = classes.find("names"); names != classes.end()) facts.names = names_of(*names, file);
+  facts.has_names_tensor = classes.contains("names_tensor");
+  if (const auto images = json.find("training_images"); images != json.end() && images->is_string()) {
+    facts.training_images = *images;
   }
-  return settings;
+  return facts;
+}
+
+std::vector<std::string> read_class_names(std::string_view text, const std::string& file) {
+  return names_of(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), file);
 }
 
 }  // namespace tandem::job

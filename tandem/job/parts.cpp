@@ -93,13 +93,13 @@ std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& cou
   return all;
 }
 
-parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world) {
-  return parallel::Mesh(job.parallel.mesh(world.size()), world);
+std::unique_ptr<parallel::Mesh> make_mesh(const Job& job, comm::ProcessGroup& world) {
+  return std::make_unique<parallel::Mesh>(job.parallel.mesh(world.size()), world);
 }
 
 Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& world,
                   const std::function<void(train::Task&)>& prepare) {
-  Assembly parts{.mesh = std::make_unique<parallel::Mesh>(job.parallel.mesh(world.size()), world)};
+  Assembly parts{.mesh = make_mesh(job, world)};
   parts.task = make_task(job, shape, plan, *parts.mesh);
   if (prepare) prepare(*parts.task);
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,

@@ -71,7 +71,7 @@ HeldClasses held_classes(const Job& job, const std::vector<int64_t>& counts, int
 std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& counts);
 
 /// All ranks of the job, arranged along the axes of its plan. Collective.
-parallel::Mesh make_mesh(const Job& job, comm::ProcessGroup& world);
+std::unique_ptr<parallel::Mesh> make_mesh(const Job& job, comm::ProcessGroup& world);
 
 /// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync, whose
 /// statistics are of the images of all ranks that share a batch; otherwise not.

@@ -8,7 +8,8 @@
 
 namespace tandem::train {
 
-Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& data, const Tick& tick) {
+Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& data, const Tick& tick,
+                const Answered& answered) {
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   task.set_training(false);
@@ -20,11 +21,12 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   while (next_batch(loader, batch)) {
     const auto sizes = data::samples_of_ranks(loader.options(), batch.global_size);
     const auto [best, own_loss] = task.evaluate(batch, std::min<int64_t>(5, num_classes), sizes);
-    const auto hits = best.eq(batch.labels.unsqueeze(1));
+    const auto hits = best.classes.eq(batch.labels.unsqueeze(1));
     right1 += hits.select(1, 0).sum().item<double>();
     right5 += hits.sum().item<double>();
     loss += own_loss.item<double>() * static_cast<double>(batch.global_size);
     samples += batch.global_size;
+    if (answered) answered(batch, best, sizes);
     if (tick) tick(++done, loader.batches_per_epoch());
   }
   task.set_training(true);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/ranking.h"
 #include "tandem/base/rows.h"
 #include "tandem/data/dataset.h"
 #include "tandem/memory/chain.h"
@@ -46,13 +47,19 @@ class Task {
   /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
   virtual Tensor embed(const data::Batch& batch) = 0;
 
-  /// What a test asks of a batch: the k best classes of each of this rank's samples, [n, k] int64 on the CPU, and the
-  /// loss, as loss() returns it.
+  /// What a test asks of a batch: the k best classes of each of this rank's samples, on the CPU, and the loss, as loss()
+  /// returns it.
   struct Answers {
-    Tensor best, loss;
+    Ranking best;
+    Tensor loss;
   };
   /// Collective.
   virtual Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
+
+  /// The k best classes alone. By default those of evaluate(), whose loss is dropped. Collective.
+  virtual Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {
+    return evaluate(batch, k, sizes).best;
+  }
 
   /// If `training`, batch statistics are updated; otherwise they are used as they are.
   virtual void set_training(bool training) = 0;

@@ -250,20 +250,25 @@ TEST(Head, MoreRanksThanClasses) {
     const auto loss = head.loss(features, at::full({sizes[group.rank()]}, 2, at::kLong), sizes);
     loss.backward();
     EXPECT_TRUE(std::isfinite(loss.item<double>()));
-    EXPECT_EQ(head.top_k(features.detach(), 2, sizes).size(0), sizes[group.rank()]);
+    EXPECT_EQ(head.top_k(features.detach(), 2, sizes).classes.size(0), sizes[group.rank()]);
   });
 }
 
 TEST(Head, TopKEqualsOneDevice) {
-  const auto scores = features_of_all().mm((whole_weight() / whole_weight().norm(2, {1}, true)).t());
-  const auto expected = std::get<1>(scores.topk(5, 1));
-  for (const int world : {1, 2, 3, 4}) {
+  constexpr double kScale = 7;
+  const auto cosines = features_of_all().mm((whole_weight() / whole_weight().norm(2, {1}, true)).t());
+  const auto scores = (kScale * cosines / features_of_all().norm(2, {1}, true)).softmax(1);
+  const auto [best, classes] = scores.topk(5, 1);
+  for (const int world : {1, 2, 3, 4, 5}) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
-      ClassShardedHead head({.classes = kClasses, .dim = kDim, .dtype = at::kDouble}, group);
+      // A margin is of the loss alone.
+      ClassShardedHead head(
+          {.classes = kClasses, .dim = kDim, .scoring = cosface(kScale, 0.3), .dtype = at::kDouble}, group);
       const auto sizes = comm::split_sizes(kRows, world);
       const auto [begin, end] = comm::split_range(kRows, world, group.rank());
-      const auto best = head.top_k(features_of_all().slice(0, begin, end), 5, sizes);
-      EXPECT_TRUE(best.equal(expected.slice(0, begin, end))) << "ranks: " << world;
+      const auto found = head.top_k(features_of_all().slice(0, begin, end), 5, sizes);
+      EXPECT_TRUE(found.classes.equal(classes.slice(0, begin, end))) << "ranks: " << world;
+      EXPECT_TRUE(at::allclose(found.scores, best.slice(0, begin, end), 1e-12, 1e-14)) << "ranks: " << world;
     });
   }
 }

@@ -31,7 +31,8 @@ HeadOptions options_of(const Scoring& scoring) {
 }
 
 struct Found {
-  Tensor loss, of_features, of_weight, best;
+  Tensor loss, of_features, of_weight;
+  Ranking best;
 };
 
 /// What this rank finds for rows begin .. begin + sizes[rank] - 1; loss and gradient of the weight are of all ranks.
@@ -76,7 +77,8 @@ TEST(ReplicatedHead, EqualsOneDevice) {
         EXPECT_NEAR(found.loss.item<double>(), expected.loss.item<double>(), 1e-12);
         EXPECT_TRUE(at::allclose(found.of_features, own(expected.of_features), 0, 1e-13));
         EXPECT_TRUE(at::allclose(found.of_weight, expected.of_weight, 1e-12, 1e-12));
-        EXPECT_TRUE(found.best.equal(own(expected.best)));
+        EXPECT_TRUE(found.best.classes.equal(own(expected.best.classes)));
+        EXPECT_TRUE(at::allclose(found.best.scores, own(expected.best.scores), 1e-12, 1e-14));
       });
     }
   }

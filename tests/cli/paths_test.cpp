@@ -62,7 +62,7 @@ std::vector<Place> places() {
        }},
       {"eval",
        [](const auto& path) {
-         return Words{"eval", "data=synthetic", "resume=" + path};
+         return Words{"eval", "resume=" + path};
        }},
       {"out", [](const auto& path) { return training({"out=" + path}); }},
       {"resume",

@@ -18,7 +18,8 @@ class RetrievalRun : public testing::Test {
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
   nlohmann::json result(Words words, const std::string& command = "train") const {
-    words.insert(words.begin(), {command, "--json", "-", "report.compare=false", "threads=1"});
+    words.insert(words.begin(), {command, "--json", "-", "threads=1"});
+    if (command == "train") words.emplace_back("report.compare=false");
     const auto ended = run_tandem(words);
     EXPECT_EQ(ended.status, 0) << ended.err;
     return nlohmann::json::parse(ended.out);

@@ -43,11 +43,16 @@ TEST(ModelCard, SaysModelShapeClassesScoresAndSettings) {
   found.erase("settings");
   EXPECT_EQ(found, json::parse(R"({"format": "tandem.model", "version": 1, "step": 30, "model": "mlp",
                                    "input": {"channels": 1, "height": 8, "width": 8},
+                                   "preprocessing": {"height": 8, "width": 8, "orientation": "exif",
+                                                     "resize": "stretch", "filter": "bilinear", "antialias": true,
+                                                     "reducing_gap": 3, "colours": "grey", "inverted": true,
+                                                     "mean": [0.5], "std": [0.5]},
                                    "classes": {"count": 3, "names": ["no 0", "no 1", "no 2"]},
                                    "metrics": {"step": 20, "test_images": 60, "top1": 0.5}})"));
   EXPECT_EQ(saved["train.lr"], "0.25");
   EXPECT_FALSE(saved.contains("out"));
-  const auto read = settings_of_card(card.text, "model.json");
+  const auto facts = read_card(card.text, "model.json");
+  const auto& read = facts.settings;
   EXPECT_EQ(read.get_int("embedding"), 24);
   EXPECT_EQ(read.get_list("eval.pairs"), (Words{"a.bin", "b.bin"}));
   EXPECT_EQ(read.get_string("out"), "");
@@ -84,7 +89,7 @@ TEST(ModelCard, NamesThatAreNotUtf8AreReplaced) {
 }
 
 TEST(ModelCard, FaultsAreNamed) {
-  const auto fault = [](const std::string& text) { return text_of([&] { settings_of_card(text, "model.json"); }); };
+  const auto fault = [](const std::string& text) { return text_of([&] { read_card(text, "model.json"); }); };
   const std::string tail = ": the file is damaged, or of another program";
   EXPECT_EQ(fault("{"), "'model.json': is no model card" + tail);
   EXPECT_EQ(fault(R"({"format": "gpt"})"), "'model.json': is no model card" + tail);
@@ -93,7 +98,7 @@ TEST(ModelCard, FaultsAreNamed) {
             "'model.json': settings is missing, wanted an object" + tail);
   EXPECT_EQ(fault(R"({"format": "tandem.model", "version": 1, "settings": {"ranks": 2}})"),
             "'model.json': settings.ranks is 2, wanted a text" + tail);
-  EXPECT_THROW(settings_of_card(R"({"format": "tandem.model", "version": 1, "settings": {"ranks": "two"}})", "m"),
+  EXPECT_THROW(read_card(R"({"format": "tandem.model", "version": 1, "settings": {"ranks": "two"}})", "m"),
                SettingsError);
 }
 

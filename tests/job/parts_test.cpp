@@ -87,8 +87,8 @@ std::array<int64_t, 4> peaks_of_a_step(const HeadForm& form) {
                   [&](comm::ProcessGroup& group) {
                     const RankScope scope(group.rank());
                     const auto loader = training_loader(job, patterns, group);
-                    auto mesh = make_mesh(job, group);
-                    const auto task = make_task(job, shape_of(job, patterns), even_counts(job, 2002, 4), mesh);
+                    const auto mesh = make_mesh(job, group);
+                    const auto task = make_task(job, shape_of(job, patterns), even_counts(job, 2002, 4), *mesh);
                     EXPECT_EQ(task->parameters().back().name, kHeadWeight);
                     EXPECT_EQ(task->parameters().back().placement.splits.at(0).count, group.rank() < 2 ? 501 : 500);
                     loader->start(0);

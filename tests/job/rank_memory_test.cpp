@@ -188,10 +188,10 @@ std::pair<int64_t, int64_t> gradients_of(const std::vector<std::string>& words) 
   std::pair<int64_t, int64_t> both;
   comm::run_ranks(1, [&](comm::ProcessGroup& group) {
     const auto loader = training_loader(job, patterns, group);
-    auto mesh = make_mesh(job, group);
+    const auto mesh = make_mesh(job, group);
     const auto task =
-        make_task(job, shape_of(job, patterns), even_counts(job, shape_of(job, patterns).classes, 1), mesh);
-    const auto sync = job.parallel.strategy->make({task->parameters()}, mesh, job.parallel.strategy_options);
+        make_task(job, shape_of(job, patterns), even_counts(job, shape_of(job, patterns).classes, 1), *mesh);
+    const auto sync = job.parallel.strategy->make({task->parameters()}, *mesh, job.parallel.strategy_options);
     loader->start(0);
     data::Batch batch;
     loader->next(batch);

@@ -23,8 +23,8 @@ Job glyph_job(const Words& more) { return job_of(with({"model=resnet_glyph", "em
 std::string hash_of(const Job& job, const DataShape& shape, train::CheckpointStore* save = nullptr) {
   std::string hash;
   comm::run_ranks(job.parallel.ranks, [&](comm::ProcessGroup& group) {
-    auto mesh = make_mesh(job, group);
-    const auto task = make_task(job, shape, even_counts(job, shape.classes, group.size()), mesh);
+    const auto mesh = make_mesh(job, group);
+    const auto task = make_task(job, shape, even_counts(job, shape.classes, group.size()), *mesh);
     start_from_weights(job, *task, group);
     if (save != nullptr) {
       EXPECT_TRUE(save_checkpoint(*save, 1, {.tensors = task->weights(), .identity = {}, .trainer = {}}, group));

@@ -44,7 +44,8 @@ Tensor SmallTask::loss(const data::Batch& batch, std::span<const int64_t> sizes)
 }
 
 Task::Answers SmallTask::evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {
-  return {at::arange(k, at::kLong).expand({batch.labels.size(0), k}), loss(batch, sizes)};
+  const auto classes = at::arange(k, at::kLong).expand({batch.labels.size(0), k});
+  return {{classes, at::ones(classes.sizes())}, loss(batch, sizes)};
 }
 
 std::vector<Parameter> SmallTask::parameters() const {

@@ -91,7 +91,8 @@ Tensor SplitTask::loss(const data::Batch& batch, std::span<const int64_t>) {
 }
 
 Task::Answers SplitTask::evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {
-  return {std::get<1>(embed(batch).topk(k, 1)), loss(batch, sizes)};
+  const auto [scores, classes] = embed(batch).topk(k, 1);
+  return {{classes, scores}, loss(batch, sizes)};
 }
 
 data::Batch SplitTask::batch(int64_t step, int64_t size) const {

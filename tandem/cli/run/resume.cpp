@@ -6,12 +6,8 @@
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
-#include "tandem/cli/command.h"
 #include "tandem/cli/run/scores.h"
 #include "tandem/comm/agree.h"
-#include "tandem/job/model_card.h"
-#include "tandem/rendezvous/environment.h"
-#include "tandem/storage/file_io.h"
 #include "tandem/train/checkpoint_store.h"
 
 namespace tandem::cli {
@@ -25,23 +21,6 @@ constexpr const char* kCheckpoints = "checkpoints";
 bool has_newer(const train::CheckpointPlace& place) {
   const auto steps = train::CheckpointStore(place.folder).list();
   return place.newest && !steps.empty() && steps.front() > *place.newest;
-}
-
-/// Those of the run's folder; without it, as of a checkpoint that was copied alone, those in the checkpoint's card.
-std::optional<settings::Settings> settings_beside(const train::CheckpointPlace& place) {
-  const auto file = place.folder.parent_path() / "settings.toml";
-  if (storage::is_there(file)) {
-    settings::Settings settings(job::schema());
-    load_settings(settings, file);
-    return settings;
-  }
-  const train::CheckpointStore store(place.folder);
-  std::vector<std::string> ignored;
-  const auto trusts = [](const train::CheckpointStore::Found&) { return std::optional<std::string>(); };
-  const auto found = store.find_newest({}, ignored, place.newest, trusts);
-  const auto card = found ? store.card(found->manifest) : "";
-  if (card.empty()) return std::nullopt;
-  return job::settings_of_card(card, (store.path(found->step) / storage::kCardName).string());
 }
 
 void tell_resumed(int64_t step) { log::info("resume   goes on after step " + format_count(step)); }
@@ -73,16 +52,6 @@ void resume_from(const std::string& path, const train::CheckpointPlace& place, c
 }
 
 }  // namespace
-
-std::optional<settings::Settings> saved_settings(const std::string& source) {
-  auto settings = settings_beside(train::locate_checkpoints(source));
-  if (!settings) return std::nullopt;
-  settings->set("resume", "none");
-  settings->set("out", "");
-  const auto launch = rendezvous::detect_launch();
-  if (launch && launch->size > 1) job::set_ranks(*settings, launch->size);
-  return settings;
-}
 
 std::string folder_of(const job::Run& run) {
   if (!run.out.empty() || run.resume != job::Resume::from_path) return run.out;

@@ -8,11 +8,6 @@
 
 namespace tandem::cli {
 
-/// The settings with which the run was trained that `source` leads to (its folder, its checkpoints or one of them),
-/// or else those in the newest whole checkpoint there; without `out` and `resume`, and with the ranks of a launcher
-/// that has started this process. nullopt: none are saved. Throws as job::settings_of_card().
-std::optional<settings::Settings> saved_settings(const std::string& source);
-
 /// The folder that the run writes to: `out`; without it, with resume=PATH, the folder of the run that PATH leads to,
 /// unless PATH is a checkpoint and that run has newer ones. "": a new folder.
 std::string folder_of(const job::Run& run);

@@ -38,6 +38,7 @@ class ImageFiles final : public Dataset {
   }
   int64_t read(int64_t index, std::span<uint8_t> pixels) const override;
   std::string class_name(int64_t label) const override;
+  std::string sample_name(int64_t index) const override { return list_.files.at(index).path.string(); }
   std::string describe() const override { return list_.description; }
 
  private:

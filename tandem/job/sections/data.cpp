@@ -11,6 +11,7 @@
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/naming.h"
+#include "tandem/job/sections/picture_choices.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 
@@ -44,6 +45,15 @@ data::Split open_images(const Job& job) {
   return data::image_folder({data.folder, data.size, data.hold_out, data.layout, data.preprocessing.form});
 }
 
+data::Split open_test_images(const Job& job, const data::KnownClasses& known) {
+  const auto& data = job.data;
+  return data::test_folder({.folder = data.folder,
+                            .hold_out = data.hold_out,
+                            .layout = data.layout,
+                            .form = data.preprocessing.form},
+                           known);
+}
+
 data::Split open_faces(const Job& job) {
   const auto& data = job.data;
   return data::face_records({data.folder, data.size, data.hold_out, data.preprocessing.form});
@@ -57,9 +67,6 @@ data::Split open_market(const Job& job) {
 
 constexpr std::array<Choice<data::LayoutKind>, 3> kLayouts = {
     {{"auto", data::LayoutKind::automatic}, {"split", data::LayoutKind::split}, {"flat", data::LayoutKind::flat}}};
-constexpr std::array<Choice<data::Orientation>, 2> kOrientations = {
-    {{"exif", data::Orientation::exif}, {"stored", data::Orientation::stored}}};
-constexpr std::array<Choice<data::Fit>, 2> kFits = {{{"stretch", data::Fit::stretch}, {"crop", data::Fit::crop}}};
 
 /// Numbers of a normalization that have a name.
 struct NamedNormalization {
@@ -81,7 +88,8 @@ constexpr std::array<DataSource, 5> kSources = {{
      .has_hold_out = true,
      .has_layout = true,
      .image_shape = square_shape,
-     .open = open_images},
+     .open = open_images,
+     .open_test = open_test_images},
     {.name = "faces",
      .has_folder = true,
      .has_hold_out = true,
@@ -208,6 +216,17 @@ data::Preprocessing read_preprocessing(const settings::Settings& settings, const
   return all;
 }
 
+/// Rejects a number a channel where images have one.
+void check_channels(const Job& job) {
+  const auto shape = job.data.source->image_shape(job);
+  const auto& [mean, deviation] = job.data.preprocessing.normalization;
+  for (const auto& [key, count] : {std::pair("data.mean", mean.size()), {"data.std", deviation.size()}}) {
+    if (count == 1 || count == static_cast<size_t>(shape[0])) continue;
+    throw SettingsError(std::string(key) + " is " + job.settings.get_string(key) + " with images of one channel, " +
+                        "wanted half or one number");
+  }
+}
+
 void read_data(settings::Settings& settings, Job& job) {
   auto& data = job.data;
   const auto [source, folder] = source_of(settings.get_string("data"));
@@ -231,17 +250,7 @@ void read_data(settings::Settings& settings, Job& job) {
   data.augment.blur = settings.get_float("data.blur");
   data.augment.noise = settings.get_float("data.noise");
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
-}
-
-/// Rejects a number a channel where images have one.
-void check_channels(const Job& job) {
-  const auto shape = shape_for_model(job, job.data.source->image_shape(job));
-  const auto& [mean, deviation] = job.data.preprocessing.normalization;
-  for (const auto& [key, count] : {std::pair("data.mean", mean.size()), {"data.std", deviation.size()}}) {
-    if (count == 1 || count == static_cast<size_t>(shape[0])) continue;
-    throw SettingsError(std::string(key) + " is " + job.settings.get_string(key) + " with images of one channel, " +
-                        "wanted half or one number");
-  }
+  check_channels(job);
 }
 
 /// Keys that have come later than checkpoints which lack them: they count where they are not the default.
@@ -255,7 +264,6 @@ std::vector<std::string_view> identity_of_preprocessing(const Job& job) {
 
 void check_data(const Job& job) {
   const auto& source = *job.data.source;
-  check_channels(job);
   if (job.data.size >= source.least_size) return;
   throw SettingsError("data.size is " + std::to_string(job.data.size) + " with " + std::string(source.name) +
                       ", wanted " + std::to_string(source.least_size) + " or more: " + std::string(source.why_least));
@@ -363,7 +371,9 @@ const Section& data_section() {
                 [](const Job& job) { return !job.data.source->has_folder && job.evaluation.pairs.empty(); },
                 "without image files"}},
       .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"},
-      .more_identity = identity_of_preprocessing};
+      .more_identity = identity_of_preprocessing,
+      .in_use = {"data.prefetch"},
+      .in_use_on_data = {"data", "data.hold_out", "data.layout", "data.test_fonts"}};
   return section;
 }
 

@@ -47,6 +47,9 @@ struct DataSource {
   std::array<int64_t, 3> (*image_shape)(const Job& job);  // channels, height, width
   data::Split (*open)(const Job& job);
 
+  /// Opens the folder to test a trained model of known classes on; the preprocessing is the job's. Null: as open().
+  data::Split (*open_test)(const Job& job, const data::KnownClasses& known) = nullptr;
+
   /// The size of the stored images, which is kept unless data.size is given. Null, or nullopt: there is none.
   std::optional<int64_t> (*own_size)(const std::filesystem::path& folder) = nullptr;
 };

@@ -20,7 +20,9 @@ const Section& evaluation_section() {
                {"eval.batch", int64_t{256}, "images per test batch, over all ranks", {1, 1e9}},
                {"eval.pairs", std::vector<std::string>(),
                 "files of image pairs for verification after training, in the format of InsightFace's lfw.bin"}},
-      .read = read_evaluation};
+      .read = read_evaluation,
+      .in_use = {"eval.batch"},
+      .in_use_on_data = {"eval.pairs"}};
   return section;
 }
 

@@ -148,7 +148,8 @@ const Section& parallel_section() {
            [](const Job& job) { return job.parallel.strategy->is_one_process; },
            "with replicas of one process, which send nothing"},
           {{"comm.check", "comm.transport"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
-          {{"comm.transport"}, [](const Job&) { return !launch_of_processes(); }, "except between processes"}}};
+          {{"comm.transport"}, [](const Job&) { return !launch_of_processes(); }, "except between processes"}},
+      .in_use = {"ranks", "threads", "device", "comm.init_timeout", "comm.timeout", "comm.check", "comm.transport"}};
   return section;
 }
 

@@ -38,6 +38,9 @@ struct Section {
 
   /// Keys, of any section, that it must share besides in this job. Null: there are none.
   std::vector<std::string_view> (*more_identity)(const Job& job) = nullptr;
+
+  /// Keys that count when a trained model is used: always, or where it is used on data of a known kind.
+  std::vector<std::string_view> in_use = {}, in_use_on_data = {};
 };
 
 // In the order of the help text.
