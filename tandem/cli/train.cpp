@@ -43,6 +43,7 @@ int run_train(const Arguments& arguments) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);
   }
   const auto data = job::open_data(job);
+  job::check_best(job, data);
   check_checkpoints(job, *data.train, job::prints_for_the_job());
   std::atomic<ExitCode> code{ExitCode::done};
   job::on_ranks(

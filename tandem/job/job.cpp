@@ -105,6 +105,12 @@ std::array<int64_t, 3> shape_for_model(const Job& job, const std::array<int64_t,
   return job.model.is_identity ? std::array<int64_t, 3>{1, 1, job.model.embedding} : shape;
 }
 
+void check_best(const Job& job, const data::Split& data) {
+  if (job.run.best.empty() || (data.test && data.test->size() > 0)) return;
+  throw SettingsError("checkpoint.best is " + job.run.best + " and the data has no test images, wanted none",
+                      "glyphs take data.test_fonts, folders a test folder or data.hold_out");
+}
+
 DataShape shape_of(const Job& job, const data::Dataset& dataset) {
   const int64_t wanted = job.head.classes;
   if (wanted > 0 && wanted < dataset.num_classes()) {

@@ -56,6 +56,9 @@ Job with_form(const Job& job, const HeadForm& form);
 /// Opens the data and writes the fonts that it chose into the job. Throws as the function that opens this kind of data.
 data::Split open_data(Job& job);
 
+/// Throws SettingsError if the best of a score is to be kept that no test of this data measures.
+void check_best(const Job& job, const data::Split& data);
+
 /// The properties of the data that decide how much memory a job needs.
 struct DataShape {
   int64_t classes = 0;             // of the head

@@ -127,6 +127,7 @@ train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {
   options.log_every = job.training.log_every;
   options.evaluate_every = job.evaluation.every * steps_per_epoch;
   options.checkpoint_every = job.run.checkpoint_every > 0 ? job.run.checkpoint_every : steps_per_epoch;
+  options.best = job.run.best;
   return options;
 }
 

@@ -79,6 +79,29 @@ std::optional<std::string> job_fault(const storage::Identity& found, const stora
   return {};
 }
 
+std::optional<int64_t> best_step_of(const storage::Manifest& manifest) {
+  const auto* value = storage::find_value(manifest.trainer, kBestStep);
+  const auto* step = value != nullptr ? std::get_if<int64_t>(value) : nullptr;
+  return step != nullptr ? std::optional(*step) : std::nullopt;
+}
+
+fs::path normal(const fs::path& path) {
+  std::error_code error;
+  const auto place = fs::absolute(path, error).lexically_normal();
+  return place.has_filename() ? place : place.parent_path();  // a slash at the end
+}
+
+CheckpointPlace locate_best(const fs::path& place) {
+  const CheckpointStore store(place.parent_path());
+  const auto missing = "checkpoint " + quote(place.string()) + " is missing: ";
+  const auto best = store.best();
+  if (!best) throw DataError(missing + "no test was kept as the best", "train with checkpoint.best, or name a step");
+  std::error_code error;
+  if (fs::is_directory(store.path(*best), error)) return {place.parent_path(), best};
+  throw DataError(missing + "the best test was after step " + std::to_string(*best) + ", whose checkpoint is not here",
+                  "look for it in the run from which this one goes on, or name another step");
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(fs::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {
@@ -205,6 +228,7 @@ void CheckpointStore::prune(const storage::Manifest& committed) const {
       kept += whole ? 1 : 0;
       continue;
     }
+    if (step == best_step_of(committed)) continue;
     // Rename it first: a folder that is half removed must not look like a checkpoint.
     auto away = temporary(step);
     away += ".pruned";
@@ -281,6 +305,22 @@ std::optional<int64_t> CheckpointStore::newest(const storage::Identity& job) con
   return found ? std::optional(found->step) : std::nullopt;
 }
 
+std::optional<int64_t> CheckpointStore::best() const {
+  for (const auto step : list()) {
+    try {
+      if (const auto best = best_step_of(manifest(step))) return best;
+    } catch (const Error&) {  // damaged: an older one may tell
+    }
+  }
+  return {};
+}
+
+bool names_best(const fs::path& path) {
+  const auto place = normal(path);
+  return place.filename() == kBestName && !storage::is_there(place) &&
+         !CheckpointStore(place.parent_path()).list().empty();
+}
+
 std::string fault_words(const std::exception& error) {
   const auto text = message_of(error);
   if (dynamic_cast<const SettingsError*>(&error) != nullptr) return "is of another job: " + text;
@@ -309,9 +349,9 @@ storage::SafetensorsFile CheckpointStore::open_rank(int64_t step, int rank) cons
 }
 
 CheckpointPlace locate_checkpoints(const fs::path& path) {
+  const auto place = normal(path);
+  if (names_best(place)) return locate_best(place);
   std::error_code error;
-  auto place = fs::absolute(path, error).lexically_normal();
-  if (!place.has_filename()) place = place.parent_path();  // a slash at the end
   const auto step = step_of(place.filename().string());
   if (step && fs::is_directory(place, error)) return {place.parent_path(), step};
   const auto name = place.filename().string();

@@ -20,6 +20,9 @@ namespace tandem::train {
 ///   folder/step_00001000/                                                      renamed, parent synced
 ///   folder/step_00000800/                                                      older ones beyond `keep` removed
 ///
+/// The checkpoint that the manifest calls the best, as the number kBestStep of its trainer, is never removed as too
+/// old.
+///
 /// This class does not communicate. The ranks must keep this order: all begin; each writes; all learn whether every
 /// rank could write; one rank commits or abandons; all wait for it before the next begin. A folder belongs to one run.
 ///
@@ -48,8 +51,8 @@ class CheckpointStore {
   /// Makes the checkpoint of manifest.step from the files of manifest.world ranks, and fills in manifest.files. `card`:
   /// the text of its ModelCard; empty: it gets none.
   /// Replaces an existing checkpoint of that step. Then removes the run's older checkpoints except the newest keep - 1
-  /// complete ones; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is not complete,
-  /// DataError also if two files hold a tensor of the same name: call abandon() then.
+  /// complete ones and the best; a failure to remove one is a warning. Throws IoError or DataError if a rank's file is
+  /// not complete, DataError also if two files hold a tensor of the same name: call abandon() then.
   void commit(storage::Manifest manifest, const std::string& card = "");
 
   /// Removes the temporary folder, if possible.
@@ -85,6 +88,10 @@ class CheckpointStore {
   /// fast.
   std::optional<int64_t> newest(const storage::Identity& job) const;
 
+  /// The step that the newest checkpoint which tells of one calls the best; its checkpoint may be missing. Reads
+  /// manifests only.
+  std::optional<int64_t> best() const;
+
   /// Throw DataError or IoError if the checkpoint is damaged or missing.
   storage::Manifest manifest(int64_t step) const;
   storage::SafetensorsFile open_rank(int64_t step, int rank) const;
@@ -106,18 +113,26 @@ class CheckpointStore {
   std::function<void()> guard_;
 };
 
+/// The number of a manifest's trainer that is the step of the run's best test, and the name of that step's checkpoint
+/// as a path, `checkpoints/best`; nothing of that name is written.
+inline constexpr const char *kBestStep = "best_step", *kBestName = "best";
+
+/// Whether the path is the name of a best checkpoint: kBestName in a folder of checkpoints.
+bool names_best(const std::filesystem::path& path);
+
 /// Turns an exception into a fault of a checkpoint: "is damaged: ...", "cannot be read: ...", "is not finite: ..." or,
 /// for a SettingsError, "is of another job: ...".
 std::string fault_words(const std::exception& error);
 
-/// What a user's path leads to: a folder of checkpoints, a run's folder that contains `checkpoints`, or one checkpoint.
-/// `newest` is the step of that one checkpoint; older checkpoints are used if it is damaged.
+/// What a user's path leads to: a folder of checkpoints, a run's folder that contains `checkpoints`, or one checkpoint,
+/// which may be named as the best. `newest` is the step of that one checkpoint; older checkpoints are used if it is
+/// damaged.
 struct CheckpointPlace {
   std::filesystem::path folder;
   std::optional<int64_t> newest;
 };
 
-/// Throws DataError if the path does not lead to a folder.
+/// Throws DataError if the path does not lead to a folder, or if there is no best checkpoint.
 CheckpointPlace locate_checkpoints(const std::filesystem::path& path);
 
 }  // namespace tandem::train

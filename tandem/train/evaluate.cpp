@@ -2,11 +2,20 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
+
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/train/batches.h"
 
 namespace tandem::train {
+
+std::span<const Score> metrics() {
+  static const std::vector<Score> all = {{"top1", "top-1", 0, ScoreUnit::fraction, Better::higher},
+                                         {"top5", "top-5", 0, ScoreUnit::fraction, Better::higher},
+                                         {"loss", "loss", 0, ScoreUnit::plain, Better::lower}};
+  return all;
+}
 
 Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& data, const Tick& tick,
                 const Answered& answered) {
@@ -33,10 +42,10 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   const auto sums = at::tensor(std::vector<double>{right1, right5}, at::kDouble);
   comm::all_reduce_(sums, data);
   const double count = std::max<double>(1, static_cast<double>(samples));
-  return {{{"top1", "top-1", sums[0].item<double>() / count, ScoreUnit::fraction},
-           {"top5", "top-5", sums[1].item<double>() / count, ScoreUnit::fraction},
-           {"loss", "loss", loss / count}},
-          samples};
+  const std::array values = {sums[0].item<double>() / count, sums[1].item<double>() / count, loss / count};
+  Scores scores{{metrics().begin(), metrics().end()}, samples};
+  for (size_t i = 0; i < values.size(); ++i) scores.list[i].value = values[i];
+  return scores;
 }
 
 }  // namespace tandem::train

@@ -7,6 +7,7 @@
 namespace tandem::train {
 
 enum class ScoreUnit : uint8_t { plain, fraction };  // fraction of 1, shown in percent
+enum class Better : uint8_t { higher, lower };
 
 /// One number of an evaluation.
 struct Score {
@@ -14,6 +15,7 @@ struct Score {
   std::string label;  // for people: "top-1"
   double value = 0;
   ScoreUnit unit = ScoreUnit::plain;
+  Better better = Better::higher;
 };
 
 /// The numbers of an evaluation, in the order in which they are shown.
@@ -28,6 +30,13 @@ struct Scores {
     }
     return 0;
   }
+};
+
+/// The test of a run, over all its starts, with the best value of one score.
+struct BestTest {
+  std::string metric;  // the score's name
+  double value = 0;
+  int64_t step = 0;
 };
 
 }  // namespace tandem::train

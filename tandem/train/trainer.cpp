@@ -48,7 +48,8 @@ Trainer::Trainer(Step& step, data::Loader& training, data::Loader* evaluation, T
       checkpoints_(checkpoints),
       world_(world),
       memory_(current_context().rank),
-      votes_(world, step.staleness()) {
+      votes_(world, step.staleness()),
+      best_(options_.best) {
   if (training_.batches_per_epoch() == 0) {
     throw SettingsError("batch is larger than the number of training images, wanted at most one epoch");
   }
@@ -61,10 +62,12 @@ Outcome Trainer::run(Observer& observer) {
   step_.unify();
   check_state();
   if (!outcome.stopped && evaluated_step_ != steps_done_) evaluate_now(outcome, observer);
-  if (saved_step_ != steps_done_ || is_saved_elsewhere_) save(outcome, observer);
+  const bool is_saved = saved_step_ == steps_done_ && !is_saved_elsewhere_;
+  if (!is_saved || best_.awaits_save(steps_done_)) save(outcome, observer);
   outcome.steps = steps_done_;
   outcome.skipped_steps = skipped_steps_;
   outcome.checkpoint = newest_checkpoint_;
+  outcome.best = best_.test();
   outcome.total_seconds = total_seconds();
   outcome.seconds = outcome.total_seconds - seconds_before_;
   outcome.step_seconds = median(step_seconds_);
@@ -92,7 +95,7 @@ void Trainer::run_epoch(Outcome& outcome, Observer& observer) {
     if (evaluates || saves || steps_begun_ == options_.steps || outcome.stopped) end_steps(outcome, observer);
     step_seconds_.push_back(seconds_since(start));
     if (evaluates) evaluate_now(outcome, observer);
-    if (saves && skipped_in_a_row_ == 0) save(outcome, observer);
+    if ((saves || best_.awaits_save(steps_done_)) && skipped_in_a_row_ == 0) save(outcome, observer);
   }
 }
 
@@ -213,6 +216,7 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
     }
   }
   evaluated_step_ = outcome.scored_step = steps_done_;
+  best_.judge(steps_done_, outcome.scores);
   observer.on_scores(steps_done_, outcome.scores);
 }
 
@@ -226,6 +230,7 @@ TrainingState Trainer::state() const {
   state.identity = options_.identity;
   state.trainer = {{"step", steps_done_}, {"seconds", total_seconds()}};
   if (steps_done_ > 0) state.trainer.emplace_back("lr", learning_rate(options_.schedule, steps_done_ - 1));
+  for (const auto& number : best_.numbers(steps_done_)) state.trainer.push_back(number);
   for (const auto& number : step_.numbers()) state.trainer.push_back(number);
   return state;
 }
@@ -243,6 +248,7 @@ void Trainer::save(Outcome& outcome, Observer& observer) {
   updates_since_save_ = 0;
   newest_checkpoint_ = checkpoints_->path(steps_done_);
   observer.on_checkpoint(steps_done_, newest_checkpoint_);
+  if (best_.saved(steps_done_)) observer.on_best(*best_.test(), newest_checkpoint_);
 }
 
 bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest) {
@@ -258,6 +264,7 @@ bool Trainer::resume(const CheckpointStore& from, std::optional<int64_t> newest)
   };
   seconds_before_ = saved("seconds").value_or(0);
   rate_before_ = saved("lr");
+  best_.resume(restored->trainer);
   step_.set_numbers(restored->trainer);
   steps_begun_ = steps_done_ = steps_voted_ = restored->step;
   saved_step_ = steps_done_;

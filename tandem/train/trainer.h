@@ -9,6 +9,7 @@
 #include "tandem/data/loader.h"
 #include "tandem/memory/meter.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/detail/best_so_far.h"
 #include "tandem/train/detail/votes.h"
 #include "tandem/train/lr_schedule.h"
 #include "tandem/train/step.h"
@@ -24,6 +25,8 @@ class Observer {
   virtual void on_scores(int64_t step, const Scores& scores) {}
   virtual void on_evaluation(int64_t done, int64_t total) {}
   virtual void on_checkpoint(int64_t step, const std::filesystem::path& path) {}
+  /// The test after this step is the best so far, and its checkpoint is saved.
+  virtual void on_best(const BestTest& best, const std::filesystem::path& path) {}
   virtual void on_skipped_step(int64_t step, const std::string& fault) {}  // on_step() follows, without loss
 };
 
@@ -37,7 +40,8 @@ struct TrainerOptions {
   int64_t log_every = 20;        // steps between two reports of the loss
   int64_t evaluate_every = 0;    // steps; 0: at the end only
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
-  storage::Identity identity;    // of the job; stored in the checkpoints
+  std::string best;            // name of a score: each test that is better by it than all before is saved; empty: none
+  storage::Identity identity;  // of the job; stored in the checkpoints
   // Makes the card of a checkpoint after `step`; the outcome has the scores of this run's last evaluation. Called on
   // rank 0. Empty: the checkpoints have no card.
   std::function<ModelCard(int64_t step, const Outcome& so_far)> card;
@@ -56,6 +60,7 @@ struct Outcome {
   std::vector<std::optional<double>> first_losses;  // of the first steps since the start or resume; nullopt: skipped
   int64_t scored_step = -1;                         // step of the last evaluation; -1: none
   Scores scores;                                    // of the last evaluation
+  std::optional<BestTest> best;                     // of the whole run, by TrainerOptions::best; nullopt: none is saved
   double seconds = 0;                               // of training steps only
   double total_seconds = 0;                         // the same, including steps before a resume
   double step_seconds = 0;                          // of the median step
@@ -78,6 +83,10 @@ struct Outcome {
 /// nothing but the step's number, and nothing is saved before the next step that is not skipped, except at the end of
 /// the run.
 ///
+/// With `best`, the state after each test whose score is better than those of all tests before, also before a resume,
+/// is saved, and its checkpoint stays until a better one is saved (CheckpointStore). A test of a state that is not
+/// saved, after a skipped step or on a full disk, does not count.
+///
 /// Where steps end late (Step::staleness() s), they are told of, in order, up to s steps later, and what the ranks
 /// agree on after them, a stop or a fault, up to 2 s later. All end before a test and a save.
 class Trainer {
@@ -94,7 +103,8 @@ class Trainer {
   /// The learning rate of the last step before a resume; nullopt: there was none, or an earlier version has saved it.
   std::optional<double> rate_before() const { return rate_before_; }
 
-  /// Trains and reports to `observer`. Collective. Throws NonFiniteError, and whatever the step and the loader throw.
+  /// Trains and reports to `observer`. Collective. Throws NonFiniteError, SettingsError if a test does not measure the
+  /// score `best`, and whatever the step and the loader throw.
   Outcome run(Observer& observer);
 
   int64_t step() const { return steps_done_; }
@@ -128,6 +138,7 @@ class Trainer {
   std::optional<double> rate_before_;        // of the last of them
   std::filesystem::path newest_checkpoint_;  // saved by this run or resumed from; empty: none
   detail::Votes votes_;
+  detail::BestSoFar best_;
   int64_t steps_begun_ = 0, steps_done_ = 0, steps_voted_ = 0, saved_step_ = -1, evaluated_step_ = -1,
           checked_step_ = -1;
   bool is_saved_elsewhere_ = false;  // and not in checkpoints_

@@ -69,6 +69,7 @@ void check_index(const std::map<std::string, std::string>& file_of_tensor,
 
 fs::path locate_weights(const fs::path& path) {
   const auto shown = "weights is " + quote(path.string());
+  if (names_best(path)) return newest_checkpoint(path);
   if (!storage::is_there(path)) throw DataError(shown + ", which does not exist" + kWanted);
   if (std::error_code ignored; fs::is_directory(path, ignored)) {
     for (const auto* name : {storage::kIndexName, "model.safetensors"}) {

@@ -7,8 +7,8 @@ namespace tandem::train {
 
 /// The file that a user's path to weights leads to, which open_weights() takes: the file itself; in a folder with
 /// `model.safetensors.index.json` or `model.safetensors`, that one; in a run's folder, the index of its newest whole
-/// checkpoint. Logs a warning for each checkpoint that is skipped. Throws DataError, which begins with "weights is", if
-/// there is none, or if the file is a pickle.
+/// checkpoint, or of its best if the path names that. Logs a warning for each checkpoint that is skipped. Throws
+/// DataError, which begins with "weights is", if there is none, or if the file is a pickle.
 std::filesystem::path locate_weights(const std::filesystem::path& path);
 
 /// Opens weights that any program wrote: one safetensors file, or those of an index (`*.json`). Throws as

@@ -58,6 +58,12 @@ class RunTells : public testing::Test {
     return words;
   }
 
+  Words best_job(const Words& more) const {
+    auto words = job({"eval.every=1", "checkpoint.best=loss", "checkpoint.keep=1", "train.lr=0.005"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
   fs::path checkpoint(const std::string& run, const std::string& step) const {
     return folder_ / run / "checkpoints" / ("step_000000" + step);
   }
@@ -129,6 +135,57 @@ TEST_F(RunTells, TheReportOfAResumedRunHasTheWholeCurve) {
   EXPECT_NEAR(total, before + own, 1e-9);
   EXPECT_EQ(logged("run", "step"), numbers(1, 18));
   EXPECT_EQ(logged("run", "resume"), std::vector<int>{12});
+}
+
+/// Ten steps that learn, and eight with a learning rate that spoils what was learned.
+TEST_F(RunTells, TheBestTestIsToldAndItsCheckpointHasAName) {
+  ASSERT_EQ(run_tandem(best_job({"train.steps=10", out("run")})).status, 0);
+  EXPECT_EQ(result("run")["best"]["step"], 10);
+  const auto ended = run_tandem(best_job({"resume=auto", "train.lr=10", "ranks=2", out("run")}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto best = result("run")["best"];
+  EXPECT_EQ(best["metric"], "loss");
+  EXPECT_EQ(best["step"], 10);
+  EXPECT_LT(best["value"], result("run")["test_loss"]);
+  EXPECT_EQ(logged("run", "best"), (std::vector<int>{5, 10}));
+  const auto name = (folder_ / "run" / "checkpoints" / "best").string();
+  EXPECT_EQ(best["checkpoint"], name);
+  EXPECT_NE(ended.out.find("best     loss "), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find(" after step 10, " + name + "\n"), std::string::npos) << ended.out;
+  const auto tested = run_tandem({"eval", "resume=" + name, "--json", "-"});
+  ASSERT_EQ(tested.status, 0) << tested.err;
+  EXPECT_EQ(nlohmann::json::parse(tested.out)["steps"], 10);
+  EXPECT_NEAR(nlohmann::json::parse(tested.out)["loss"].get<double>(), best["value"].get<double>(), 1e-5);
+  const auto merged = run_tandem({"reshard", name, "merge=" + (folder_ / "best.safetensors").string(), "--json", "-"});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(nlohmann::json::parse(merged.out)["step"], 10);
+  const auto begun = run_tandem(job({"train.steps=2", "model.weights=" + name, out("begun")}));
+  EXPECT_EQ(begun.status, 0) << begun.err;
+  EXPECT_TRUE(result("begun")["best"].is_null());
+}
+
+TEST_F(RunTells, ABestTestThatStaysInTheOldRunIsToldThere) {
+  ASSERT_EQ(run_tandem(best_job({"train.steps=10", out("run")})).status, 0);
+  const auto ended = run_tandem(best_job({from("resume"), "train.lr=10", out("other")}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(result("other")["best"]["step"], 10);
+  EXPECT_EQ(result("other")["best"]["checkpoint"], "");
+  EXPECT_NE(ended.out.find(" after step 10, whose checkpoint is in the run from which this one goes on\n"),
+            std::string::npos)
+      << ended.out;
+}
+
+TEST_F(RunTells, ABestThatNoTestMeasuresIsRefused) {
+  const auto other = run_tandem(job({"checkpoint.best=top9", out("run")}));
+  EXPECT_EQ(other.status, 78);
+  EXPECT_EQ(other.err,
+            "error: checkpoint.best is 'top9', wanted none, top1, top5 or loss: did you mean top1 or top5?\n");
+  const auto none = run_tandem({"train", "data=synthetic", "checkpoint.best=top1", out("run")});
+  EXPECT_EQ(none.status, 78);
+  EXPECT_EQ(none.err,
+            "error: checkpoint.best is top1 and the data has no test images, wanted none: glyphs take data.test_fonts, "
+            "folders a test folder or data.hold_out\n");
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
 TEST_F(RunTells, EqualWeightsHaveEqualHashesOnAnyNumberOfRanks) {

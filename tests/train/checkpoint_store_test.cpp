@@ -6,6 +6,7 @@
 #include "tandem/base/rng.h"
 #include "tandem/train/detail/stored_part.h"
 #include "tandem/train/parameter.h"
+#include "tandem/train/weights_file.h"
 #include "tests/storage/disk_limit.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -39,6 +40,13 @@ class Checkpoints : public testing::Test {
   TemporaryFolder folder_;
   CheckpointStore store_{folder_ / "checkpoints"};
 };
+
+void save_with_best(CheckpointStore& store, int64_t step, int64_t best) {
+  write_ranks(store, step);
+  auto manifest = sample_manifest(step);
+  manifest.trainer.emplace_back(kBestStep, best);
+  store.commit(manifest);
+}
 
 using Notes = std::vector<std::string>;
 using Steps = std::vector<int64_t>;
@@ -92,6 +100,52 @@ TEST_F(Checkpoints, PruningLeavesOtherJobsAndLaterStepsAlone) {
   save(only, 100);
   save(only, 200);
   EXPECT_EQ(store_.list(), (Steps{900, 200, 50}));
+}
+
+TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
+  CheckpointStore two(folder_ / "checkpoints", 2);
+  save_with_best(two, 100, 100);
+  save_with_best(two, 200, 100);
+  save_with_best(two, 300, 100);
+  save_with_best(two, 400, 100);
+  EXPECT_EQ(store_.list(), (Steps{400, 300, 100}));
+  save_with_best(two, 500, 500);
+  EXPECT_EQ(store_.list(), (Steps{500, 400}));
+  save_with_best(two, 600, 500);  // one of the newest
+  EXPECT_EQ(store_.list(), (Steps{600, 500}));
+}
+
+TEST_F(Checkpoints, TheBestHasAName) {
+  const auto best = folder_ / "checkpoints" / "best";
+  EXPECT_FALSE(names_best(best));
+  save(store_, 100);
+  EXPECT_EQ(text_of<DataError>([&] { locate_checkpoints(best); }),
+            "checkpoint '" + best.string() +
+                "' is missing: no test was kept as the best: train with checkpoint.best, or name a step");
+  save_with_best(store_, 200, 200);
+  save_with_best(store_, 300, 200);
+  save(store_, 400);  // by a run that kept no best
+  EXPECT_TRUE(fs::exists(store_.path(300)));
+  CheckpointStore all(folder_ / "checkpoints", 9);
+  save_with_best(all, 500, 300);
+  save(all, 600);
+  const auto place = locate_checkpoints(best / "");
+  EXPECT_EQ(place.folder, folder_ / "checkpoints");
+  EXPECT_EQ(place.newest, 300);
+  EXPECT_EQ(locate_weights(best), store_.path(300) / storage::kIndexName);
+  spill(store_.path(500) / storage::kManifestName, "{}");
+  EXPECT_EQ(store_.best(), 200);  // as step 300 has it
+  fs::create_directory(best);
+  EXPECT_FALSE(names_best(best));
+}
+
+TEST_F(Checkpoints, TheBestMayLieElsewhere) {
+  const auto best = folder_ / "checkpoints" / "best";
+  save_with_best(store_, 500, 300);
+  EXPECT_EQ(text_of<DataError>([&] { locate_checkpoints(best); }),
+            "checkpoint '" + best.string() +
+                "' is missing: the best test was after step 300, whose checkpoint is not here: look for it in the run "
+                "from which this one goes on, or name another step");
 }
 
 TEST_F(Checkpoints, SavingAStepAgainReplacesIt) {

@@ -122,6 +122,15 @@ void RunObserver::on_checkpoint(int64_t step, const std::filesystem::path& path)
   write({{"event", std::string("checkpoint")}, {"ts", now_seconds()}, {"step", step}, {"path", path.string()}});
 }
 
+void RunObserver::on_best(const train::BestTest& best, const std::filesystem::path& path) {
+  write({{"event", std::string("best")},
+         {"ts", now_seconds()},
+         {"step", best.step},
+         {"metric", best.metric},
+         {"value", best.value},
+         {"path", path.string()}});
+}
+
 void RunObserver::on_skipped_step(int64_t step, const std::string& fault) {
   log::warn("step " + std::to_string(step) + " is left out: " + fault);
   write({{"event", std::string("skip")}, {"ts", now_seconds()}, {"step", step}, {"fault", fault}});

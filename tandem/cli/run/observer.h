@@ -38,6 +38,7 @@ class RunObserver : public train::Observer {
   void on_scores(int64_t step, const train::Scores& scores) override;
   void on_evaluation(int64_t done, int64_t total) override;
   void on_checkpoint(int64_t step, const std::filesystem::path& path) override;
+  void on_best(const train::BestTest& best, const std::filesystem::path& path) override;
   void on_skipped_step(int64_t step, const std::string& fault) override;
 
   void finish();

@@ -7,6 +7,8 @@
 #include "tandem/base/format.h"
 #include "tandem/cli/run/ranks.h"
 #include "tandem/memory/meter.h"
+#include "tandem/train/checkpoint_store.h"
+#include "tandem/train/evaluate.h"
 
 namespace tandem::cli {
 namespace {
@@ -34,6 +36,32 @@ nlohmann::json lag_json(const train::Facts& facts) {
   if (!steps) return nullptr;
   return {{"most", count_of(facts, "most_lag")},
           {"mean", train::value_of(facts, "sum_of_lags").value() / std::max(1.0, *steps)}};
+}
+
+/// By the name that other commands take; "": it lies in the run from which this one goes on.
+std::string best_checkpoint(const Trained& trained) {
+  const auto name = trained.folder / "checkpoints" / train::kBestName;
+  const train::CheckpointStore store(name.parent_path());
+  const bool is_here = std::ranges::count(store.list(), trained.outcome.best->step) > 0;
+  return is_here ? name.string() : "";
+}
+
+nlohmann::json best_json(const Trained& trained) {
+  const auto& best = trained.outcome.best;
+  if (!best) return nullptr;
+  return {
+      {"metric", best->metric}, {"value", best->value}, {"step", best->step}, {"checkpoint", best_checkpoint(trained)}};
+}
+
+std::string best_text(const Trained& trained) {
+  const auto& best = trained.outcome.best;
+  if (!best) return "";
+  const auto metric = std::ranges::find(train::metrics(), best->metric, &train::Score::name);
+  const bool is_fraction = metric->unit == train::ScoreUnit::fraction;
+  const auto place = best_checkpoint(trained);
+  return "best     " + metric->label + " " + (is_fraction ? format_percent(best->value) : short_number(best->value)) +
+         " after step " + format_count(best->step) + ", " +
+         (place.empty() ? "whose checkpoint is in the run from which this one goes on" : place) + "\n";
 }
 
 }  // namespace
@@ -71,6 +99,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"memory", memory_json(trained.ranks)},
                            {"wire", wire_json(trained.ranks)},
                            {"checkpoint", outcome.checkpoint.string()},
+                           {"best", best_json(trained)},
                            {"weights_hash", trained.weights_hash},
                            {"run", trained.folder.string()},
                            {"retrieval", retrieval_json(trained.features)},
@@ -94,6 +123,7 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
     text = fractions_text(trained.outcome.scores) + "  (held-out test set)      " +
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
+  text += best_text(trained);
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
   if (const auto hidden = value_of(trained.facts, "hidden")) {
     text += "overlap  " + format_percent(*hidden) + " of the gradients' travel is hidden\n";

@@ -14,6 +14,7 @@ struct Run {
   std::string resume_path;       // from_path
   int64_t checkpoint_every = 0;  // steps; 0: at the end of each epoch
   int64_t checkpoint_keep = 0;   // number of newest checkpoints to keep
+  std::string best;              // score of a test whose best checkpoint is kept too; empty: none
   bool compares_forms = false;   // predicts the memory of the other form of the head
 };
 
