@@ -104,6 +104,7 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
   if (prepare) prepare(*parts.task);
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
+                                                .ema = job.training.ema,
                                                 .accumulate = job.training.accumulate,
                                                 .shards = job.training.shards,
                                                 .num_classes = shape.classes,

@@ -86,6 +86,10 @@ class Step {
   /// As settle(); besides, makes equal on all ranks what they have in common. Called before tests and saves.
   virtual void unify() { settle(); }
 
+  /// Calls `body`, which may test the model, while the model has the values of weights(): they may be others than those
+  /// that are trained. Called after unify(), and so is `body`.
+  virtual void with_tested_weights(const std::function<void()>& body) { body(); }
+
   /// What a trained model consists of, as this rank holds it: parameters, then buffers.
   virtual std::vector<Parameter> weights() const = 0;
 
@@ -101,7 +105,7 @@ class Step {
   /// What there is to tell of the steps so far. Not collective.
   virtual Facts facts() const { return {}; }
 
-  /// Evaluates the weights on all samples of a loader. The scores are equal on all ranks.
+  /// Evaluates weights() on all samples of a loader. The scores are equal on all ranks.
   virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;
 };
 

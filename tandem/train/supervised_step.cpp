@@ -9,6 +9,8 @@
 namespace tandem::train {
 namespace {
 
+constexpr const char* kEma = "ema";  // among the numbers of a checkpoint
+
 /// How many of the parameters as this rank holds them are trained. These come first: a strategy may hold its own parts,
 /// so the task's tensors say which are.
 size_t put_trained_first(std::vector<Parameter>& held, const std::vector<Parameter>& parameters) {
@@ -51,6 +53,7 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
 detail::UpdateOptions SupervisedStep::update_options() const {
   return {.optimizer = options_.optimizer,
           .clip = options_.clip,
+          .ema = options_.ema,
           .in_order = options_.shards > 0,
           .loss_scale = options_.loss_scale,
           .ends_late = late_ != nullptr};
@@ -125,11 +128,29 @@ void SupervisedStep::settle() {
 
 void SupervisedStep::unify() {
   settle();
-  sync_->unify(update_.optimizer().state());
+  auto beside = update_.optimizer().state();
+  if (const auto& average = update_.average()) {
+    for (const auto& tensor : average->averages()) beside.push_back(tensor);
+  }
+  sync_->unify(beside);
+}
+
+void SupervisedStep::with_tested_weights(const std::function<void()>& body) {
+  if (!update_.average()) return body();
+  swap_weights();
+  sync_->unify();
+  body();
+  swap_weights();
+}
+
+void SupervisedStep::swap_weights() {
+  update_.average()->swap();
+  sync_->values_replaced();
 }
 
 std::vector<Parameter> SupervisedStep::weights() const {
   auto tensors = parameters_;
+  if (const auto& average = update_.average()) std::ranges::copy(average->averages(), tensors.begin());
   for (auto& buffer : task_.buffers()) tensors.push_back(std::move(buffer));
   return tensors;
 }
@@ -137,16 +158,26 @@ std::vector<Parameter> SupervisedStep::weights() const {
 std::vector<Parameter> SupervisedStep::state() const {
   auto tensors = weights();
   for (const auto& tensor : update_.optimizer().state()) tensors.push_back(tensor);
+  if (const auto& average = update_.average()) {
+    for (const auto& tensor : average->weights()) tensors.push_back(tensor);
+  }
   for (const auto& tensor : sync_->state()) tensors.push_back(tensor);
   return tensors;
 }
 
 storage::Fields SupervisedStep::numbers() const {
   const auto& scale = update_.loss_scale();
-  return scale ? scale->numbers() : storage::Fields();
+  auto numbers = scale ? scale->numbers() : storage::Fields();
+  if (options_.ema != 0) numbers.emplace_back(kEma, options_.ema);
+  return numbers;
 }
 
 void SupervisedStep::set_numbers(const storage::Fields& numbers) {
+  if (options_.ema == 0 && storage::find_value(numbers, kEma) != nullptr) {
+    throw SettingsError("ema is 0 with a checkpoint of averages, wanted " +
+                            std::to_string(storage::number(numbers, kEma)) + " as there",
+                        "to train on from the averages, start another run with them as its weights");
+  }
   sync_->values_replaced();
   update_.set_numbers(numbers);
 }
@@ -178,7 +209,9 @@ Facts SupervisedStep::facts() const {
 }
 
 Scores SupervisedStep::evaluate(data::Loader& loader, const Tick& tick) {
-  return train::evaluate(task_, loader, options_.num_classes, data_, tick);
+  Scores scores;
+  with_tested_weights([&] { scores = train::evaluate(task_, loader, options_.num_classes, data_, tick); });
+  return scores;
 }
 
 }  // namespace tandem::train

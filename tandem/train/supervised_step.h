@@ -18,6 +18,7 @@ using MakePasses = std::function<std::unique_ptr<Passes>(Task& task, parallel::G
 struct SupervisedStepOptions {
   OptimizerOptions optimizer;
   double clip = 0;         // largest norm of the gradients; 0: no clipping
+  double ema = 0;          // decay of an exponential moving average of the weights; 0: there is none
   int64_t accumulate = 1;  // micro-batches of a step
   int64_t shards = 0;      // the same bits for every number of ranks that divides it; 0: not
   int64_t num_classes = 0;
@@ -63,14 +64,19 @@ struct SupervisedStepOptions {
 /// sums of losses and gradients, checks, clipping and the optimizer. The loss of a rank is of its own samples
 /// (Task::run_apart()), and its buffers are its own until unify().
 ///
+/// With `ema`, the trained model is the exponential moving average of the weights (detail/weight_average.h), with the
+/// buffers as they are: weights() are the averages, and tests are of them. A checkpoint holds the averages under the
+/// names of the weights, and the weights beside the optimizer's state.
+///
 /// A parameter of the task that requires no gradient when the step is made is frozen: it has no gradient, no state of
 /// the optimizer, and does not count in clipping; checkpoints hold it.
 class SupervisedStep : public Step {
  public:
   /// `mesh`: of all ranks that train together, which skip steps together; arranged as the strategy's `mesh` has it.
   /// Task and mesh must outlive this object. Collective. Throws SettingsError: accumulation, clipping or
-  /// a loss scale with a parameter that is updated by rows in backward, options of the optimizer or of the scale;
-  /// staleness with a parameter that is updated by rows, a loss scale or steps that may be left out.
+  /// a loss scale with a parameter that is updated by rows in backward, averages with rows that are updated late,
+  /// options of the optimizer, of the averages or of the scale; staleness with a parameter that is updated by rows, a
+  /// loss scale or steps that may be left out.
   SupervisedStep(Task& task, SupervisedStepOptions options, parallel::Mesh& mesh);
 
   void allow_skips(int64_t in_a_row) override;
@@ -80,6 +86,7 @@ class SupervisedStep : public Step {
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
   Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override;
+  void with_tested_weights(const std::function<void()>& body) override;
   void unify() override;
   std::vector<Parameter> weights() const override;
   std::vector<Parameter> state() const override;
@@ -96,6 +103,7 @@ class SupervisedStep : public Step {
   std::unique_ptr<Passes> plain_passes();
   void check_staleness() const;
   std::optional<Reading> begin_late(const data::Batch& batch, int64_t step, double learning_rate);
+  void swap_weights();
   std::optional<double> hidden() const;
 
   Task& task_;

@@ -188,6 +188,30 @@ TEST_F(RunTells, ABestThatNoTestMeasuresIsRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
+TEST_F(RunTells, AveragesAreWhatIsTestedAndSaved) {
+  const Words words = {"train.ema=0.8", "data.unseen=6", "train.steps=12", "eval.every=1", "ranks=2"};
+  auto run = words;
+  run.insert(run.end(), {"parallel=zero1", out("run")});
+  ASSERT_EQ(run_tandem(job(run)).status, 0);
+  const auto tested = run_tandem({"eval", from("resume"), "ranks=1", "--json", "-"});
+  ASSERT_EQ(tested.status, 0) << tested.err;
+  const auto scores = nlohmann::json::parse(tested.out);
+  EXPECT_NEAR(scores["loss"].get<double>(), result("run")["test_loss"].get<double>(), 1e-4);
+  EXPECT_EQ(scores["top1"], result("run")["top1"]);
+  EXPECT_NEAR(scores["retrieval"]["map"].get<double>(), result("run")["retrieval"]["map"].get<double>(), 1e-6);
+  const auto without = run_tandem(job({"data.unseen=6", "resume=auto", out("run")}));
+  EXPECT_EQ(without.status, 78);
+  EXPECT_NE(
+      without.err.find("error: train.ema is 0 with a checkpoint of averages, wanted 0.800000 as there: to train on "
+                       "from the averages, start another run with them as its weights\n"),
+      std::string::npos)
+      << without.err;
+  ASSERT_EQ(run_tandem(job({"train.steps=4", out("plain")})).status, 0);
+  const auto late = run_tandem(job({"train.ema=0.8", "resume=auto", out("plain")}));
+  EXPECT_EQ(late.status, 78);
+  EXPECT_NE(late.err.find("is of another job: train.ema is missing, wanted 0.8\n"), std::string::npos) << late.err;
+}
+
 TEST_F(RunTells, EqualWeightsHaveEqualHashesOnAnyNumberOfRanks) {
   ASSERT_EQ(run_tandem(job({"ranks=2", "train.steps=7", out("run")})).status, 0);
   const std::string hash = result("run")["weights_hash"];

@@ -31,6 +31,7 @@ const std::vector<Refused> kRefused = {
     {"head.sample", "head.parallel=", {"head.sample=0.5", "head.parallel=replicated"}},
     {"head.sample", "head.smoothing", {"head.sample=0.5", "head.smoothing=0.1"}},
     {"head.lazy", "train.optimizer=", {"head.sample=0.5", "head.lazy=exact", "train.optimizer=adamw"}},
+    {"train.ema", "head.lazy", {"train.ema=0.9", "head.sample=0.5", "head.lazy=exact"}},
     {"train.clip", "head.fused_update", {"train.clip=1", "head.fused_update=true"}},
     {"train.precision", "head.fused_update", {"train.precision=float16", "head.fused_update=true"}},
     {"train.skip_nonfinite", "head.fused_update", {"train.skip_nonfinite=1", "head.fused_update=true"}},

@@ -54,6 +54,7 @@ std::vector<std::vector<std::string>> device_cases() {
           {"model=mlp", "head=arcface", "train.clip=0.5", "train.accumulate=2"},
           {"model=mlp", "head=sphereface", "train.optimizer=adamw", "train.skip_nonfinite=2"},
           {"model=mlp", "head=softmax", "head.smoothing=0.1"},
+          {"model=mlp", "train.ema=0.9"},
           {"model=resnet_glyph"}};
 }
 

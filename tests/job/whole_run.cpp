@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/comm/world.h"
+#include "tandem/train/evaluate.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/train/loss_recorder.h"
 
@@ -26,8 +27,12 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
   train::LossRecorder recorder;
   const auto outcome = trainer.run(recorder);
   if (inspect) inspect(*step, *task, group);
-  return {recorder.losses, outcome.scores.value("top1"), train::weights_hash(step->weights(), group),
-          train::weights_hash(step->state(), group), over_ranks(step->facts(), group)};
+  return {recorder.losses,
+          outcome.scores.value("top1"),
+          outcome.scores.value("loss"),
+          train::weights_hash(step->weights(), group),
+          train::weights_hash(step->state(), group),
+          over_ranks(step->facts(), group)};
 }
 
 }  // namespace
@@ -43,6 +48,20 @@ WholeRun whole_run(const Words& words, int64_t steps, const std::filesystem::pat
                   },
                   {.threads = 1});
   return run;
+}
+
+train::Scores scores_of(const Words& words, const std::filesystem::path& store) {
+  const auto job = job_of(words);
+  const Patterns patterns;
+  const auto group = comm::make_single_group();
+  auto mesh = make_mesh(job, *group);
+  const auto shape = shape_of(job, patterns);
+  const auto task = make_task(job, shape, even_counts(job, shape.classes, 1), mesh);
+  train::TrainingState state;
+  state.tensors = task->weights();
+  EXPECT_TRUE(train::load_checkpoint(train::CheckpointStore(store), state, std::nullopt, *group));
+  const auto loader = evaluation_loader(job, patterns, *group);
+  return train::evaluate(*task, *loader, shape.classes, mesh.batch());
 }
 
 }  // namespace tandem::job

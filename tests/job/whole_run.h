@@ -13,7 +13,7 @@ namespace tandem::job {
 /// What rank 0 has after a run.
 struct WholeRun {
   std::vector<double> losses;  // of each step
-  double top1 = 0;
+  double top1 = 0, test_loss = 0;
   std::string hash, state;  // of the weights, and of all that a checkpoint holds
   train::Facts facts;
 };
@@ -25,5 +25,8 @@ using Inspect = std::function<void(const train::Step&, const train::Task&, comm:
 /// step there, and goes on from what is there.
 WholeRun whole_run(const Words& words, int64_t steps, const std::filesystem::path& store = {},
                    const Inspect& inspect = nullptr);
+
+/// The scores of one rank of the job with the model of the newest checkpoint in `store`.
+train::Scores scores_of(const Words& words, const std::filesystem::path& store);
 
 }  // namespace tandem::job

@@ -215,7 +215,7 @@ class TrainingRun {
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
     if (has_more && !keeps_result_ && !outcome.stopped) {
       if (leads_) write_result_file();  // in case the rest fails
-      trained_.features = score_features(job_, *parts.task, data_, *parts.mesh);
+      step.with_tested_weights([&] { trained_.features = score_features(job_, *parts.task, data_, *parts.mesh); });
     }
     tell_odd_images(data_, group_);
   }

@@ -15,6 +15,7 @@ namespace {
 using parallel::Axis;
 
 bool clips(const Job& job) { return job.training.clip > 0; }
+bool averages_weights(const Job& job) { return job.training.ema > 0; }
 bool accumulates(const Job& job) { return job.training.accumulate > 1; }
 bool skips_steps(const Job& job) { return job.training.skip_nonfinite > 0; }
 bool scales_loss(const Job& job) { return job.training.loss_scale.has_value(); }
@@ -108,6 +109,7 @@ std::vector<Combination> all_combinations() {
       {"head.lazy", "train.optimizer=", moves_all_rows, optimizer_is_not_sgd, "wanted sgd",
        leave_out("head.lazy") + ": rows that a step leaves out then stay as they are"},
 
+      {"train.ema", "head.lazy", averages_weights, moves_all_rows, "whose rows move late", one_of_them},
       {"train.clip", "head.fused_update", clips, updates_in_backward,
        "whose steps are done before the norm of all gradients is known", one_of_them},
       {"train.precision", "head.fused_update", scales_loss, updates_in_backward,

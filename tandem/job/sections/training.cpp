@@ -41,9 +41,11 @@ void fix_threads(settings::Settings& settings, Job& job) {
   settings.set("threads", "1");
 }
 
-std::vector<std::string_view> identity_of_shards(const Job& job) {
-  if (job.training.shards == 0) return {};
-  return {"train.shards", "threads"};
+std::vector<std::string_view> more_identity(const Job& job) {
+  std::vector<std::string_view> keys;
+  if (job.training.shards > 0) keys = {"train.shards", "threads"};
+  if (job.training.ema > 0) keys.emplace_back("train.ema");
+  return keys;
 }
 
 void read_training(settings::Settings& settings, Job& job) {
@@ -53,6 +55,7 @@ void read_training(settings::Settings& settings, Job& job) {
                   .accumulate = settings.get_int("train.accumulate"),
                   .shards = settings.get_int("train.shards"),
                   .clip = settings.get_float("train.clip"),
+                  .ema = settings.get_float("train.ema"),
                   .skip_nonfinite = settings.get_int("train.skip_nonfinite"),
                   .precision = chosen(kPrecisions, settings.get_string("train.precision")),
                   .log_every = settings.get_int("train.log_every")};
@@ -118,6 +121,10 @@ const Section& training_section() {
                 "for every number of ranks that divides it, if threads is the same; 0: sums over the ranks",
                 {0, 1e6}},
                {"train.clip", 0.0, "maximum norm of all gradients together; 0: no clipping", kNotNegative},
+               {"train.ema", 0.0,
+                "decay of an exponential moving average of the weights, which is then the trained model: tests, "
+                "tandem eval and merged files take it; 0: none",
+                kDecay},
                {"train.skip_nonfinite", int64_t{0},
                 "how many steps in a row may be skipped because their loss or gradients are not finite; a skipped step "
                 "changes nothing",
@@ -149,7 +156,7 @@ const Section& training_section() {
                 [](const Job& job) { return job.training.loss_scale && !job.training.loss_scale->is_dynamic; },
                 "except with train.loss_scale=auto"}},
       .identity = {"train.batch", "train.precision", "seed"},
-      .more_identity = identity_of_shards};
+      .more_identity = more_identity};
   return section;
 }
 

@@ -22,6 +22,7 @@ struct Training {
   int64_t shards = 0;             // of a step, for the same bits on every number of ranks; 0: not
   bool fixes_threads = false;     // shards, and the threads of a rank were not given: one
   double clip = 0;                // largest norm of the gradients; 0: no clipping
+  double ema = 0;                 // decay of the weights' averages; 0: there are none
   int64_t skip_nonfinite = 0;     // how many steps in a row may be skipped
   Precision precision;
   std::optional<train::LossScaleOptions> loss_scale;  // of float16

@@ -66,6 +66,13 @@ Update::Update(Task& task, parallel::GradientSync& sync, const std::vector<Param
   const auto rows = task_.row_parameter();
   const bool steps_in_backward = rows && rows->steps_in_backward;
   if (rows && rows->moves_all_rows) optimizer_.move_all_rows(optimizer_.place_of(rows->name));
+  if (options.ema != 0) {
+    if (rows && rows->moves_all_rows) {
+      throw SettingsError("ema is " + std::to_string(options.ema) + " with rows that are updated late",
+                          "leave ema out, or update all rows in each step");
+    }
+    average_.emplace(trained, options.ema);
+  }
   check_rows(steps_in_backward && options.clip > 0, "clip is " + std::to_string(options.clip),
              "the norm of all gradients is known");
   if (!options.loss_scale) return;
@@ -127,6 +134,7 @@ Reading Update::end(Begun& begun, const std::vector<double>& shares, int64_t ste
   optimizer_.step(begun.learning_rate_);
   optimizer_.zero_grad();
   sync_.after_step();
+  if (average_) average_->step();
   return {.loss = loss, .fault = fault};
 }
 

@@ -6,6 +6,7 @@
 #include "tandem/parallel/gradient_sync.h"
 #include "tandem/train/detail/gradient_norm.h"
 #include "tandem/train/detail/row_hooks.h"
+#include "tandem/train/detail/weight_average.h"
 #include "tandem/train/loss_scale.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/step.h"
@@ -16,18 +17,20 @@ namespace tandem::train::detail {
 struct UpdateOptions {
   OptimizerOptions optimizer;
   double clip = 0;
+  double ema = 0;         // decay of the weights' averages; 0: none
   bool in_order = false;  // no bit of the norm depends on the ranks
   std::optional<LossScaleOptions> loss_scale;
   bool ends_late = false;  // on another thread, where no step can be undone
 };
 
 /// What a step does when its gradients are there: it checks loss and gradients, leaves the step out or clips, and
-/// updates the weights. The device is waited for once.
+/// updates the weights and their averages. The device is waited for once.
 class Update {
  public:
   /// `trained`: as this rank holds them. `all`: the ranks that train together; `model`: of them, those that share out
   /// the model. Everything must outlive this object. Throws SettingsError: options that want all gradients of a step,
-  /// with a parameter that is updated by rows in backward; options of the optimizer or of the scale.
+  /// with a parameter that is updated by rows in backward; averages of rows that move late; options of the optimizer,
+  /// of the averages or of the scale.
   Update(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained, comm::ProcessGroup& all,
          comm::ProcessGroup& model, const UpdateOptions& options);
 
@@ -65,6 +68,8 @@ class Update {
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
   const std::optional<LossScale>& loss_scale() const { return scale_; }
+  std::optional<WeightAverage>& average() { return average_; }
+  const std::optional<WeightAverage>& average() const { return average_; }
   void set_numbers(const storage::Fields& numbers);
 
  private:
@@ -82,6 +87,7 @@ class Update {
   UpdateOptions options_;
   Optimizer optimizer_;
   std::optional<LossScale> scale_;
+  std::optional<WeightAverage> average_;
   bool may_skip_ = false;
 };
 
