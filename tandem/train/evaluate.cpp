@@ -39,8 +39,12 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
     if (tick) tick(++done, loader.batches_per_epoch());
   }
   task.set_training(true);
-  const auto sums = at::tensor(std::vector<double>{right1, right5}, at::kDouble);
+  std::vector<double> own = {right1, right5};
+  const bool is_term = !task.summed_along().empty();
+  if (is_term) own.push_back(loss);
+  const auto sums = at::tensor(own, at::kDouble);
   comm::all_reduce_(sums, data);
+  if (is_term) loss = sums[2].item<double>();
   const double count = std::max<double>(1, static_cast<double>(samples));
   const std::array values = {sums[0].item<double>() / count, sums[1].item<double>() / count, loss / count};
   Scores scores{{metrics().begin(), metrics().end()}, samples};

@@ -51,6 +51,21 @@ TEST(AsyncServers, Train) {
   }
 }
 
+/// In training a rank has the loss of its own samples.
+TEST(AsyncServers, ATestHasTheLossOfAllSamples) {
+  for (const Words& more : std::vector<Words>{{}, {"train.ema=0.7"}}) {
+    for (const auto& [workers, apart] : {std::pair{3, 0}, {2, 1}}) {
+      SCOPED_TRACE(testing::PrintToString(more) + std::to_string(workers) + '+' + std::to_string(apart));
+      const test::TemporaryFolder folder;
+      const auto words = with(async_of(workers, apart, 2), with(more, {"train.precision=float64"}));
+      const auto run = whole_run(words, 6, folder.path() / "store");
+      const auto scores = scores_of(with(kSmall, {"train.precision=float64"}), folder.path() / "store");
+      EXPECT_NEAR(run.test_loss, scores.value("loss"), 1e-11);
+      EXPECT_EQ(run.top1, scores.value("top1"));
+    }
+  }
+}
+
 /// A test and a save see all updates, and the steps after them begin with all.
 TEST(AsyncServers, SaveWhatAllStepsHaveMade) {
   const test::TemporaryFolder folder;
