@@ -79,6 +79,7 @@ std::string format_line(const ProgressState& state, bool has_bar, size_t num_val
     line += done + " " + state.unit;
   }
   line += " [" + times + ", " + format_rate(per_second, state.unit);
+  if (!state.rest.empty()) line += ", " + state.rest;
   for (size_t i = 0; i < num_values; ++i) line += ", " + state.values[i].first + "=" + state.values[i].second;
   return line + "]";
 }
@@ -101,7 +102,7 @@ std::string format_progress(const ProgressState& state, int columns) {
 Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
   if (!options_.clock) options_.clock = seconds_of_clock;
   if (!options_.sink) options_.sink = log::raw;
-  state_ = {options_.title, options_.first, options_.total, options_.first, 0, options_.unit, {}};
+  state_ = {options_.title, options_.first, options_.total, options_.first, 0, options_.unit, {}, {}};
   start_ = options_.clock();
   drawn_done_ = options_.first;
 }
@@ -135,10 +136,11 @@ void Progress::draw(double now, bool last) {
   drawn_done_ = state_.done;
 }
 
-void Progress::update(int64_t done, const ProgressValues& values) {
+void Progress::update(int64_t done, const ProgressValues& values, const std::string& rest) {
   if (!options_.shown || finished_) return;
   state_.done = done;
   if (!values.empty()) state_.values = values;
+  state_.rest = rest;
   const double now = options_.clock();
   if (is_due(now)) draw(now, false);
 }

@@ -20,10 +20,11 @@ struct ProgressState {
   double seconds = 0;  // since the clock started
   std::string unit = "step";
   ProgressValues values = {};
+  std::string rest = {};  // of more than this bar: "3 m left"; "": nothing
 };
 
 /// One line in tqdm's layout, at most `columns` wide (0: any width):
-///   epoch 1:  42%|████▏     | 320/763 [01:02<01:27, 5.1 step/s, loss=9.31, lr=0.18]
+///   epoch 1:  42%|████▏     | 320/763 [01:02<01:27, 5.1 step/s, 3 m left, loss=9.31, lr=0.18]
 /// If the line is too long, the bar is left out, then the values from the last on; then the line is cut.
 std::string format_progress(const ProgressState& state, int columns);
 
@@ -50,7 +51,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(int64_t done, const ProgressValues& values = {});
+  void update(int64_t done, const ProgressValues& values = {}, const std::string& rest = "");
 
   /// Draws the last line. Later calls do nothing.
   void finish();

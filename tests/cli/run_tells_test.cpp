@@ -337,6 +337,16 @@ TEST_F(RunTells, ARemovedFolderIsToldOnceAndMadeWholeAgain) {
   EXPECT_EQ(logged("run", "step"), numbers(1, steps));
 }
 
+TEST_F(RunTells, TheBarSaysHowLongTheWholeTrainingTakes) {
+  RunObserver observer({.folder = folder_.path(), .steps_per_epoch = 9, .steps = 90, .first_step = 27});
+  testing::internal::CaptureStderr();
+  observer.on_step(28, 3, 0.5, 2.0);
+  observer.on_step(29, 3, 0.5, 2.0);
+  observer.finish();
+  const auto bar = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(std::regex_search(bar, std::regex("epoch 4: .*, [0-9]+ s left, loss=2, lr=0.5\\]\n$"))) << bar;
+}
+
 TEST_F(RunTells, FilesThatCannotBePutBackAreToldOnceToo) {
   RunObserver observer({.folder = folder_.path(), .steps_per_epoch = 9, .steps = 9});
   fs::remove_all(folder_ / "events");

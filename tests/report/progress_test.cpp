@@ -14,6 +14,14 @@ TEST(FormatProgress, LayoutIsTqdms) {
             "epoch 1:  42%|████▏     | 320/763 [01:02<01:27, 5.1 step/s, loss=9.31, lr=0.18]");
 }
 
+TEST(FormatProgress, TheTimeOfTheWholeStandsBeforeTheValues) {
+  auto state = at_320();
+  state.rest = "3 m left";
+  EXPECT_EQ(format_progress(state, 0),
+            "epoch 1:  42%|████▏     | 320/763 [01:02<01:27, 5.1 step/s, 3 m left, loss=9.31, lr=0.18]");
+  EXPECT_EQ(format_progress(state, 60), "epoch 1:  42% 320/763 [01:02<01:27, 5.1 step/s, 3 m left]");
+}
+
 TEST(FormatProgress, BeginningAndEnd) {
   auto state = at_320();
   state.done = 0, state.seconds = 0, state.values = {};
@@ -86,6 +94,19 @@ TEST(Progress, TerminalIsDrawnAtMostTenTimesASecond) {
     EXPECT_TRUE(open);
     EXPECT_EQ(text.find('\n'), text.npos);
   }
+}
+
+TEST(Progress, TheTimeOfTheWholeIsThatOfTheLastUpdate) {
+  Recorder recorder;
+  Progress progress(recorder.options(80));
+  progress.update(1, {}, "5 m left");
+  recorder.now += 10;
+  progress.update(50, {}, "4 m left");
+  progress.update(100);
+  progress.finish();
+  ASSERT_EQ(recorder.texts.size(), 3u);
+  EXPECT_EQ(recorder.texts[1].first, "t:  50%|█████     | 50/100 [00:10<00:10, 5.0 step/s, 4 m left]");
+  EXPECT_EQ(recorder.texts[2].first, "t: 100%|██████████| 100/100 [00:10<00:00, 10.0 step/s]\n");
 }
 
 TEST(Progress, FinishLeavesTheLine) {

@@ -21,7 +21,11 @@ double now_seconds() {
 RunObserver::RunObserver(RunObserverOptions options)
     : options_(std::move(options)),
       log_(options_.folder / "log.jsonl", options_.first_step > 0),
-      events_(options_.folder / "events") {
+      events_(options_.folder / "events"),
+      time_left_({.steps = options_.steps,
+                  .first = options_.first_step,
+                  .test_every = options_.test_every,
+                  .has_tests = options_.has_tests}) {
   if (options_.first_step > 0) go_on();
 }
 
@@ -76,6 +80,7 @@ void RunObserver::show_epoch(int64_t epoch, int64_t step) {
 
 void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
   show_epoch(epoch, step);
+  time_left_.step_ended(step);
   if (loss) {
     loss_ = short_number(*loss);
     write({{"event", std::string("step")}, {"ts", now_seconds()}, {"step", step}, {"loss", *loss}, {"lr", lr}});
@@ -86,10 +91,11 @@ void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<
   }
   report::ProgressValues values = {{"loss", loss_}, {"lr", short_number(lr)}};
   if (loss_.empty()) values.erase(values.begin());
-  progress_->update(step - epoch * options_.steps_per_epoch, values);
+  progress_->update(step - epoch * options_.steps_per_epoch, values, time_left_.text());
 }
 
 void RunObserver::on_evaluation(int64_t done, int64_t total) {
+  time_left_.test_began();
   if (!evaluation_) {
     if (progress_) progress_->finish();
     evaluation_ =
@@ -99,6 +105,7 @@ void RunObserver::on_evaluation(int64_t done, int64_t total) {
 }
 
 void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
+  time_left_.test_ended();
   if (evaluation_) evaluation_->finish();
   evaluation_.reset();
   log::info("step " + std::to_string(step) + ": " + fractions_text(scores));

@@ -8,6 +8,7 @@
 #include "tandem/cli/run/history.h"
 #include "tandem/cli/run/loss_check.h"
 #include "tandem/report/progress.h"
+#include "tandem/report/time_left.h"
 #include "tandem/storage/event_file.h"
 #include "tandem/storage/fields.h"
 #include "tandem/storage/json_log.h"
@@ -18,6 +19,8 @@ namespace tandem::cli {
 struct RunObserverOptions {
   std::filesystem::path folder;  // the run's folder, which must exist
   int64_t steps_per_epoch = 1, steps = 0;
+  int64_t test_every = 0;  // steps; 0: at the end only
+  bool has_tests = false;
   int64_t first_step = 0;             // step from which the run resumes; 0 for a new run
   std::filesystem::path earlier_log;  // log of the run that is resumed
   std::string settings;               // content of settings.toml
@@ -57,6 +60,7 @@ class RunObserver : public train::Observer {
   int64_t epoch_ = -1;
   storage::JsonLog log_;
   storage::EventFile events_;
+  report::TimeLeft time_left_;
   std::unique_ptr<report::Progress> progress_, evaluation_;
   std::string loss_;  // the last loss, as the progress bar shows it
   RunCurves curves_;

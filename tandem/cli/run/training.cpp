@@ -140,7 +140,7 @@ class TrainingRun {
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) take_over(trainer, options);
     if (leads_) set_flight_aside(folder_);
-    const auto observer = leads_ ? make_observer(trainer, options.steps, earlier_log) : nullptr;
+    const auto observer = leads_ ? make_observer(trainer, options, earlier_log) : nullptr;
     train::Observer nobody;
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
@@ -179,12 +179,14 @@ class TrainingRun {
     }
   }
 
-  std::unique_ptr<RunObserver> make_observer(const train::Trainer& trainer, int64_t steps,
+  std::unique_ptr<RunObserver> make_observer(const train::Trainer& trainer, const train::TrainerOptions& options,
                                              const fs::path& earlier_log) {
     const bool is_plain = classifier::is_plain_softmax(job_.head.options.scoring) && !job_.head.options.sampling;
     return std::make_unique<RunObserver>(RunObserverOptions{.folder = folder_,
                                                             .steps_per_epoch = training_->batches_per_epoch(),
-                                                            .steps = steps,
+                                                            .steps = options.steps,
+                                                            .test_every = options.evaluate_every,
+                                                            .has_tests = evaluation_ != nullptr,
                                                             .first_step = trainer.step(),
                                                             .earlier_log = earlier_log,
                                                             .settings = run_settings(),
