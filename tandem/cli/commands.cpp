@@ -18,7 +18,7 @@ const std::vector<Command>& table() {
        "test a trained model on the images held out of training, or on others: data=images:FOLDER",
        "RUN [key=value...]",
        run_eval,
-       {kJson},
+       {kJson, {"--page", "FILE", "draw what is taken for what, and the worst images, as an HTML page", true}},
        false,
        eval_schema()},
       {"predict",

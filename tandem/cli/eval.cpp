@@ -17,6 +17,7 @@
 #include "tandem/job/ranks.h"
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
+#include "tandem/storage/named_file.h"
 #include "tandem/train/evaluate.h"
 
 namespace tandem::cli {
@@ -115,6 +116,18 @@ nlohmann::json json_of(const Tested& tested) {
   return json;
 }
 
+std::string page_of(const Test& test, const Tested& tested, const job::TrainedModel::Filled& from) {
+  report::RunReport page;
+  page.title = "Test of " + test.use.job.model.name + ", " + format_count(test.shape.classes) + " classes";
+  page.subtitle = from.file + " · " + test.data.summary;
+  for (const auto& score : tested.scores.list) {
+    if (score.unit == train::ScoreUnit::fraction) page.summary.emplace_back(score.label, format_percent(score.value));
+  }
+  page.summary.emplace_back("images", format_count(tested.scores.samples));
+  if (tested.answers) add_answers(page, *tested.answers, *test.data.test);
+  return report::render_report(page);
+}
+
 void evaluate_rank(const Arguments& arguments, const Test& test, comm::ProcessGroup& group) {
   const auto& job = test.use.job;
   const auto opened = job::open_trained(test.use.model, job, test.shape, test.identity, group);
@@ -132,8 +145,13 @@ void evaluate_rank(const Arguments& arguments, const Test& test, comm::ProcessGr
   result["memory"] = memory_json(facts);
   result["retrieval"] = retrieval_json(features);
   result["pairs"] = pairs_json(features);
+  result["verification"] = verification_json(features);
+  result["identification"] = identification_json(features);
   result["wire"] = wire_json(facts);
   result["checkpoint"] = opened.from.file;
+  if (const auto file = arguments.flag("--page")) {
+    storage::write_named_file("--page file", *file, page_of(test, tested, opened.from));
+  }
   const auto scores = tested.answers ? scores_text(tested.scores, rate_of(tested)) + answers_text(*tested.answers) : "";
   write_result(arguments, scores + features_text(features) + memory_text(facts) + wire_text(facts), result);
 }

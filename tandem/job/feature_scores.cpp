@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <numeric>
+#include <set>
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
@@ -22,9 +23,9 @@ constexpr int64_t kMaxRank = 10;
 
 using EmbedBatch = std::function<Tensor(const data::Batch&)>;
 
-/// Features of this rank's images, and the indices of these images in the set.
+/// Features and labels of this rank's images, and the indices of these images in the set.
 struct Embedded {
-  Tensor features;
+  Tensor features, labels;
   std::vector<int64_t> places;
 };
 
@@ -32,18 +33,34 @@ struct Embedded {
 Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, parallel::Mesh& mesh) {
   const auto loader = evaluation_loader(job, images, mesh.world());
   train::start_epoch(*loader, 0);
-  std::vector<Tensor> parts;
+  std::vector<Tensor> parts, labels;
   Embedded all;
   data::Batch batch;
   for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
     parts.push_back(embed(batch));
+    labels.push_back(batch.labels);
     const auto samples = data::samples_of_ranks(loader->options(), batch.global_size);
     const int rank = loader->options().rank;
     const auto first = std::accumulate(samples.begin(), samples.begin() + rank, begin);
     for (int64_t i = 0; i < samples[rank]; ++i) all.places.push_back(first + i);
   }
   all.features = at::cat(parts);
+  all.labels = at::cat(labels);
   return all;
+}
+
+/// True for each of this rank's images that is the first of its class in the set.
+Tensor firsts_of(const Embedded& own, int64_t images, comm::ProcessGroup& group) {
+  auto labels = at::zeros({images}, at::kLong);
+  labels.index_copy_(0, at::tensor(own.places, at::kLong), own.labels);
+  comm::all_reduce_(labels, group);
+  std::set<int64_t> seen;
+  auto is_first = at::zeros({images}, at::kBool);
+  const auto* label = labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < images; ++i) {
+    if (seen.insert(label[i]).second) is_first.mutable_data_ptr<bool>()[i] = true;
+  }
+  return is_first.index_select(0, at::tensor(own.places, at::kLong));
 }
 
 evaluation::Samples samples_of(const Job& job, train::Task& task, const data::RetrievalSet& set, parallel::Mesh& mesh) {
@@ -110,6 +127,28 @@ evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, 
   task.set_training(true);
   const auto scores = evaluation::retrieve(query, gallery, {.max_rank = kMaxRank}, mesh.batch());
   if (scores.num_valid == 0 && mesh.world().rank() == 0) log::warn("retrieval: no query has a match in the gallery");
+  return scores;
+}
+
+SetScores set_scores(const Job& job, train::Task& task, const data::Dataset& images, parallel::Mesh& mesh) {
+  SetScores scores;
+  if (!job.evaluation.verifies && !job.evaluation.identifies) return scores;
+  const at::NoGradGuard no_grad;
+  const CategoryScope scope(Category::activations);
+  task.set_training(false);
+  const auto own = embed_all(
+      job, images, [&](const data::Batch& batch) { return task.embed(batch); }, mesh);
+  task.set_training(true);
+  if (job.evaluation.verifies) {
+    scores.verification = evaluation::compare_all_pairs({own.features, own.labels, {}}, {}, mesh.batch());
+  }
+  if (!job.evaluation.identifies) return scores;
+  const auto is_first = firsts_of(own, images.size(), mesh.batch());
+  const auto part = [&](const Tensor& chosen) {
+    const auto rows = chosen.nonzero().flatten();
+    return evaluation::Samples{own.features.index_select(0, rows), own.labels.index_select(0, rows), {}};
+  };
+  scores.identification = evaluation::identify(part(is_first.logical_not()), part(is_first), {}, mesh.batch());
   return scores;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tandem/evaluation/all_pairs.h"
+#include "tandem/evaluation/identification.h"
 #include "tandem/evaluation/lfw.h"
 #include "tandem/evaluation/retrieval.h"
 #include "tandem/job/job.h"
@@ -13,6 +16,16 @@ namespace tandem::job {
 /// Retrieval scores of the task's features for identities that are not in the training data. Collective.
 evaluation::RetrievalScores retrieval_scores(const Job& job, train::Task& task, const data::Retrieval& retrieval,
                                              parallel::Mesh& mesh);
+
+/// Scores of the features of a labelled set.
+struct SetScores {
+  std::optional<evaluation::AllPairsScores> verification;
+  std::optional<evaluation::IdentificationScores> identification;
+};
+
+/// Those that the job asks for. Verification compares each image with every other one; identification searches all but
+/// the first image of each class among these first ones. Collective.
+SetScores set_scores(const Job& job, train::Task& task, const data::Dataset& images, parallel::Mesh& mesh);
 
 struct PairScores {
   std::string file;

@@ -59,6 +59,13 @@ data::Preprocessing preprocessing_of(const Job& job, const DataShape& shape) {
   return all;
 }
 
+/// For other programs: scores = scale * features . weights, each divided by its length if it is normalised.
+CardJson head_json(const classifier::Scoring& scoring) {
+  return {{"normalise_features", scoring.normalise_features},
+          {"normalise_weight", scoring.normalise_weight},
+          {"scale", scoring.scale}};
+}
+
 CardJson settings_json(const settings::Settings& settings) {
   auto json = CardJson::object();
   for (const auto& setting : settings.schema()) {
@@ -115,6 +122,7 @@ std::function<train::ModelCard(int64_t, const train::Outcome&)> card_writer(cons
     CardJson json = {{"format", kCardFormat}, {"version", kCardVersion}, {"step", step}, {"model", job.model.name}};
     json["input"] = {{"channels", shape.image[0]}, {"height", shape.image[1]}, {"width", shape.image[2]}};
     json["preprocessing"] = detail::preprocessing_json(preprocessing_of(job, shape));
+    json["head"] = head_json(job.head.options.scoring);
     json["classes"] = {{"count", shape.classes}};
     if (names->size() > kLongNames) {
       json["classes"]["names_tensor"] = train::kClassNames;

@@ -21,10 +21,12 @@ namespace tandem::job {
 ///    "preprocessing": {"height": 64, "width": 64, "orientation": "exif", "resize": "stretch", "filter": "bilinear",
 ///                      "antialias": true, "reducing_gap": 3, "colours": "rgb", "inverted": false, "mean": [0.5],
 ///                      "std": [0.5]},
+///    "head": {"normalise_features": true, "normalise_weight": true, "scale": 24.0},
 ///    "classes": {"count": 2, "names": ["cat", "dog"]}, "training_images": "0123...",
 ///    "metrics": {"step": 300, "top1": 0.953, ...}, "settings": {"model": "resnet18", "train.lr": "0.1", ...}}
 ///
-/// The entries of "preprocessing" are the fields of data::ImageForm and data::Normalization. Classes whose names are
+/// The entries of "preprocessing" are the fields of data::ImageForm and data::Normalization; "head" says in short what
+/// the settings do: scores are scale * features . weights, each divided by its length if it is normalised. Classes whose names are
 /// their numbers, "0", "1" and so on, have no "names". Names of more than 1 MB are the tensor `train::kClassNames`
 /// instead, of the same JSON. Bytes of a name that are not UTF-8 are replaced. "training_images" is
 /// data::image_fingerprint() of images from a folder; other data have none. `job` and `dataset`, the training set, must

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tandem/base/format.h"
+#include "tandem/report/detail/base64.h"
 #include "tandem/report/detail/svg.h"
 
 namespace tandem::report {
@@ -36,6 +37,11 @@ th:first-child,td:first-child{text-align:left}
 .panel+.panel{margin-top:12px}
 .settings td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .settings td:first-child{color:var(--soft);width:34%}
+.gallery{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:12px}
+figure{margin:0;background:var(--surface);border:1px solid var(--rule);border-radius:10px;padding:10px;overflow:hidden}
+figure img{width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;background:var(--page)}
+figcaption{font-size:12.5px;color:var(--soft);overflow-wrap:anywhere;margin-top:6px}
+figcaption div:first-child{color:var(--ink);font-weight:600}
 p.note{color:var(--soft);font-size:13px;margin:8px 0 16px}
 .narrow{display:none}
 @media (max-width:640px){
@@ -127,6 +133,28 @@ std::string over_time_part(const RunReport& report) {
   return out;
 }
 
+std::string maps_part(const RunReport& report) {
+  std::string out;
+  for (const auto& map : report.maps) out += "<div class=\"panel\">" + heat_map_svg(map, false) + "</div>\n";
+  return out.empty() ? "" : "<h2>What is taken for what</h2>\n" + out;
+}
+
+std::string picture_part(const Picture& picture) {
+  std::string out = "<figure><img alt=\"\" src=\"data:image/png;base64," + detail::base64(picture.png) + "\"><figcaption>";
+  for (const auto& line : picture.text) out += cell("div", line);
+  return out + "</figcaption></figure>\n";
+}
+
+std::string galleries_part(const RunReport& report) {
+  std::string out;
+  for (const auto& gallery : report.galleries) {
+    out += cell("h2", gallery.title) + "\n<div class=\"gallery\">\n";
+    for (const auto& picture : gallery.pictures) out += picture_part(picture);
+    out += "</div>\n";
+  }
+  return out;
+}
+
 std::string tables_part(const RunReport& report) {
   std::string out;
   for (const auto& table : report.tables) out += table_of_ranks(table.caption, table.head, table.rows);
@@ -194,6 +222,7 @@ std::string render_report(const RunReport& report) {
   if (!report.subtitle.empty())
     page.append("<p class=\"lead\">").append(detail::escape_markup(report.subtitle)).append("</p>\n");
   page.append(summary_part(report)).append(curves_part(report)).append(over_time_part(report));
+  page.append(maps_part(report)).append(galleries_part(report));
   page.append(memory_part(report)).append(tables_part(report)).append(wire_part(report)).append(settings_part(report));
   return page + "</main>\n</body>\n</html>\n";
 }

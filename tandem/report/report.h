@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/report/chart.h"
+#include "tandem/report/heat_map.h"
 #include "tandem/report/memory_curve.h"
 
 namespace tandem::report {
@@ -23,6 +24,16 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows;  // as many cells as `head`
 };
 
+struct Picture {
+  std::string png;                // the bytes of a file
+  std::vector<std::string> text;  // lines below it
+};
+
+struct Gallery {
+  std::string title;
+  std::vector<Picture> pictures;
+};
+
 /// The contents of a run's report. Texts are escaped, and otherwise shown as given; empty parts are left out of the
 /// page.
 struct RunReport {
@@ -33,6 +44,8 @@ struct RunReport {
   std::vector<MemoryCurve> over_time;  // one below the other, over the same axes
   std::vector<MemoryBars> memory;      // side by side; the first is this run's
   std::string memory_note;             // one line that says how it was measured
+  std::vector<HeatMap> maps;
+  std::vector<Gallery> galleries;
   std::vector<ReportTable> tables;
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;

@@ -169,15 +169,42 @@ TEST_F(UseRun, TestsOnImagesAnywhere) {
   EXPECT_EQ(elsewhere["classes"][2], json::parse(R"({"name": "red", "right": 3, "count": 3})"));
   EXPECT_EQ(elsewhere["confusion"], json::parse("[[3, 0, 0], [0, 3, 0], [0, 0, 3]]"));
   EXPECT_EQ(elsewhere["confused"], json::array());
-  fs::create_directories(*folder_ / "wrong");
-  fs::copy(*folder_ / "new/blue", *folder_ / "wrong/red");
-  const auto wrong = result({"eval", path("run"), "data=images:" + path("wrong"), "ranks=3"});
+  fs::create_directories(*folder_ / "other");
+  fs::copy(*folder_ / "new/blue", *folder_ / "other/red");
+  const auto wrong = result({"eval", path("run"), "data=images:" + path("other"), "ranks=3"});
   EXPECT_EQ(wrong["top1"], 0.0);
   EXPECT_EQ(wrong["classes"], json::parse(R"([{"name": "red", "right": 0, "count": 3}])"));
   EXPECT_EQ(wrong["confused"], json::parse(R"([{"name": "red", "taken_for": "blue", "count": 3}])"));
   ASSERT_EQ(wrong["worst"].size(), 3u);
   EXPECT_EQ(wrong["worst"][0]["taken_for"], "blue");
   EXPECT_GE(wrong["worst"][0]["score"], wrong["worst"][1]["score"]);
+}
+
+TEST_F(UseRun, DrawsThePageOfATest) {
+  fs::create_directories(*folder_ / "wrong");
+  fs::copy(*folder_ / "new/blue", *folder_ / "wrong/green");
+  const auto ended =
+      run_here({"eval", path("run"), "data=images:" + path("wrong"), "--page", path("page.html"), "--json", "-"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  const auto page = test::slurp(path("page.html"));
+  EXPECT_NE(page.find("<title>green is taken for blue in 3 of 3</title>"), std::string::npos);
+  EXPECT_NE(page.find("<div>green taken for blue</div>"), std::string::npos);
+  EXPECT_NE(page.find("src=\"data:image/png;base64,iVBORw0KGgo"), std::string::npos);
+  EXPECT_NE(page.find("<caption>Classes, the weakest first</caption>"), std::string::npos);
+}
+
+TEST_F(UseRun, ComparesFeaturesOfTestImages) {
+  for (const std::string ranks : {"ranks=1", "ranks=3"}) {
+    const auto found = result(
+        {"eval", path("run"), "data=images:" + path("new"), "eval.verify=true", "eval.identify=true", ranks});
+    EXPECT_EQ(found["verification"]["same"], 9);
+    EXPECT_EQ(found["verification"]["different"], 27);
+    EXPECT_EQ(found["verification"]["tar"], json::parse("[1.0, 1.0, 1.0, 1.0]"));
+    EXPECT_EQ(found["identification"]["mated"], 6);
+    EXPECT_EQ(found["identification"]["top"]["1"], 1.0);
+  }
+  const auto plain = result({"eval", path("run"), "data=images:" + path("new")});
+  EXPECT_TRUE(plain["verification"].is_null() && plain["identification"].is_null());
 }
 
 TEST_F(UseRun, EmbedsIntoAFile) {

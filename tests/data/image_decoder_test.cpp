@@ -4,6 +4,7 @@
 
 #include "tandem/base/rng.h"
 #include "tandem/data/image/odd_samples.h"
+#include "tandem/data/image/png_encoder.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -269,6 +270,24 @@ TEST(ImageDecoder, DamagedBytesNeverCrash) {
     }
     EXPECT_GT(refused, 100);
   }
+}
+
+TEST(PngEncoder, IsTheDecodersInverse) {
+  for (const int64_t channels : {1, 3}) {
+    std::vector<uint8_t> planes(static_cast<size_t>(channels * 5 * 7));
+    for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<uint8_t>(i * 37);
+    const auto file = encode_png(planes, {channels, 5, 7});
+    const auto image = decode_image(test::bytes_of(file));
+    ASSERT_EQ(image.pixels.size(), 3u * 5 * 7);
+    for (size_t i = 0; i < image.pixels.size(); ++i) {
+      EXPECT_EQ(image.pixels[i], planes[(channels == 1 ? 0 : i % 3) * 35 + i / 3]);
+    }
+  }
+  const std::vector<uint8_t> planes(10);
+  EXPECT_EQ(test::text_of<c10::ValueError>([&] { encode_png(planes, {2, 1, 5}); }),
+            "png: channels is 2, wanted 1 or 3");
+  EXPECT_EQ(test::text_of<c10::ValueError>([&] { encode_png(planes, {3, 1, 5}); }),
+            "png: planes have 10 bytes, wanted 15");
 }
 
 }  // namespace

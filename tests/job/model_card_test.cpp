@@ -47,6 +47,7 @@ TEST(ModelCard, SaysModelShapeClassesScoresAndSettings) {
                                                      "resize": "stretch", "filter": "bilinear", "antialias": true,
                                                      "reducing_gap": 3, "colours": "grey", "inverted": true,
                                                      "mean": [0.5], "std": [0.5]},
+                                   "head": {"normalise_features": true, "normalise_weight": true, "scale": 24.0},
                                    "classes": {"count": 3, "names": ["no 0", "no 1", "no 2"]},
                                    "metrics": {"step": 20, "test_images": 60, "top1": 0.5}})"));
   EXPECT_EQ(saved["train.lr"], "0.25");

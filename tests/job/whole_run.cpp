@@ -54,14 +54,14 @@ train::Scores scores_of(const Words& words, const std::filesystem::path& store) 
   const auto job = job_of(words);
   const Patterns patterns;
   const auto group = comm::make_single_group();
-  auto mesh = make_mesh(job, *group);
+  const auto mesh = make_mesh(job, *group);
   const auto shape = shape_of(job, patterns);
-  const auto task = make_task(job, shape, even_counts(job, shape.classes, 1), mesh);
+  const auto task = make_task(job, shape, even_counts(job, shape.classes, 1), *mesh);
   train::TrainingState state;
   state.tensors = task->weights();
   EXPECT_TRUE(train::load_checkpoint(train::CheckpointStore(store), state, std::nullopt, *group));
   const auto loader = evaluation_loader(job, patterns, *group);
-  return train::evaluate(*task, *loader, shape.classes, mesh.batch());
+  return train::evaluate(*task, *loader, shape.classes, mesh->batch());
 }
 
 }  // namespace tandem::job

@@ -5,6 +5,7 @@
 
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
+#include "tandem/data/image/png_encoder.h"
 
 namespace tandem::cli {
 namespace {
@@ -13,19 +14,59 @@ constexpr int64_t kWorst = 24;     // images that are kept
 constexpr size_t kConfused = 100;  // pairs in the JSON
 constexpr size_t kLines = 3;       // of each kind in the text
 constexpr size_t kWeakest = 5;     // classes in the text
+constexpr size_t kRows = 200;      // classes on the page
+
+double share_of(const evaluation::ClassCount& one) {
+  return static_cast<double>(one.right) / static_cast<double>(one.count);
+}
 
 std::string weakest_text(const TestAnswers& answers) {
   auto classes = answers.confusion.classes;
   std::erase_if(classes, [](const auto& one) { return one.right == one.count; });
-  std::ranges::stable_sort(classes, {}, [](const auto& one) {
-    return static_cast<double>(one.right) / static_cast<double>(one.count);
-  });
+  std::ranges::stable_sort(classes, {}, share_of);
   Table table({"weakest classes", "right", "of", "share"});
   for (const auto& one : std::span(classes).first(std::min(classes.size(), kWeakest))) {
     table.add_row({answers.names(one.label), format_count(one.right), format_count(one.count),
-                   format_percent(static_cast<double>(one.right) / static_cast<double>(one.count))});
+                   format_percent(share_of(one))});
   }
   return table.str();
+}
+
+report::ReportTable table_of(const TestAnswers& answers) {
+  auto classes = answers.confusion.classes;
+  std::ranges::stable_sort(classes, {}, share_of);
+  report::ReportTable table{.caption = "Classes, the weakest first", .head = {"class", "right", "of", "share"}, .rows = {}};
+  for (const auto& one : std::span(classes).first(std::min(classes.size(), kRows))) {
+    table.rows.push_back({answers.names(one.label), format_count(one.right), format_count(one.count),
+                          format_percent(share_of(one))});
+  }
+  return table;
+}
+
+report::HeatMap map_of(const TestAnswers& answers) {
+  report::HeatMap map{.title = "Images of each class by what they are taken for",
+                      .names = answers.names.all(),
+                      .counts = {},
+                      .row_label = "class",
+                      .column_label = "taken for"};
+  const auto& matrix = answers.confusion.matrix;
+  for (int64_t label = 0; label < matrix.size(0); ++label) {
+    const auto* row = matrix.const_data_ptr<int64_t>() + label * matrix.size(1);
+    map.counts.emplace_back(row, row + matrix.size(1));
+  }
+  return map;
+}
+
+report::Gallery worst_of(const TestAnswers& answers, const data::Dataset& images) {
+  report::Gallery gallery{.title = "Wrong answers, the surest first", .pictures = {}};
+  const auto shape = images.image_shape();
+  std::vector<uint8_t> pixels(static_cast<size_t>(shape[0] * shape[1] * shape[2]));
+  for (const auto& one : answers.worst) {
+    images.read(one.index, pixels);
+    gallery.pictures.push_back({data::encode_png(pixels, shape),
+                                {one.name + " taken for " + one.taken_for, format_percent(one.score), one.image}});
+  }
+  return gallery;
 }
 
 }  // namespace
@@ -93,6 +134,12 @@ std::string answers_text(const TestAnswers& answers) {
             format_percent(one.score) + "\n";
   }
   return text;
+}
+
+void add_answers(report::RunReport& page, const TestAnswers& answers, const data::Dataset& images) {
+  if (answers.confusion.matrix.defined()) page.maps.push_back(map_of(answers));
+  if (!answers.worst.empty()) page.galleries.push_back(worst_of(answers, images));
+  page.tables.push_back(table_of(answers));
 }
 
 }  // namespace tandem::cli

@@ -6,6 +6,7 @@
 #include "tandem/cli/use.h"
 #include "tandem/evaluation/confusion.h"
 #include "tandem/job/image_answers.h"
+#include "tandem/report/report.h"
 
 // What a test found, class by class and image by image, as results show it.
 namespace tandem::cli {
@@ -39,5 +40,8 @@ nlohmann::json worst_json(const TestAnswers& answers);
 
 /// The weakest classes, the most frequent confusions and the worst images, a few lines each; "" if all is right.
 std::string answers_text(const TestAnswers& answers);
+
+/// What a page shows of them: the classes, what is taken for what, the worst images.
+void add_answers(report::RunReport& page, const TestAnswers& answers, const data::Dataset& images);
 
 }  // namespace tandem::cli

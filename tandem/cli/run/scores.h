@@ -13,6 +13,7 @@ namespace tandem::cli {
 struct FeatureScores {
   std::optional<evaluation::RetrievalScores> retrieval;  // nullopt: the data has no retrieval task
   std::vector<job::PairScores> pairs;
+  job::SetScores of_test;  // of the test images
 };
 
 /// Computes the scores that the job and its data ask for. Collective.
@@ -23,6 +24,12 @@ nlohmann::json retrieval_json(const FeatureScores& scores);
 
 /// [{"file", "pairs", "accuracy", "accuracy_deviation", "val", "val_deviation", "far"}].
 nlohmann::json pairs_json(const FeatureScores& scores);
+
+/// {"fars", "tar", "threshold", "same", "different"}, or null.
+nlohmann::json verification_json(const FeatureScores& scores);
+
+/// {"top": {"1": ..}, "mated"}, or null.
+nlohmann::json identification_json(const FeatureScores& scores);
 
 /// Lines for a terminal; none for scores that were not asked for.
 std::string features_text(const FeatureScores& scores);

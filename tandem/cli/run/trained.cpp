@@ -104,6 +104,8 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"run", trained.folder.string()},
                            {"retrieval", retrieval_json(trained.features)},
                            {"pairs", pairs_json(trained.features)},
+                           {"verification", verification_json(trained.features)},
+                           {"identification", identification_json(trained.features)},
                            {"stopped", outcome.stopped}};
   for (const auto& score : outcome.scores.list) {
     result[score.name == "loss" ? "test_loss" : score.name] = score.value;  // "loss" is that of training

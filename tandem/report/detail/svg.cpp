@@ -31,6 +31,9 @@ text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;
 .c4{fill:#cc79a7}.c5{fill:#d55e00}.c6{fill:#9aa2af}
 .d0{fill:#0072b2}.d1{fill:#d55e00}.d2{fill:#009e73}.d3{fill:#cc79a7}
 .d4{fill:#e69f00}.d5{fill:#56b4e9}.d6{fill:#7f8792}
+.o1{fill-opacity:.14}.o2{fill-opacity:.26}.o3{fill-opacity:.38}.o4{fill-opacity:.5}
+.o5{fill-opacity:.62}.o6{fill-opacity:.75}.o7{fill-opacity:.87}
+.on{font-weight:600;fill:#ffffff}
 @media (prefers-color-scheme:dark){
 text{fill:#a3abb8}
 .title,.strong{fill:#eceff4}
