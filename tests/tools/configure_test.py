@@ -80,11 +80,31 @@ class Configure(tree.TreeTest):
         """Made up: torch, and beside it the headers of CUDA and NCCL, of which cuda_runtime.h wants one more."""
         for library in ("libtorch_cpu.so", "libtorch_cuda.so", "libc10.so"):
             self.write(f"site/torch/lib/{library}", "")
+        self.write("site/torch/include/torch/csrc/api/include/torch/torch.h", "")
         self.write("site/torch/include/torch/headeronly/version.h",
                    "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n#define TORCH_VERSION_PATCH 0\n")
         self.write("site/nvidia/nccl/include/nccl.h", "#include <cuda_runtime.h>\n")
         self.write("site/nvidia/cu13/include/cuda_runtime.h", '#include "part_of_a_toolkit/host.h"\n')
         return f"-DTANDEM_TORCH_DIR={self.root}/site/torch"
+
+    def test_who_named_the_torch_is_told(self):
+        named = self.wheel()
+        torch = f"{self.root}/site/torch"
+        for switch, who in ((f"{named}/", "TANDEM_TORCH_DIR"), (f"-DCMAKE_PREFIX_PATH={torch}", "CMAKE_PREFIX_PATH"),
+                            (f"-DCMAKE_PREFIX_PATH=/nowhere;{torch}/share/cmake", "CMAKE_PREFIX_PATH"),
+                            (f"-DTorch_DIR={torch}/share/cmake/Torch", "Torch_DIR")):
+            shutil.rmtree(self.build, ignore_errors=True)
+            self.assertIn(f"-- torch 2.11.0: {torch} (from {who})\n", self.configured(switch), switch)
+
+    def test_a_torch_that_does_not_serve_is_told(self):
+        named = self.wheel()
+        self.write("site/torch/include/torch/headeronly/version.h",
+                   "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 9\n#define TORCH_VERSION_PATCH 1\n")
+        for switch, fault in ((named, "torch 2.9.1 in .*/site/torch \\(from TANDEM_TORCH_DIR\\) is too old"),
+                              ("-DTANDEM_TORCH_DIR=/nowhere", "no torch in /nowhere \\(from TANDEM_TORCH_DIR\\)")):
+            status, words = self.configure(switch)
+            self.assertEqual(status, 1)
+            self.assertRegex(" ".join(words.split()), fault + "; wanted version 2.11 or newer")
 
     def test_nccl_is_compiled_where_all_headers_of_cuda_are(self):
         torch = self.wheel()
