@@ -3,7 +3,8 @@
 #
 # The library of one folder of tandem/: defines target tandem_NAME and its alias tandem::NAME. USES: folders of Tandem
 # that its headers and sources include. LINKS: third-party targets, which are linked privately. TORCH_FREE: no header of
-# torch, and no precompiled header. SHARED: a library that a program loads while it runs.
+# torch, and no precompiled header. SHARED: a library that a program loads while it runs. The names of the others are
+# listed in the global property TANDEM_FOLDERS, lower ones first.
 #
 # Most of a source's time goes into headers of torch, so with TANDEM_TOGETHER the SOURCES are compiled together, those
 # ALONE excepted. They share their anonymous namespaces: names are distinct in a folder.
@@ -14,6 +15,8 @@ function(tandem_library name)
     add_library(${target} SHARED)
   else()
     add_library(${target})
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+    set_property(GLOBAL APPEND PROPERTY TANDEM_FOLDERS ${name})
   endif()
   add_library(tandem::${name} ALIAS ${target})
   if(TANDEM_TOGETHER AND NOT arg_TORCH_FREE)
@@ -25,6 +28,8 @@ function(tandem_library name)
   foreach(used ${arg_USES})
     target_link_libraries(${target} PUBLIC tandem::${used})
   endforeach()
+  # Headers alone: a program that links the installed library does not need them.
+  list(TRANSFORM arg_LINKS REPLACE "^nlohmann_json::.+" "$<BUILD_INTERFACE:\\0>")
   target_link_libraries(${target} PRIVATE ${arg_LINKS})
   set(torch_free)
   if(arg_TORCH_FREE)
@@ -91,7 +96,7 @@ endfunction()
 # The precompiled header that all targets share. Do not add headers: templates that a precompiled header instantiates
 # are compiled again in every source that uses it (torch/csrc/autograd/custom_function.h: a second each).
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch.cpp CONTENT "// Holds the precompiled header.\n")
-add_library(tandem_pch OBJECT ${PROJECT_BINARY_DIR}/pch.cpp)
+add_library(tandem_pch OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/pch.cpp)
 tandem_compile(tandem_pch)
 target_precompile_headers(tandem_pch PRIVATE <ATen/ATen.h> <ATen/core/grad_mode.h>
   <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>)

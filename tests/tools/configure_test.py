@@ -62,6 +62,19 @@ class Configure(tree.TreeTest):
             tandem, _ = self.consumer(choice)
             self.assertFalse({"-O1", "-O2", "-O3", "-DNDEBUG"} & set(tandem), tandem)
 
+    def installed_libraries(self, *arguments):
+        """The libraries of Tandem that a consumer installs, and whether they are in its target `all`."""
+        shutil.rmtree(self.build, ignore_errors=True)
+        self.consumer(*arguments)
+        scripts = [file.read_text() for file in self.build.rglob("cmake_install.cmake")]
+        run = subprocess.run(["ninja", "-C", self.build, "-t", "inputs", "all"], check=True, text=True,
+                             stdout=subprocess.PIPE)
+        return sum("libtandem_base.a" in script for script in scripts), "libtandem_base.a" in run.stdout
+
+    def test_a_consumer_builds_and_installs_tandem_when_asked(self):
+        self.assertEqual(self.installed_libraries(), (0, False))
+        self.assertEqual(self.installed_libraries("-DTANDEM_INSTALL=ON"), (1, True))
+
     def test_the_program_needs_no_library_of_tests(self):
         words = self.configured(*WITHOUT_LIBRARIES_OF_TESTS)
         self.assertIn("-- No tests: GTest is missing (tools/packages-test.txt)\n", words)
