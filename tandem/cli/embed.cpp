@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 
 const std::vector<settings::Setting>& embed_settings() {
   static const auto rows = use_settings(
-      true, {{"out", std::string(), "new file of the features: FILE.safetensors, or FILE.npy with FILE.csv beside it"}});
+      true,
+      {{"out", std::string(), "new file of the features: FILE.safetensors, or FILE.npy with FILE.csv beside it"}});
   return rows;
 }
 
@@ -88,9 +89,8 @@ void write_tensors(const fs::path& file, const storage::TensorSource& features, 
   for (int64_t i = 0; i < images.all().size(); ++i) paths.push_back(images.all().sample_name(i));
   std::vector<storage::TensorSource> sources = {features, source_of("paths", bytes_of(paths))};
   if (images.has_labels()) {
-    sources.push_back({"labels", at::kInt, {images.all().size()}, [&](const auto& take) {
-                         take(pass.labels().to(at::kInt));
-                       }});
+    sources.push_back(
+        {"labels", at::kInt, {images.all().size()}, [&](const auto& take) { take(pass.labels().to(at::kInt)); }});
     sources.push_back(source_of("class_names", bytes_of(names.all())));
   }
   storage::write_safetensors(file, std::span<const storage::TensorSource>(sources));

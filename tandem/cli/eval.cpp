@@ -101,12 +101,9 @@ double rate_of(const Tested& tested) {
 }
 
 nlohmann::json json_of(const Tested& tested) {
-  nlohmann::json json = {{"top1", tested.scores.value("top1")},
-                         {"top5", tested.scores.value("top5")},
-                         {"loss", tested.scores.value("loss")},
-                         {"test_images", tested.scores.samples},
-                         {"images_per_second", rate_of(tested)},
-                         {"seconds", tested.seconds}};
+  nlohmann::json json = {{"top1", tested.scores.value("top1")},  {"top5", tested.scores.value("top5")},
+                         {"loss", tested.scores.value("loss")},  {"test_images", tested.scores.samples},
+                         {"images_per_second", rate_of(tested)}, {"seconds", tested.seconds}};
   for (const auto* key : {"classes", "confusion", "confused", "worst"}) json[key] = nullptr;
   if (!tested.answers) return json;
   json["classes"] = classes_json(*tested.answers);

@@ -23,8 +23,7 @@ namespace {
 constexpr int64_t kUsualTop = 5;
 
 const std::vector<settings::Setting>& predict_settings() {
-  static const auto rows =
-      use_settings(false, {{"top", kUsualTop, "classes an image, the best ones", {1, 1000}}});
+  static const auto rows = use_settings(false, {{"top", kUsualTop, "classes an image, the best ones", {1, 1000}}});
   return rows;
 }
 
@@ -40,9 +39,7 @@ class Predictions {
   std::string name(int64_t image, int64_t place) const {
     return names_(classes_.const_data_ptr<int64_t>()[image * top() + place]);
   }
-  double score(int64_t image, int64_t place) const {
-    return scores_.const_data_ptr<float>()[image * top() + place];
-  }
+  double score(int64_t image, int64_t place) const { return scores_.const_data_ptr<float>()[image * top() + place]; }
 
  private:
   const data::Dataset& images_;
@@ -87,8 +84,8 @@ std::string csv_of(const Predictions& all) {
   std::string text = "path,place,name,score\r\n";
   for (int64_t image = 0; image < all.count(); ++image) {
     for (int64_t place = 0; place < all.top(); ++place) {
-      text += csv_cell(all.path(image)) + "," + std::to_string(place + 1) + "," +
-              csv_cell(all.name(image, place)) + "," + short_score(all.score(image, place)) + "\r\n";
+      text += csv_cell(all.path(image)) + "," + std::to_string(place + 1) + "," + csv_cell(all.name(image, place)) +
+              "," + short_score(all.score(image, place)) + "\r\n";
     }
   }
   return text;

@@ -37,7 +37,8 @@ std::string csv_cell(const std::string& text);
 /// The settings of such a subcommand: `resume`, those of use (job::settings_of_use), and its own.
 std::vector<settings::Setting> use_settings(bool on_data, std::vector<settings::Setting> own);
 
-/// Throws UsageError (64) if no model is named, SettingsError for a setting of training, and as job::TrainedModel::find.
+/// Throws UsageError (64) if no model is named, SettingsError for a setting of training, and as
+/// job::TrainedModel::find.
 Use read_use(std::string_view name, const Arguments& arguments, settings::Schema schema);
 
 }  // namespace tandem::cli

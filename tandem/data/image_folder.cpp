@@ -165,11 +165,11 @@ Split test_folder(const ImageFolderOptions& options, const KnownClasses& known) 
   label_by_name(samples, classes, *names, place);
   Split split;
   split.test = image_set(place, std::move(samples), names, options.form);
-  split.summary = split.test->describe() + (is_training_folder
-                                                ? " · those held out of training, 1 of " +
-                                                      std::to_string(options.hold_out) + " of each class"
-                                                : " · none left out") +
-                  text_of(passed_over);
+  split.summary =
+      split.test->describe() +
+      (is_training_folder ? " · those held out of training, 1 of " + std::to_string(options.hold_out) + " of each class"
+                          : " · none left out") +
+      text_of(passed_over);
   return split;
 }
 

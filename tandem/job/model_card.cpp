@@ -95,15 +95,16 @@ int64_t whole_in(const nlohmann::json& json, const char* path, const std::string
   const nlohmann::json::json_pointer place(path);
   const auto value = json.contains(place) ? json.at(place) : nlohmann::json();
   if (!value.is_number_integer() || value < 0) {
-    refuse(file, std::string(path + 1) + " is " + (value.is_null() ? "missing" : value.dump()) +
-                     ", wanted a whole number");
+    refuse(file,
+           std::string(path + 1) + " is " + (value.is_null() ? "missing" : value.dump()) + ", wanted a whole number");
   }
   return value;
 }
 
 std::vector<std::string> names_of(const nlohmann::json& names, const std::string& file) {
   const auto is_text = [](const nlohmann::json& name) { return name.is_string(); };
-  if (!names.is_array() || !std::ranges::all_of(names, is_text)) refuse(file, "the classes' names are no list of texts");
+  if (!names.is_array() || !std::ranges::all_of(names, is_text))
+    refuse(file, "the classes' names are no list of texts");
   return names;
 }
 
@@ -150,7 +151,7 @@ CardFacts read_card(std::string_view text, const std::string& file) {
   facts.shape = {.classes = whole_in(json, "/classes/count", file),
                  .image = {whole_in(json, "/input/channels", file), whole_in(json, "/input/height", file),
                            whole_in(json, "/input/width", file)}};
-  facts.preprocessing = 
+  facts.preprocessing =
       detail::read_preprocessing(json.value("preprocessing", nlohmann::json()), facts.shape.image, file);
   const auto& classes = json["classes"];
   if (const auto names = classes.find("names"); names != classes.end()) facts.names = names_of(*names, file);

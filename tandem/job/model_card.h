@@ -26,11 +26,11 @@ namespace tandem::job {
 ///    "metrics": {"step": 300, "top1": 0.953, ...}, "settings": {"model": "resnet18", "train.lr": "0.1", ...}}
 ///
 /// The entries of "preprocessing" are the fields of data::ImageForm and data::Normalization; "head" says in short what
-/// the settings do: scores are scale * features . weights, each divided by its length if it is normalised. Classes whose names are
-/// their numbers, "0", "1" and so on, have no "names". Names of more than 1 MB are the tensor `train::kClassNames`
-/// instead, of the same JSON. Bytes of a name that are not UTF-8 are replaced. "training_images" is
-/// data::image_fingerprint() of images from a folder; other data have none. `job` and `dataset`, the training set, must
-/// outlive the result. Memory, once it has been called: the names' JSON.
+/// the settings do: scores are scale * features . weights, each divided by its length if it is normalised. Classes
+/// whose names are their numbers, "0", "1" and so on, have no "names". Names of more than 1 MB are the tensor
+/// `train::kClassNames` instead, of the same JSON. Bytes of a name that are not UTF-8 are replaced. "training_images"
+/// is data::image_fingerprint() of images from a folder; other data have none. `job` and `dataset`, the training set,
+/// must outlive the result. Memory, once it has been called: the names' JSON.
 std::function<train::ModelCard(int64_t step, const train::Outcome& so_far)> card_writer(const Job& job,
                                                                                         const data::Dataset& dataset);
 

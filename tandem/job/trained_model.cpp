@@ -74,7 +74,7 @@ std::optional<settings::Settings> saved_settings(const fs::path& path) {
 
 TrainedModel TrainedModel::find(const fs::path& path) {
   std::error_code ignored;
-  return fs::is_directory(path, ignored) ? of_checkpoints(path) : of_file(path);
+  return fs::is_directory(path, ignored) || train::names_best(path) ? of_checkpoints(path) : of_file(path);
 }
 
 TrainedModel TrainedModel::of_file(const fs::path& file) {
@@ -84,8 +84,9 @@ TrainedModel TrainedModel::of_file(const fs::path& file) {
   const storage::SafetensorsFile weights(file);
   const auto card = weights.metadata().find(train::kCardKey);
   if (card == weights.metadata().end()) {
-    throw DataError(quote(file.string()) + " does not say what model it is of, wanted weights that 'tandem reshard "
-                                           "merge=FILE' has written");
+    throw DataError(quote(file.string()) +
+                    " does not say what model it is of, wanted weights that 'tandem reshard "
+                    "merge=FILE' has written");
   }
   auto facts = read_card(card->second, file.string());
   TrainedModel model(file, for_use(facts.settings));
@@ -149,7 +150,8 @@ TrainedModel::Filled TrainedModel::fill(const train::Task& task, const storage::
   };
   const auto found = train::find_checkpoint(store, identity, place_->newest, read, group);
   if (!found) {
-    throw DataError(quote(place_->folder.string()) + " holds no whole checkpoint of this job", "see the warnings above");
+    throw DataError(quote(place_->folder.string()) + " holds no whole checkpoint of this job",
+                    "see the warnings above");
   }
   return {found->step, store.path(found->step).string()};
 }
@@ -203,8 +205,9 @@ data::Split open_test_data(const TrainedModel& model, Job& job) {
   for (int64_t label = static_cast<int64_t>(names.size()); label < model.card()->shape.classes; ++label) {
     names.push_back(std::to_string(label));
   }
-  return naming_settings(
-      {"data"}, [&] { return job.data.source->open_test(job, {std::move(names), model.card()->training_images}); });
+  return naming_settings({"data"}, [&] {
+    return job.data.source->open_test(job, {std::move(names), model.card()->training_images});
+  });
 }
 
 void check_classes(const data::Dataset& data, const std::vector<std::string>& names) {

@@ -8,9 +8,9 @@ namespace tandem::report {
 /// Counts of what is taken for what: rows are the classes of things, columns what they were taken for.
 struct HeatMap {
   std::string title;
-  std::vector<std::string> names;             // of the classes
-  std::vector<std::vector<int64_t>> counts;   // [names][names]
-  std::string row_label, column_label;        // "class", "taken for"
+  std::vector<std::string> names;            // of the classes
+  std::vector<std::vector<int64_t>> counts;  // [names][names]
+  std::string row_label, column_label;       // "class", "taken for"
 };
 
 /// An <svg> element for a page that contains chart_style(), or a file of its own. A cell is the darker, the larger its

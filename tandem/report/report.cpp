@@ -140,7 +140,8 @@ std::string maps_part(const RunReport& report) {
 }
 
 std::string picture_part(const Picture& picture) {
-  std::string out = "<figure><img alt=\"\" src=\"data:image/png;base64," + detail::base64(picture.png) + "\"><figcaption>";
+  std::string out =
+      "<figure><img alt=\"\" src=\"data:image/png;base64," + detail::base64(picture.png) + "\"><figcaption>";
   for (const auto& line : picture.text) out += cell("div", line);
   return out + "</figcaption></figure>\n";
 }

@@ -14,11 +14,11 @@ constexpr size_t kAligned = 64;  // where the numbers begin
 
 /// Little endian.
 constexpr std::array<std::pair<at::ScalarType, std::string_view>, 6> kNumPyTypes = {{{at::kFloat, "<f4"},
-                                                                                {at::kDouble, "<f8"},
-                                                                                {at::kHalf, "<f2"},
-                                                                                {at::kLong, "<i8"},
-                                                                                {at::kInt, "<i4"},
-                                                                                {at::kByte, "|u1"}}};
+                                                                                     {at::kDouble, "<f8"},
+                                                                                     {at::kHalf, "<f2"},
+                                                                                     {at::kLong, "<i8"},
+                                                                                     {at::kInt, "<i4"},
+                                                                                     {at::kByte, "|u1"}}};
 
 std::string_view type_name(at::ScalarType type) {
   const auto* found = std::ranges::find(kNumPyTypes, type, &std::pair<at::ScalarType, std::string_view>::first);

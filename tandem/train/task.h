@@ -47,8 +47,8 @@ class Task {
   /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
   virtual Tensor embed(const data::Batch& batch) = 0;
 
-  /// What a test asks of a batch: the k best classes of each of this rank's samples, on the CPU, and the loss, as loss()
-  /// returns it.
+  /// What a test asks of a batch: the k best classes of each of this rank's samples, on the CPU, and the loss, as
+  /// loss() returns it.
   struct Answers {
     Ranking best;
     Tensor loss;

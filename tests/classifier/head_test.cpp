@@ -262,8 +262,8 @@ TEST(Head, TopKEqualsOneDevice) {
   for (const int world : {1, 2, 3, 4, 5}) {
     comm::run_ranks(world, [&](comm::ProcessGroup& group) {
       // A margin is of the loss alone.
-      ClassShardedHead head(
-          {.classes = kClasses, .dim = kDim, .scoring = cosface(kScale, 0.3), .dtype = at::kDouble}, group);
+      ClassShardedHead head({.classes = kClasses, .dim = kDim, .scoring = cosface(kScale, 0.3), .dtype = at::kDouble},
+                            group);
       const auto sizes = comm::split_sizes(kRows, world);
       const auto [begin, end] = comm::split_range(kRows, world, group.rank());
       const auto found = head.top_k(features_of_all().slice(0, begin, end), 5, sizes);

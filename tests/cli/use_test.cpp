@@ -131,9 +131,9 @@ TEST_F(UseRun, EachFieldOfThePreprocessingCounts) {
   const auto plain = scores(path("merged.safetensors"));
   EXPECT_EQ(scores(with_card([](json&) {})), plain);
   const std::vector<std::pair<std::string, json>> changes = {
-      {"orientation", "stored"}, {"resize", "crop"},  {"filter", "nearest"}, {"antialias", false},
-      {"reducing_gap", 0},       {"colours", "bgr"}, {"inverted", true},    {"mean", {0.4}},
-      {"std", {0.2, 0.3, 0.4}}};
+      {"orientation", "stored"}, {"resize", "crop"},  {"filter", "nearest"},
+      {"antialias", false},      {"reducing_gap", 0}, {"colours", "bgr"},
+      {"inverted", true},        {"mean", {0.4}},     {"std", {0.2, 0.3, 0.4}}};
   for (const auto& [key, value] : changes) {
     EXPECT_NE(scores(with_card([&](json& card) { card["preprocessing"][key] = value; })), plain) << key;
   }
@@ -156,7 +156,8 @@ TEST_F(UseRun, WrongCardsAreTold) {
   EXPECT_EQ(told("std", {0.0}), "preprocessing.std is [0.0], wanted a list of positive numbers" + tail);
   EXPECT_EQ(told("std", {1, 1}), "preprocessing.std has 2 numbers, wanted 1 or 3" + tail);
   EXPECT_EQ(told("width", 9), "preprocessing.width is 9, wanted 12 as the model's input has" + tail);
-  EXPECT_EQ(told("colours", "grey"), "preprocessing.colours is grey, wanted 3 channels as the model's input has" + tail);
+  EXPECT_EQ(told("colours", "grey"),
+            "preprocessing.colours is grey, wanted 3 channels as the model's input has" + tail);
 }
 
 TEST_F(UseRun, TestsOnImagesAnywhere) {
@@ -195,8 +196,8 @@ TEST_F(UseRun, DrawsThePageOfATest) {
 
 TEST_F(UseRun, ComparesFeaturesOfTestImages) {
   for (const std::string ranks : {"ranks=1", "ranks=3"}) {
-    const auto found = result(
-        {"eval", path("run"), "data=images:" + path("new"), "eval.verify=true", "eval.identify=true", ranks});
+    const auto found =
+        result({"eval", path("run"), "data=images:" + path("new"), "eval.verify=true", "eval.identify=true", ranks});
     EXPECT_EQ(found["verification"]["same"], 9);
     EXPECT_EQ(found["verification"]["different"], 27);
     EXPECT_EQ(found["verification"]["tar"], json::parse("[1.0, 1.0, 1.0, 1.0]"));
@@ -245,21 +246,23 @@ TEST_F(UseRun, BadInputIsOneLine) {
   test::spill(path("text.png"), "no image");
   EXPECT_EQ(told({"predict", run, path("text.png")}, 65),
             "error: image '" + path("text.png") + "' is neither JPEG nor PNG\n");
-  EXPECT_EQ(told({"predict", run}, 64), "error: predict: no image is given, wanted 'tandem predict RUN IMAGE|FOLDER...'\n");
+  EXPECT_EQ(told({"predict", run}, 64),
+            "error: predict: no image is given, wanted 'tandem predict RUN IMAGE|FOLDER...'\n");
   EXPECT_EQ(told({"predict", run, path("new"), "top=0"}, 78), "error: top is 0, wanted 1..1000\n");
   EXPECT_EQ(told({"predict", run, path("new"), "train.lr=1"}, 78),
             "error: train.lr is a setting of training, wanted one of those of tandem predict: 'tandem help predict' "
             "lists them\n");
-  EXPECT_EQ(told({"predict", path("new"), path("new")}, 65),
-            "error: '" + path("new") + "' holds no checkpoint, wanted a run's folder, its checkpoints or one of them\n");
+  EXPECT_EQ(
+      told({"predict", path("new"), path("new")}, 65),
+      "error: '" + path("new") + "' holds no checkpoint, wanted a run's folder, its checkpoints or one of them\n");
   EXPECT_EQ(told({"predict", path("none"), path("new")}, 65),
             "error: '" + path("none") + "' does not exist, wanted a run's folder, a checkpoint, or merged weights\n");
   EXPECT_EQ(told({"embed", run, path("new")}, 78), "error: out is '', wanted FILE.safetensors or FILE.npy\n");
   EXPECT_EQ(told({"embed", run, path("new"), "data=images:" + path("new"), "out=" + path("x.npy")}, 78),
             "error: data is given, and so are images by their paths, wanted one of both\n");
-  EXPECT_EQ(told({"eval", run, path("new")}, 64),
-            "error: argument '" + path("new") + "' is no setting, wanted key=value: data=images:" + path("new") +
-                " tests on a folder of images\n");
+  EXPECT_EQ(told({"eval", run, path("new")}, 64), "error: argument '" + path("new") +
+                                                      "' is no setting, wanted key=value: data=images:" + path("new") +
+                                                      " tests on a folder of images\n");
   EXPECT_EQ(told({"eval", run}, 65), "error: the folder '" + path("pics") +
                                          "', on which the model was trained, does not exist: data=images:FOLDER names "
                                          "images to test on\n");
@@ -276,8 +279,10 @@ TEST_F(UseRun, BadInputIsOneLine) {
 TEST_F(UseRun, ACheckpointWithoutACardSaysWhatItLacks) {
   const train::CheckpointStore store(path("run/checkpoints"));
   const train::CheckpointReader reader(store, store.list().front());
-  train::TrainingState state{.tensors = {}, .identity = reader.manifest().identity, .trainer = reader.manifest().trainer, .card = {}};
-  for (const auto& name : reader.names()) state.tensors.push_back(train::Parameter::replicated(name, reader.read(name)));
+  train::TrainingState state{
+      .tensors = {}, .identity = reader.manifest().identity, .trainer = reader.manifest().trainer, .card = {}};
+  for (const auto& name : reader.names())
+    state.tensors.push_back(train::Parameter::replicated(name, reader.read(name)));
   train::CheckpointStore old(path("old/checkpoints"));
   ASSERT_TRUE(train::save_checkpoint(old, reader.manifest().step, state, *comm::make_single_group()));
   fs::copy(path("run/settings.toml"), path("old/settings.toml"));

@@ -4,7 +4,7 @@
 
 #include "tandem/base/rng.h"
 #include "tandem/data/image/odd_samples.h"
-#include "tandem/data/image/png_encoder.h"
+#include "tandem/data/png_encoder.h"
 #include "tests/data/image_files.h"
 #include "tests/support/files.h"
 #include "tests/support/text_of.h"
@@ -284,9 +284,13 @@ TEST(PngEncoder, IsTheDecodersInverse) {
     }
   }
   const std::vector<uint8_t> planes(10);
-  EXPECT_EQ(test::text_of<c10::ValueError>([&] { encode_png(planes, {2, 1, 5}); }),
+  EXPECT_EQ(test::text_of<c10::ValueError>([&] {
+              encode_png(planes, {2, 1, 5});
+            }),
             "png: channels is 2, wanted 1 or 3");
-  EXPECT_EQ(test::text_of<c10::ValueError>([&] { encode_png(planes, {3, 1, 5}); }),
+  EXPECT_EQ(test::text_of<c10::ValueError>([&] {
+              encode_png(planes, {3, 1, 5});
+            }),
             "png: planes have 10 bytes, wanted 15");
 }
 

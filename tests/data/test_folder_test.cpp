@@ -90,8 +90,7 @@ TEST_F(TestFolder, ImagesOfAListHaveNoLabels) {
   const auto told = [&](const std::string& name) {
     return text_of<DataError>([&] { image_list({folder_ / name}, form); });
   };
-  EXPECT_EQ(told("two.png"),
-            "image '" + place("two.png") + "' does not exist, wanted an image or a folder of images");
+  EXPECT_EQ(told("two.png"), "image '" + place("two.png") + "' does not exist, wanted an image or a folder of images");
   EXPECT_EQ(told("pics/note.txt"), "image '" + place("pics/note.txt") + "' is neither JPEG nor PNG");
   fs::create_directories(folder_ / "empty");
   EXPECT_EQ(told("empty"), "folder '" + place("empty") + "' has no JPEG and no PNG");

@@ -43,10 +43,14 @@ TEST(HeatMap, LeavesOutWhatDoesNotFit) {
 }
 
 TEST(Base64, IsThatOfTheRfc) {
-  const std::vector<std::pair<std::string, std::string>> cases = {{"", ""},           {"f", "Zg=="},
-                                                                  {"fo", "Zm8="},     {"foo", "Zm9v"},
-                                                                  {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="},
-                                                                  {"foobar", "Zm9vYmFy"}, {"\xFF\xFE", "//4="}};
+  const std::vector<std::pair<std::string, std::string>> cases = {{"", ""},
+                                                                  {"f", "Zg=="},
+                                                                  {"fo", "Zm8="},
+                                                                  {"foo", "Zm9v"},
+                                                                  {"foob", "Zm9vYg=="},
+                                                                  {"fooba", "Zm9vYmE="},
+                                                                  {"foobar", "Zm9vYmFy"},
+                                                                  {"\xFF\xFE", "//4="}};
   for (const auto& [bytes, text] : cases) EXPECT_EQ(detail::base64(bytes), text);
 }
 

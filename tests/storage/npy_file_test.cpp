@@ -36,7 +36,9 @@ TEST(NpyFile, HasNumPysHeaderAndTheRows) {
 TEST(NpyFile, WrongPiecesLeaveNoFile) {
   const test::TemporaryFolder folder;
   const auto rows = at::zeros({3, 2});
-  EXPECT_EQ(text_of<c10::ValueError>([&] { write_npy(folder / "a.npy", source_of(rows, {4, 2})); }),
+  EXPECT_EQ(text_of<c10::ValueError>([&] {
+              write_npy(folder / "a.npy", source_of(rows, {4, 2}));
+            }),
             "npy: the pieces of 'rows' lack 2 numbers, wanted its shape");
   EXPECT_FALSE(std::filesystem::exists(folder / "a.npy"));
   EXPECT_THROW(write_npy(folder / "a.npy", source_of(rows.to(at::kComplexFloat), {3, 2})), c10::TypeError);

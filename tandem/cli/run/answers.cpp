@@ -5,7 +5,8 @@
 
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
-#include "tandem/data/image/png_encoder.h"
+#include "tandem/data/png_encoder.h"
+#include "tandem/report/heat_map.h"
 
 namespace tandem::cli {
 namespace {
@@ -26,8 +27,8 @@ std::string weakest_text(const TestAnswers& answers) {
   std::ranges::stable_sort(classes, {}, share_of);
   Table table({"weakest classes", "right", "of", "share"});
   for (const auto& one : std::span(classes).first(std::min(classes.size(), kWeakest))) {
-    table.add_row({answers.names(one.label), format_count(one.right), format_count(one.count),
-                   format_percent(share_of(one))});
+    table.add_row(
+        {answers.names(one.label), format_count(one.right), format_count(one.count), format_percent(share_of(one))});
   }
   return table.str();
 }
@@ -35,10 +36,11 @@ std::string weakest_text(const TestAnswers& answers) {
 report::ReportTable table_of(const TestAnswers& answers) {
   auto classes = answers.confusion.classes;
   std::ranges::stable_sort(classes, {}, share_of);
-  report::ReportTable table{.caption = "Classes, the weakest first", .head = {"class", "right", "of", "share"}, .rows = {}};
+  report::ReportTable table{
+      .caption = "Classes, the weakest first", .head = {"class", "right", "of", "share"}, .rows = {}};
   for (const auto& one : std::span(classes).first(std::min(classes.size(), kRows))) {
-    table.rows.push_back({answers.names(one.label), format_count(one.right), format_count(one.count),
-                          format_percent(share_of(one))});
+    table.rows.push_back(
+        {answers.names(one.label), format_count(one.right), format_count(one.count), format_percent(share_of(one))});
   }
   return table;
 }

@@ -32,8 +32,8 @@ class Entries {
   template <class T, size_t count>
   T choice(const char* key, const std::array<Choice<T>, count>& table) const {
     const auto& value = entry(key);
-    const auto found = value.is_string() ? std::ranges::find(table, value.get<std::string>(), &Choice<T>::name)
-                                         : table.end();
+    const auto found =
+        value.is_string() ? std::ranges::find(table, value.get<std::string>(), &Choice<T>::name) : table.end();
     if (found == table.end()) {
       const auto names = names_of(table);
       refuse(key, value, one_of(std::vector<std::string>(names.begin(), names.end())));

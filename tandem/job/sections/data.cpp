@@ -47,11 +47,9 @@ data::Split open_images(const Job& job) {
 
 data::Split open_test_images(const Job& job, const data::KnownClasses& known) {
   const auto& data = job.data;
-  return data::test_folder({.folder = data.folder,
-                            .hold_out = data.hold_out,
-                            .layout = data.layout,
-                            .form = data.preprocessing.form},
-                           known);
+  return data::test_folder(
+      {.folder = data.folder, .hold_out = data.hold_out, .layout = data.layout, .form = data.preprocessing.form},
+      known);
 }
 
 data::Split open_faces(const Job& job) {

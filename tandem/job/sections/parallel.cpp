@@ -143,12 +143,13 @@ const Section& parallel_section() {
                    "host, else over sockets; sockets: always so",
             .choices = names_of(kTransports)}},
       .read = read_parallel,
-      .idle = {
-          {{"comm.check", "comm.transport", "comm.timeout", "comm.init_timeout"},
-           [](const Job& job) { return job.parallel.strategy->is_one_process; },
-           "with replicas of one process, which send nothing"},
-          {{"comm.check", "comm.transport"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
-          {{"comm.transport"}, [](const Job&) { return !launch_of_processes(); }, "except between processes"}},
+      .idle = {{{"comm.check", "comm.transport", "comm.timeout", "comm.init_timeout"},
+                [](const Job& job) { return job.parallel.strategy->is_one_process; },
+                "with replicas of one process, which send nothing"},
+               {{"comm.check", "comm.transport"},
+                [](const Job& job) { return job.parallel.ranks == 1; },
+                "with one rank"},
+               {{"comm.transport"}, [](const Job&) { return !launch_of_processes(); }, "except between processes"}},
       .in_use = {"ranks", "threads", "device", "comm.init_timeout", "comm.timeout", "comm.check", "comm.transport"}};
   return section;
 }

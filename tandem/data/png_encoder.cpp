@@ -1,4 +1,4 @@
-#include "tandem/data/image/png_encoder.h"
+#include "tandem/data/png_encoder.h"
 
 #include <c10/util/Exception.h>
 #include <png.h>
