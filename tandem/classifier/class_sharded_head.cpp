@@ -35,8 +35,10 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
   first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   const CategoryScope scope(Category::parameters);
   const auto drawn = at::empty({counts[group.rank()], options.dim}, options.dtype);
-  fill_normal_(drawn, kInitialDeviation, options.seed, stream_of("head.weight"),
-               {.first = {first_, 0}, .count = drawn.sizes().vec()}, {options.classes, options.dim});
+  if (options.draws) {
+    fill_normal_(drawn, kInitialDeviation, options.seed, stream_of("head.weight"),
+                 {.first = {first_, 0}, .count = drawn.sizes().vec()}, {options.classes, options.dim});
+  }
   weight_ = drawn.to(options.device);
   weight_.set_requires_grad(true);
 }

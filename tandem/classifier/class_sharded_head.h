@@ -21,6 +21,7 @@ struct HeadOptions {
   int64_t shards = 0;  // the loss in training is ordered_softmax_loss() with so many shards of classes; 0: it is not
   std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
+  bool draws = true;  // false: the weight's values are undefined, for whoever fills it
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::DeviceType::CPU;  // of the weight; features and targets must be there
 };
@@ -32,8 +33,8 @@ struct HeadOptions {
 /// weight, the same of gradient, and what sharded_softmax_loss() needs.
 class ClassShardedHead : public Head {
  public:
-  /// Draws this rank's rows from normal(0, 0.01) by (seed, row): the same matrix for any number of ranks and on any
-  /// device.
+  /// Draws this rank's rows from normal(0, 0.01) by (seed, row), unless told not to: the same matrix for any number of
+  /// ranks and on any device.
   /// Throws c10::ValueError when classes or dim is not positive, or counts do not add up to classes.
   ClassShardedHead(const HeadOptions& options, comm::ProcessGroup& group);
 

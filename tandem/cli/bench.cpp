@@ -19,6 +19,7 @@
 #include "tandem/cli/bench/step.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
+#include "tandem/job/job.h"
 #include "tandem/settings/settings.h"
 #include "tandem/settings/value.h"
 
@@ -228,27 +229,38 @@ int run_classifier(const Arguments& arguments) {
 struct Bench {
   std::string_view name;
   int (*run)(const Arguments& arguments);
+  settings::Schema (*schema)();
 };
 
-constexpr std::array<Bench, 8> kBenches = {{{"comm", run_comm},
-                                            {"classifier", run_classifier},
-                                            {"activation", run_activation},
-                                            {"memory", run_memory_bench},
-                                            {"recompute", run_recompute},
-                                            {"parity", run_parity},
-                                            {"ddp", run_ddp},
-                                            {"step", run_step}}};
+constexpr std::array<Bench, 8> kBenches = {
+    {{"comm", run_comm, [] { return settings::Schema(comm_settings()); }},
+     {"classifier", run_classifier, [] { return settings::Schema(classifier_settings()); }},
+     {"activation", run_activation, activation_schema},
+     {"memory", run_memory_bench, memory_bench_schema},
+     {"recompute", run_recompute, recompute_schema},
+     {"parity", run_parity, parity_schema},
+     {"ddp", run_ddp, ddp_schema},
+     {"step", run_step, job::schema}}};
+
+std::vector<std::string> bench_names() {
+  std::vector<std::string> names;
+  for (const auto& known : kBenches) names.emplace_back(known.name);
+  return names;
+}
 
 }  // namespace
+
+std::optional<settings::Schema> bench_schema(std::string_view name) {
+  const auto bench = std::ranges::find(kBenches, name, &Bench::name);
+  return bench == kBenches.end() ? std::nullopt : std::optional(bench->schema());
+}
 
 int run_bench(const Arguments& arguments) {
   const auto& words = arguments.words;
   const auto bench = words.empty() ? kBenches.end() : std::ranges::find(kBenches, words[0], &Bench::name);
   if (bench == kBenches.end()) {
-    std::vector<std::string> names;
-    for (const auto& known : kBenches) names.emplace_back(known.name);
     throw UsageError((words.empty() ? "bench has no name" : "bench " + quote(words[0]) + " is unknown") +
-                         std::string(", wanted ") + one_of(names),
+                         std::string(", wanted ") + one_of(bench_names()),
                      "tandem bench comm quick=true");
   }
   return bench->run(arguments);

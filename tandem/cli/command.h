@@ -58,6 +58,9 @@ settings::Schema predict_schema();
 settings::Schema embed_schema();
 settings::Schema reshard_schema();
 
+/// The settings of a benchmark; nullopt: there is none of that name.
+std::optional<settings::Schema> bench_schema(std::string_view name);
+
 /// All subcommands. A new one is a line here, in commands.cpp.
 std::span<const Command> commands();
 

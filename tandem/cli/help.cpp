@@ -64,6 +64,25 @@ std::string help_on(settings::Schema schema, std::string_view topic) {
       near.empty() ? "tandem help lists the subcommands, tandem help settings the settings" : did_you_mean(near));
 }
 
+/// "tandem help bench NAME [SETTING...]".
+std::string help_on_bench(std::span<const std::string> topics) {
+  const auto schema = bench_schema(topics[0]);
+  if (!schema) {
+    throw UsageError("help topic " + quote(topics[0]) + " is no benchmark", "tandem help bench lists them");
+  }
+  if (topics.size() == 1) {
+    return "Usage: tandem bench " + topics[0] + " [key=value...]\n\nSettings (key, default, meaning):\n" +
+           settings::describe(*schema, columns());
+  }
+  std::string text;
+  for (const auto& topic : topics.subspan(1)) {
+    const auto found = help_on(*schema, topic);
+    if (found.empty()) fail(*schema, topic, false);
+    text += found;
+  }
+  return text;
+}
+
 }  // namespace
 
 settings::Schema schema_of(const Command& command) {
@@ -75,7 +94,8 @@ std::string help_text(std::span<const std::string> topics) {
   if (topics.empty()) return help_text();
   const auto* command = find_command(topics[0]);
   const bool is_first = command == nullptr && topics[0] != "settings";
-  const auto rest = is_first ? topics : topics.subspan(1);
+  auto rest = is_first ? topics : topics.subspan(1);
+  if (command != nullptr && command->run == run_bench && !rest.empty()) return help_on_bench(rest);
   const auto schema = command != nullptr ? schema_of(*command) : job::schema();
   if (rest.empty()) return command != nullptr ? help_text(*command) : settings::describe(schema, columns());
   std::string text;

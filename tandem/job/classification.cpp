@@ -14,26 +14,28 @@
 namespace tandem::job {
 namespace {
 
-classifier::HeadOptions head_options(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts) {
+classifier::HeadOptions head_options(const Job& job, const DataShape& shape, const TaskPlan& plan,
+                                     const std::vector<int64_t>& counts) {
   auto options = job.head.options;
   options.classes = shape.classes;
   options.counts = counts;
+  options.draws = plan.draws;
   return options;
 }
 
 /// In the form of the job: whole on each rank that shares a batch, or split over the ranks along the axes of `over`.
-std::unique_ptr<classifier::Head> make_head(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
+std::unique_ptr<classifier::Head> make_head(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                             parallel::Mesh& mesh) {
   const auto& form = *job.head.form;
   const auto over = job.head.over;
-  if (form.is_whole) return form.make(head_options(job, shape, {}), mesh.batch());
+  if (form.is_whole) return form.make(head_options(job, shape, plan, {}), mesh.batch());
   const auto& sizes = mesh.sizes();
-  const auto of_ranks = with_copies(job, counts);
+  const auto of_ranks = with_copies(job, plan.counts);
   std::vector<int64_t> own;
-  if (!counts.empty()) {
+  if (!plan.counts.empty()) {
     for (const int rank : sizes.ranks_along(over, mesh.world().rank())) own.push_back(of_ranks[rank]);
   }
-  auto head = form.make(head_options(job, shape, own), mesh.group(over));
+  auto head = form.make(head_options(job, shape, plan, own), mesh.group(over));
   if (sizes.size(parallel::kBatchAxes) == mesh.world().size()) return head;
   return std::make_unique<classifier::MeshHead>(std::move(head), over, mesh);
 }
@@ -45,7 +47,7 @@ class Classification : public train::Task {
       : device_(job.parallel.device),
         type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image, statistics_exchange(job, mesh))),
-        head_(make_head(job, shape, plan.counts, mesh)),
+        head_(make_head(job, shape, plan, mesh)),
         behind_(mesh.place({}).behind - parallel::kBatchAxes),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),

@@ -49,6 +49,7 @@ struct TaskPlan {
   /// whole takes no notice.
   std::vector<int64_t> counts;
   memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
+  bool draws = true;                // false: the head's weight is undefined until it is filled
 };
 
 /// Whether a rank gets no part of a batch, and no classes.

@@ -188,7 +188,9 @@ Job job_of_use(const TrainedModel& model, const settings::Settings& given) {
 TrainedTask open_trained(const TrainedModel& model, const Job& job, const DataShape& shape,
                          const storage::Identity& identity, comm::ProcessGroup& world) {
   TrainedTask opened{.mesh = make_mesh(job, world)};
-  opened.task = make_task(job, shape, even_counts(job, shape.classes, world.size()), *opened.mesh);
+  TaskPlan plan(even_counts(job, shape.classes, world.size()));
+  plan.draws = false;
+  opened.task = make_task(job, shape, plan, *opened.mesh);
   opened.from = model.fill(*opened.task, identity, world);
   opened.task->set_training(false);
   return opened;

@@ -16,6 +16,7 @@ using detail::Svg;
 constexpr double kWidth = 620, kMostCell = 46, kLeastCell = 7;  // of all cells together, of a side
 constexpr double kNamesCell = 12, kNumbersCell = 22;            // cells that leave room for them
 constexpr double kLetter = 6.6, kMostName = 150, kPad = 12, kTitle = 26;
+constexpr double kLeastWidth = 380;  // for the title
 constexpr int kShades = 8;
 
 /// The first letters of a name that fit.
@@ -43,7 +44,7 @@ Layout layout_of(const HeatMap& map) {
   const double names = layout.has_names ? std::min(longest, kMostName) + kPad : 0;
   layout.left = kPad + 20 + names;
   layout.top = kTitle + 20 + names;
-  layout.width = layout.left + layout.cell * count + kPad + names;
+  layout.width = std::max(kLeastWidth, layout.left + layout.cell * count + kPad + names);
   layout.height = layout.top + layout.cell * count + kPad;
   return layout;
 }

@@ -28,6 +28,7 @@ p.lead{color:var(--soft);margin:6px 0 0}
 .panel{background:var(--surface);border:1px solid var(--rule);border-radius:10px;padding:14px;overflow-x:auto}
 .curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(400px,100%),1fr));gap:12px}
 svg{display:block;width:100%;height:auto}
+.map svg{width:auto;max-width:100%}
 table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:2px 8px 8px}
 th,td{padding:5px 8px;text-align:right;border-top:1px solid var(--rule);white-space:nowrap}
@@ -35,6 +36,7 @@ tbody:first-child tr:first-child td{border-top:0}
 thead th{border-top:0;color:var(--soft);font-weight:500}
 th:first-child,td:first-child{text-align:left}
 .panel+.panel{margin-top:12px}
+summary{cursor:pointer;color:var(--soft)}
 .settings td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .settings td:first-child{color:var(--soft);width:34%}
 .gallery{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:12px}
@@ -135,7 +137,7 @@ std::string over_time_part(const RunReport& report) {
 
 std::string maps_part(const RunReport& report) {
   std::string out;
-  for (const auto& map : report.maps) out += "<div class=\"panel\">" + heat_map_svg(map, false) + "</div>\n";
+  for (const auto& map : report.maps) out += "<div class=\"panel map\">" + heat_map_svg(map, false) + "</div>\n";
   return out.empty() ? "" : "<h2>What is taken for what</h2>\n" + out;
 }
 
@@ -205,12 +207,21 @@ std::string wire_part(const RunReport& report) {
   return "<h2>Wire</h2>\n" + table_of_ranks("Payload and calls per rank and operation", head, rows);
 }
 
-std::string settings_part(const RunReport& report) {
-  if (report.settings.empty()) return "";
-  std::string out = "<h2>Settings</h2>\n<div class=\"panel\"><table class=\"settings\">\n<tbody>\n";
-  for (const auto& [name, value] : report.settings)
+std::string settings_table(const std::vector<std::pair<std::string, std::string>>& settings) {
+  std::string out = "<table class=\"settings\">\n<tbody>\n";
+  for (const auto& [name, value] : settings)
     out.append("<tr>").append(cell("td", name)).append(cell("td", value)).append("</tr>\n");
-  return out + "</tbody></table></div>\n";
+  return out + "</tbody></table>";
+}
+
+std::string settings_part(const RunReport& report) {
+  std::string out;
+  if (!report.settings.empty()) out += "<div class=\"panel\">" + settings_table(report.settings) + "</div>\n";
+  for (const auto& [title, settings] : report.folded_settings) {
+    if (settings.empty()) continue;
+    out += "<details class=\"panel\">" + cell("summary", title) + settings_table(settings) + "</details>\n";
+  }
+  return out.empty() ? "" : "<h2>Settings</h2>\n" + out;
 }
 
 }  // namespace

@@ -34,6 +34,12 @@ struct Gallery {
   std::vector<Picture> pictures;
 };
 
+/// Settings that are shown when the reader opens them.
+struct FoldedSettings {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
 /// The contents of a run's report. Texts are escaped, and otherwise shown as given; empty parts are left out of the
 /// page.
 struct RunReport {
@@ -49,6 +55,7 @@ struct RunReport {
   std::vector<ReportTable> tables;
   std::vector<WireRow> wire;
   std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<FoldedSettings> folded_settings;  // below them
 };
 
 /// One HTML page, without scripts and without external resources.

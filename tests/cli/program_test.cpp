@@ -53,6 +53,26 @@ TEST(Program, HelpExplainsSettingsAndSections) {
   EXPECT_TRUE(run_here({"help", "reshard", "merge"}).out.starts_with("merge  (empty)\n"));
 }
 
+TEST(Program, HelpKnowsTheSettingsOfBenchmarks) {
+  const auto comm = run_here({"help", "bench", "comm"}).out;
+  EXPECT_TRUE(
+      comm.starts_with("Usage: tandem bench comm [key=value...]\n\nSettings (key, default, meaning):\nranks  4\n"))
+      << comm;
+  for (const std::string name : {"classifier", "activation", "memory", "recompute", "parity", "ddp", "step"}) {
+    EXPECT_EQ(run_here({"help", "bench", name}).status, 0) << name;
+  }
+  EXPECT_TRUE(run_here({"help", "bench", "comm", "quick"}).out.starts_with("quick  false\n"));
+  EXPECT_EQ(run_here({"help", "bench", "com"}).err,
+            "error: help topic 'com' is no benchmark: tandem help bench lists them\n");
+}
+
+TEST(Program, HelpOfEvalHasItsOwnSettings) {
+  const auto help = run_here({"help", "eval"}).out;
+  EXPECT_NE(help.find("\neval.batch "), help.npos) << help;
+  EXPECT_EQ(help.find("\ntrain.lr "), help.npos) << help;
+  EXPECT_EQ(run_here({"help", "predict"}).out.find("\neval.pairs "), help.npos);
+}
+
 TEST(Program, UnknownHelpTopicsGetASuggestion) {
   const auto wrong = run_here({"help", "trian.lr"});
   EXPECT_EQ(wrong.status, 64);

@@ -56,6 +56,21 @@ TEST(Augment, NothingAskedIsOnlyTheScale) {
   EXPECT_NEAR(augment(options, {3, 5, 7}, pixels)[9], (pixels[9] / 255.0 - 0.25) / 2, 1e-6);
 }
 
+TEST(Augment, AFlipMirrorsExactly) {
+  const auto pixels = noise_image(3 * 5 * 7);
+  const auto plain = augment(no_augmentation(), {3, 5, 7}, pixels);
+  auto options = no_augmentation();
+  options.flip = 1;
+  const auto mirrored = augment(options, {3, 5, 7}, pixels);
+  for (size_t i = 0; i < pixels.size(); ++i) EXPECT_EQ(mirrored[i], plain[i / 7 * 7 + 6 - i % 7]);
+  options.flip = 0.25;
+  int flipped = 0;
+  for (uint64_t position = 0; position < 1000; ++position) {
+    flipped += augment(options, {3, 5, 7}, pixels, position) == mirrored ? 1 : 0;
+  }
+  EXPECT_NEAR(flipped, 250, 50);
+}
+
 TEST(Augment, TransformEqualsItsDefinition) {
   const int64_t height = 9, width = 13;
   const auto pixels = noise_image(height * width);

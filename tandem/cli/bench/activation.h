@@ -41,5 +41,6 @@ ActivationResult bench_activation(const ActivationBench& bench);
 
 /// `tandem bench activation`: reads its settings, prints and writes the result.
 int run_activation(const Arguments& arguments);
+settings::Schema activation_schema();
 
 }  // namespace tandem::cli

@@ -55,6 +55,8 @@ std::string table_of(const std::vector<AbnErrorCase>& errors) {
 
 }  // namespace
 
+settings::Schema activation_schema() { return activation_settings(); }
+
 int run_activation(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(activation_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});

@@ -48,5 +48,6 @@ DdpResult bench_ddp(const DdpBench& bench);
 
 /// `tandem bench ddp`: reads its settings, prints and writes the result.
 int run_ddp(const Arguments& arguments);
+settings::Schema ddp_schema();
 
 }  // namespace tandem::cli

@@ -76,6 +76,8 @@ std::optional<double> to_milliseconds(std::optional<double> seconds) {
 
 }  // namespace
 
+settings::Schema ddp_schema() { return ddp_settings(); }
+
 int run_ddp(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(ddp_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});

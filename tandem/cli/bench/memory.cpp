@@ -87,6 +87,8 @@ std::vector<std::string> row_of(const nlohmann::json& one) {
 
 }  // namespace
 
+settings::Schema memory_bench_schema() { return memory_bench_settings(); }
+
 int run_memory_bench(const Arguments& arguments) {
   memory::install_meter();
   settings::Settings settings{settings::Schema(memory_bench_settings())};

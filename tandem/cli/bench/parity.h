@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/settings/schema.h"
+
 namespace tandem::cli {
 
 struct Arguments;
@@ -44,5 +46,6 @@ ParityResult bench_parity(const ParityBench& bench);
 
 /// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.
 int run_parity(const Arguments& arguments);
+settings::Schema parity_schema();
 
 }  // namespace tandem::cli

@@ -127,6 +127,8 @@ nlohmann::json json_of(const ParityResult& result) {
 
 }  // namespace
 
+settings::Schema parity_schema() { return parity_settings(); }
+
 int run_parity(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(parity_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});

@@ -58,5 +58,6 @@ std::vector<RecomputeCase> cases_of(const RecomputeResult& result);
 
 /// `tandem bench recompute`: reads its settings, prints and writes the result.
 int run_recompute(const Arguments& arguments);
+settings::Schema recompute_schema();
 
 }  // namespace tandem::cli

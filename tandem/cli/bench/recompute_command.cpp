@@ -137,6 +137,8 @@ std::string text_of(const RecomputeResult& result) {
 
 }  // namespace
 
+settings::Schema recompute_schema() { return recompute_settings(); }
+
 int run_recompute(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(recompute_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});

@@ -76,6 +76,22 @@ std::vector<report::WireRow> wire_of(const std::vector<job::RankFacts>& ranks) {
   return rows;
 }
 
+/// Those that were changed; then, folded away, those at their defaults, and those without effect in this job.
+void add_settings(report::RunReport& page, const job::Job& job) {
+  report::FoldedSettings usual{.title = "at their defaults", .settings = {}};
+  report::FoldedSettings idle{.title = "without effect in this job", .settings = {}};
+  for (const auto& setting : job.settings.schema()) {
+    auto& part = is_idle(job, setting.key)              ? idle.settings
+                 : job.settings.is_default(setting.key) ? usual.settings
+                                                        : page.settings;
+    part.emplace_back(setting.key, settings::format_value(job.settings.get(setting.key)));
+  }
+  for (auto* folded : {&usual, &idle}) {
+    folded->title = std::to_string(folded->settings.size()) + " settings " + folded->title;
+    page.folded_settings.push_back(std::move(*folded));
+  }
+}
+
 }  // namespace
 
 std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves) {
@@ -89,8 +105,7 @@ std::filesystem::path write_run_report(const job::Job& job, const Trained& train
   page.memory = memory_of(*job.head.form, trained);
   page.memory_note = "Peak of the training steps; that of the whole run, its tests included, is in result.json.";
   page.wire = wire_of(trained.ranks);
-  for (const auto& setting : job.settings.schema())
-    page.settings.emplace_back(setting.key, settings::format_value(job.settings.get(setting.key)));
+  add_settings(page, job);
   const auto path = trained.folder / "report.html";
   write_run_file(path, report::render_report(page));
   write_run_file(trained.folder / "memory.svg", report::memory_figure_svg(page.memory));

@@ -21,6 +21,7 @@ void check(const AugmentOptions& options) {
   const auto in = [](double value, double low, double high) { return value >= low && value <= high; };
   check(in(options.affine, 0, 0.3), "affine", options.affine, "0..0.3");
   check(in(options.shift, 0, 1), "shift", options.shift, "0..1");
+  check(in(options.flip, 0, 1), "flip", options.flip, "0..1");
   check(in(options.blur, 0, 1), "blur", options.blur, "0..1");
   check(in(options.blur_sigma, kLeastSigma, 10), "blur_sigma", options.blur_sigma, "0.3..10");
   check(in(options.noise, 0, 1), "noise", options.noise, "0..1");
@@ -36,7 +37,7 @@ float noise_of(uint32_t word) {
 
 }  // namespace
 
-AugmentOptions no_augmentation() { return {.affine = 0, .shift = 0, .blur = 0, .noise = 0}; }
+AugmentOptions no_augmentation() { return {.affine = 0, .shift = 0, .flip = 0, .blur = 0, .noise = 0}; }
 
 Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width, CounterRng& rng) {
   Affine affine;
@@ -48,6 +49,9 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
   if (options.shift > 0) {
     affine.x0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(width);
     affine.y0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(height);
+  }
+  if (options.flip > 0 && rng.uniform() < options.flip) {
+    affine.xx = -affine.xx, affine.xy = -affine.xy, affine.x0 = -affine.x0;
   }
   return affine;
 }

@@ -14,6 +14,7 @@ struct AugmentOptions {
   double affine =
       0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
   double shift = 0.06;      // each axis moves by uniform(-shift, shift) of its side
+  double flip = 0;          // probability that an image is mirrored, left for right
   double blur = 0;          // probability that an image is blurred (Gaussian, 3x3)
   double blur_sigma = 1.0;  // largest sigma in pixels; drawn uniformly from 0.3 up
   double noise = 0;         // deviation of the noise added to each value, in units of white - black
@@ -39,8 +40,8 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
 /// Augments images of one shape. Holds scratch memory, so each thread needs its own.
 class Augmenter {
  public:
-  /// Throws SettingsError if an option is out of range: affine 0..0.3, shift, blur and noise 0..1, blur_sigma 0.3..10,
-  /// and as Normalization::check() does.
+  /// Throws SettingsError if an option is out of range: affine 0..0.3, shift, flip, blur and noise 0..1, blur_sigma
+  /// 0.3..10, and as Normalization::check() does.
   Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape);
 
   /// pixels: channels * height * width bytes; out: as many floats. The result depends on `pixels` and `rng` alone.

@@ -245,6 +245,7 @@ void read_data(settings::Settings& settings, Job& job) {
   data.augment.normalization = data.preprocessing.normalization;
   data.augment.affine = settings.get_float("data.affine");
   data.augment.shift = settings.get_float("data.shift");
+  data.augment.flip = settings.get_float("data.flip");
   data.augment.blur = settings.get_float("data.blur");
   data.augment.noise = settings.get_float("data.noise");
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
@@ -315,6 +316,7 @@ const Section& data_section() {
             "glyphs: fonts held out for the test; empty: ukai, zenhei and noto-serif, if installed"},
            {"data.affine", 0.08, "augmentation: standard deviation of the entries of a random affine map", {0, 0.3}},
            {"data.shift", 0.06, "augmentation: largest random shift, as a fraction of the image size", kFraction},
+           {"data.flip", 0.0, "augmentation: probability that an image is mirrored, left for right", kFraction},
            {"data.blur", 0.0, "augmentation: probability that an image is blurred", kFraction},
            {"data.noise", 0.0,
             "augmentation: standard deviation of the pixel noise, where 1 is the difference of black and white",
