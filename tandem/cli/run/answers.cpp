@@ -46,7 +46,7 @@ report::ReportTable table_of(const TestAnswers& answers) {
 }
 
 report::HeatMap map_of(const TestAnswers& answers) {
-  report::HeatMap map{.title = "Images of each class by what they are taken for",
+  report::HeatMap map{.title = "Images by class and answer",
                       .names = answers.names.all(),
                       .counts = {},
                       .row_label = "class",
