@@ -1,5 +1,5 @@
 #pragma once
-// The whole library. A single part's header is lighter to include.
+// The whole library: what a training loop of your own needs (docs/library.md). A single part's header is lighter.
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
@@ -21,6 +21,7 @@
 #include "tandem/data/image_folder.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/market1501.h"
+#include "tandem/data/tensor_dataset.h"
 #include "tandem/data/verification_pairs.h"
 #include "tandem/evaluation/all_pairs.h"
 #include "tandem/evaluation/identification.h"
@@ -46,5 +47,11 @@
 #include "tandem/parallel/updating_servers.h"
 #include "tandem/storage/safetensors.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/checkpoint_store.h"
+#include "tandem/train/lr_schedule.h"
+#include "tandem/train/module_task.h"
 #include "tandem/train/optimizer.h"
 #include "tandem/train/parameter.h"
+#include "tandem/train/supervised_step.h"
+#include "tandem/train/trainer.h"
+#include "tandem/train/weights_file.h"

@@ -24,20 +24,11 @@ std::atomic<void*> spare = nullptr;
 
 void free_spare() noexcept { std::free(spare.exchange(nullptr)); }
 
-bool is_refusal(const std::exception& error) noexcept {
-  free_spare();
-  try {
-    return exit_code_of(error) == ExitCode::out_of_memory;
-  } catch (...) {
-    return true;  // it cannot be asked, for want of memory
-  }
-}
-
 [[noreturn]] void end_uncaught() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
   } catch (const std::exception& error) {
-    if (is_refusal(error)) end_process(error);
+    end_process(error);
   } catch (...) {
   }
   if (before_main != nullptr) before_main();

@@ -20,6 +20,7 @@
 #include "tandem/comm/detail/connecting.h"
 #include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/detail/nccl.h"
+#include "tandem/comm/run_main.h"
 #include "tandem/rendezvous/meeting.h"
 
 namespace tandem::comm {
@@ -135,6 +136,7 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
 }
 
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options) {
+  watch_uncaught();
   TORCH_CHECK_VALUE(n >= 1, "run_ranks: number of ranks is ", n, ", wanted 1 or more");
   const auto local = std::make_shared<LocalWorld>(options.timeout);
   const auto connect = thread_connect(local, options);
@@ -210,6 +212,7 @@ void watch_gloos_thread(const std::shared_ptr<detail::Instruments>& instruments)
 }  // namespace
 
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch, const WorldOptions& options) {
+  watch_uncaught();
   set_process_context({.rank = launch ? launch->rank : 0});
   if (!launch || launch->size == 1) {
     start_team(threads_of(options, 1));
@@ -226,6 +229,16 @@ std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>
   auto group = detail::connect_ranks(meeting.store, *launch, options, instruments);
   group->meter().reset();
   return group;
+}
+
+void run_world(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options) {
+  const auto launch = rendezvous::detect_launch();
+  if (!launch || launch->size == 1) return run_ranks(n, body, options);
+  try {
+    run_recorded(*join_world(launch, options), body);
+  } catch (...) {
+    rethrow_with_rank(launch->rank, launch->size);
+  }
 }
 
 }  // namespace tandem::comm

@@ -29,6 +29,9 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
 
 /// Runs `body` on n thread-ranks of this process and returns when all have ended.
 ///
+/// This function and join_world() call watch_uncaught() (run_main.h): from then on an exception that nothing catches
+/// ends the program with one line.
+///
 /// If a rank throws, operations in which other ranks wait are aborted, and the first exception is rethrown here with
 /// its rank in the text (rethrow_with_rank). Throws c10::ValueError if n < 1.
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
@@ -39,5 +42,10 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
 /// process does not come within init_timeout, Interrupted if stop_requested() returns true.
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch = rendezvous::detect_launch(),
                                          const WorldOptions& options = {});
+
+/// Runs `body` on the ranks of the world: if a launcher started several processes, on the one rank that this process is
+/// (join_world(), run_recorded()); else on n thread-ranks (run_ranks()). One program then runs both ways. An exception
+/// of a rank is rethrown with its rank in the text. Throws as the functions above.
+void run_world(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options = {});
 
 }  // namespace tandem::comm

@@ -280,6 +280,14 @@ const LoaderOptions& Loader::options() const { return impl_->options(); }
 void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
 bool Loader::next(Batch& batch) { return impl_->next(batch); }
 
+LoaderOptions test_options(LoaderOptions options) {
+  const auto normalization = options.augment.normalization;
+  options.augment = no_augmentation();
+  options.augment.normalization = normalization;
+  options.shuffle = options.drop_last = false;
+  return options;
+}
+
 int64_t samples_of(const LoaderOptions& options, int64_t batch) { return count_of(runs_of(options, 0, batch)); }
 
 std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch) {

@@ -22,6 +22,9 @@ struct LoaderOptions {
   int threads = 1;   // threads that make batches
 };
 
+/// The same options, as a test wants them: all samples, in the data set's order, normalised but not augmented.
+LoaderOptions test_options(LoaderOptions options);
+
 /// Loads this rank's part of each batch of a data set, ahead of the caller, on threads of its own.
 ///
 ///   position   0 . . . . . B . . . . . 2B . . .        sample = Permutation(n, seed, epoch)(position)

@@ -48,11 +48,8 @@ std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Datase
 data::LoaderOptions evaluation_loader_options(const Job& job, int rank, int size) {
   auto options = loader_options(job, rank, size);
   options.batch = std::max<int64_t>(job.evaluation.batch, options.size + options.idle);
-  options.augment = data::no_augmentation();
   options.augment.normalization = job.data.preprocessing.normalization;
-  options.shuffle = false;
-  options.drop_last = false;
-  return options;
+  return data::test_options(options);
 }
 
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,

@@ -138,10 +138,7 @@ TrainedModel::Filled TrainedModel::fill(const train::Task& task, const storage::
                                         comm::ProcessGroup& group) const {
   const auto weights = task.weights();
   if (!place_) {
-    comm::jointly(group, [&] {
-      const auto files = train::open_weights(path_);
-      train::fill_weights(files, train::match_weights(files, path_.string(), weights, {}), weights);
-    });
+    comm::jointly(group, [&] { train::load_weights(path_, weights); });
     return {known().step, path_.string()};
   }
   const train::CheckpointStore store(place_->folder);

@@ -19,6 +19,7 @@ std::span<const Score> metrics() {
 
 Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::ProcessGroup& data, const Tick& tick,
                 const Answered& answered) {
+  TORCH_CHECK_VALUE(num_classes > 0, "evaluate: num_classes is ", num_classes, ", wanted 1 or more");
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   task.set_training(false);

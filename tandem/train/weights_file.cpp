@@ -9,6 +9,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/storage/file_io.h"
 #include "tandem/train/checkpoint_reader.h"
+#include "tandem/train/starting_weights.h"
 
 namespace tandem::train {
 namespace {
@@ -95,6 +96,12 @@ StoredTensors open_weights(const fs::path& file) {
   }
   check_index(index, files, file);
   return StoredTensors(std::move(files));
+}
+
+void load_weights(const fs::path& path, const std::vector<Parameter>& weights) {
+  const auto file = locate_weights(path);
+  const auto files = open_weights(file);
+  fill_weights(files, match_weights(files, file.string(), weights, {}), weights);
 }
 
 }  // namespace tandem::train

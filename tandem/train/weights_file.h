@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 
+#include "tandem/train/parameter.h"
 #include "tandem/train/stored_tensors.h"
 
 namespace tandem::train {
@@ -14,5 +15,9 @@ std::filesystem::path locate_weights(const std::filesystem::path& path);
 /// Opens weights that any program wrote: one safetensors file, or those of an index (`*.json`). Throws as
 /// SafetensorsFile and StoredTensors do, and DataError if a file lacks a tensor that the index says is there.
 StoredTensors open_weights(const std::filesystem::path& file);
+
+/// Fills the parts of all weights that this rank holds from such a path. Not collective. Memory and exceptions: as
+/// fill_weights() and match_weights() (starting_weights.h) without roles, and as the functions above.
+void load_weights(const std::filesystem::path& path, const std::vector<Parameter>& weights);
 
 }  // namespace tandem::train

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "tandem/base/error.h"
@@ -64,6 +65,19 @@ TEST(RunMainDeathTest, WhatALibrarysThreadIsRefusedEndsWithALine) {
               "^error: memory cannot be allocated: Cannot allocate memory");
   EXPECT_EXIT(end_process(refusal(Limited::threads, "a thread cannot be started", EAGAIN)), testing::ExitedWithCode(79),
               "^error: a thread cannot be started: Resource temporarily unavailable");
+}
+
+TEST(RunMainDeathTest, AnExceptionOfARankThatNothingCatchesIsOneLine) {
+  const auto uncaught = [](const std::exception_ptr& fault) noexcept {
+    run_ranks(3, [&](ProcessGroup& group) {
+      if (group.rank() == 1) std::rethrow_exception(fault);
+      barrier(group);
+    });
+  };
+  EXPECT_EXIT(uncaught(std::make_exception_ptr(DataError("image 'a.png' is not an image", "remove it"))),
+              testing::ExitedWithCode(65), "^error: image 'a.png' is not an image .rank 1 of 3.: remove it\n$");
+  EXPECT_EXIT(uncaught(std::make_exception_ptr(std::runtime_error("out of paper"))), testing::ExitedWithCode(70),
+              "^error: rank 1 of 3: out of paper\n$");
 }
 
 }  // namespace

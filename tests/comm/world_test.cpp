@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 
 #include "tandem/base/error.h"
@@ -53,8 +54,8 @@ TEST(World, DifferentOperationsAreToldApart) {
       if (group.rank() == 1) barrier(group);
     });
   });
-  EXPECT_NE(text.find("rank 0 calls all_reduce of Float [4] (sum) at world_test.cpp:52 and rank 1 calls barrier at "
-                      "world_test.cpp:53"),
+  EXPECT_NE(text.find("rank 0 calls all_reduce of Float [4] (sum) at world_test.cpp:53 and rank 1 calls barrier at "
+                      "world_test.cpp:54"),
             std::string::npos)
       << text;
 }
@@ -96,6 +97,15 @@ TEST(World, WithoutALauncherThereIsAGroupOfOne) {
   EXPECT_EQ(group->size(), 1);
   EXPECT_TRUE(all_reduce(at::ones({2}), *group).equal(at::ones({2})));
   EXPECT_EQ(join_world()->size(), 1);  // nor does this process's environment name one
+}
+
+TEST(World, WithoutALauncherItsRanksAreThreads) {
+  std::atomic<int> ranks = 0;
+  run_world(3, [&](ProcessGroup& group) { ranks += 10 * group.size() + group.rank(); });
+  EXPECT_EQ(ranks, 93);
+  EXPECT_EQ(
+      text_of([] { run_world(2, [](ProcessGroup& group) { throw DataError("no " + group.name()); }); }).substr(0, 14),
+      "no world (rank");
 }
 
 TEST(World, WhateverIsThrownIsCaught) {

@@ -70,12 +70,26 @@ class Installed(Consumer):
         for program in ("folders", "everything"):
             self.assertEqual(self.answer(WORK / "installed" / program), ANSWER)
 
-    def test_a_compiler_alone_finds_it_with_pkg_config(self):
+    def test_a_compiler_alone_builds_the_program_of_the_page(self):
+        """examples/own_model.cpp, which docs/library.md shows, as the page says to compile and to run it."""
         path = {"PKG_CONFIG_PATH": str(PREFIX / "lib/pkgconfig")}
         flags = self.answer("pkg-config", "--cflags", "--libs", "tandem", **path).split()
-        program = WORK / "by_pkg_config"
-        self.answer(COMPILER, "-std=c++20", "-include", "tandem/tandem.h", HERE / "main.cpp", "-o", program, *flags)
-        self.assertEqual(self.answer(program), ANSWER)
+        program, folders = WORK / "own_model", [WORK / "by_threads", WORK / "by_processes"]
+        self.answer(COMPILER, "-std=c++20", ROOT / "examples/own_model.cpp", "-o", program, *flags)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        words = self.answer(program, folders[0])
+        self.assertRegex(words, r"^loss 0\.\d{10,}\nsteps 0 to 60, top-1 0\.[89]\d+\n$")
+        launcher = (PREFIX / "bin/tandem", "launch", "-n", "2", "--")
+        self.assertEqual(self.answer(*launcher, program, folders[1]), words)
+        tested = words.splitlines()[1].replace("0 to", "60 to", 1)
+        for command in ((program,), (*launcher, program)):
+            self.assertEqual(self.answer(*command, folders[0]), tested + "\n")
+        self.assertEqual(len({self.answer("sha256sum", file).split()[0] for folder in folders
+                              for file in folder.glob("step_00000060/rank_0001.safetensors")}), 1)
+        shutil.rmtree(folders[0] / "step_00000060")  # as a run that was stopped after step 40
+        self.assertEqual(self.answer(*launcher, program, folders[0]),
+                         words.replace("steps 0 to 60", "steps 40 to 60"))
 
     def test_the_program_runs_where_it_is_installed(self):
         self.assertRegex(self.answer(PREFIX / "bin/tandem", "info"), r"^tandem +\d")
