@@ -9,6 +9,7 @@
 
 #include "tandem/base/tensor.h"
 #include "tandem/data/image/odd_samples.h"
+#include "tandem/data/image/random_crop.h"
 
 namespace tandem::data {
 
@@ -25,6 +26,10 @@ class Dataset {
   /// and returns its label. Several threads may read at once.
   /// Throws c10::IndexError (index), c10::ValueError (size of `pixels`), DataError (a file that cannot be decoded).
   virtual int64_t read(int64_t index, std::span<uint8_t> pixels) const = 0;
+
+  /// As read(), of the part of the picture that `crop` draws, which is stretched to image_shape(). By default it is cut
+  /// out of what read() writes: a data set whose pictures are stored larger should cut it out of these.
+  virtual int64_t read_cropped(int64_t index, const RandomCrop& crop, std::span<uint8_t> pixels) const;
 
   /// The name of a class: a folder's name, a character with its code point.
   virtual std::string class_name(int64_t label) const = 0;

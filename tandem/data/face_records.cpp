@@ -50,14 +50,9 @@ class FaceRecords final : public Dataset {
     return {num_planes(records_->form), records_->form.height, records_->form.width};
   }
 
-  int64_t read(int64_t index, std::span<uint8_t> pixels) const override {
-    check_read(index, pixels);
-    const auto& sample = samples_[static_cast<size_t>(index)];
-    const auto oddity =
-        with_image_record(records_->file.bytes(), sample.offset, records_->name,
-                          [&](const ImageRecord& record) { return read_planes(record.image, records_->form, pixels); });
-    note_oddity(index, "'" + records_->name + "': record[byte " + std::to_string(sample.offset) + "]", oddity);
-    return sample.label;
+  int64_t read(int64_t index, std::span<uint8_t> pixels) const override { return read(index, pixels, nullptr); }
+  int64_t read_cropped(int64_t index, const RandomCrop& crop, std::span<uint8_t> pixels) const override {
+    return read(index, pixels, &crop);
   }
 
   std::string class_name(int64_t label) const override {
@@ -71,6 +66,17 @@ class FaceRecords final : public Dataset {
   }
 
  private:
+  int64_t read(int64_t index, std::span<uint8_t> pixels, const RandomCrop* crop) const {
+    check_read(index, pixels);
+    const auto& sample = samples_[static_cast<size_t>(index)];
+    const auto decode = [&](const ImageRecord& record) {
+      return read_planes(record.image, records_->form, pixels, crop);
+    };
+    const auto oddity = with_image_record(records_->file.bytes(), sample.offset, records_->name, decode);
+    note_oddity(index, "'" + records_->name + "': record[byte " + std::to_string(sample.offset) + "]", oddity);
+    return sample.label;
+  }
+
   std::shared_ptr<const Records> records_;
   FaceSamples samples_;
 };

@@ -8,6 +8,8 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -75,13 +77,22 @@ class Maker {
   void make(const Job& job, const Permutation& order, int64_t i) {
     const int64_t position = position_of(job, i);
     const int64_t sample = options_.shuffle ? order(position) : position;
-    job.labels[i] = dataset_.read(sample, pixels_);
-    CounterRng rng(options_.seed, stream_of("augment") + static_cast<uint64_t>(job.epoch),
-                   static_cast<uint64_t>(position));
+    job.labels[i] = read(job, sample, position);
+    CounterRng rng = draws("augment", job, position);
     augment_(pixels_, rng, job.images + i * static_cast<int64_t>(pixels_.size()));
   }
 
  private:
+  CounterRng draws(std::string_view purpose, const Job& job, int64_t position) const {
+    return {options_.seed, stream_of(purpose) + static_cast<uint64_t>(job.epoch), static_cast<uint64_t>(position)};
+  }
+
+  int64_t read(const Job& job, int64_t sample, int64_t position) {
+    const double least_area = options_.augment.random_crop;
+    if (least_area == 0) return dataset_.read(sample, pixels_);
+    return dataset_.read_cropped(sample, RandomCrop(least_area, draws("crop", job, position)), pixels_);
+  }
+
   const Dataset& dataset_;
   const LoaderOptions& options_;
   Augmenter augment_;

@@ -2,6 +2,7 @@
 
 #include "tandem/data/image/image_decoder.h"
 #include "tandem/data/image/image_planes.h"
+#include "tandem/data/image/random_crop.h"
 #include "tandem/data/image/resize.h"
 #include "tests/support/python.h"
 
@@ -95,6 +96,23 @@ TEST_F(PythonImages, PicturesAreThoseOfPillow) {
     reduced += from_whole.most > 1 ? 1 : 0;
   }
   EXPECT_GT(reduced, 20);
+}
+
+TEST_F(PythonImages, PartsAreThoseOfTorchvision) {
+  int compared = 0;
+  for (const auto& name : names_) {
+    const auto file = test::slurp(folder_ / name);
+    auto image = decode_image(test::bytes_of(file));
+    if (image.turn != Turn{}) continue;  // parts are of the stored picture
+    const auto& planes = theirs(name, "part");
+    cut(image, {image.width / 5, image.height / 7, std::max<int64_t>(1, image.width / 2),
+                std::max<int64_t>(1, image.height * 2 / 3)});
+    Bytes ours(static_cast<size_t>(planes.numel()));
+    resize_to_planes(image, {planes.size(1), planes.size(2)}, ours);
+    EXPECT_LE(difference(ours, bytes_of(planes)).most, 1) << name;
+    ++compared;
+  }
+  EXPECT_GT(compared, 100);
 }
 
 TEST_F(PythonImages, FormsAreThoseOfPillow) {

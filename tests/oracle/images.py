@@ -4,7 +4,7 @@
 
 FILE gets, behind each file's name: /whole [3, H, W], the picture as it is to be decoded, upright, transparent pixels
 over white; /scaled, /bicubic, /nearest [3, S, S], the whole one scaled; /cropped [3, S, S], by torchvision's rule for
-Resize and CenterCrop; /grey [1, H, W], in mode L; for a JPEG also /reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with
+Resize and CenterCrop; /part [3, S, S], a part cut out, then scaled; /grey [1, H, W], in mode L; for a JPEG also /reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with
 both sides still three times S, then scaled. Pillow clips samples of 16 bits, and compares the transparent sample of 2
 or 4 bits with others: there the samples that were written count, of 16 bits the upper 8. Exits with 77 where Pillow is
 missing.
@@ -182,6 +182,14 @@ def cropped(image, size):
     return planes(image.resize(sides, Image.Resampling.BILINEAR).crop((left, top, left + size, top + size)))
 
 
+def part(image, size):
+    """torchvision.transforms.functional.resized_crop()."""
+    width, height = image.size
+    left, top = width // 5, height // 7
+    box = (left, top, left + max(1, width // 2), top + max(1, height * 2 // 3))
+    return scaled(image.crop(box), size)
+
+
 def reduced(image, size):
     """As Image.thumbnail() does with a reducing_gap of 3."""
     orientation = image.getexif().get(ORIENTATION, 1)
@@ -202,6 +210,7 @@ def make(folder):
             answer[f"{name}/bicubic"] = scaled(whole, size, Image.Resampling.BICUBIC)
             answer[f"{name}/nearest"] = scaled(whole, size, Image.Resampling.NEAREST)
             answer[f"{name}/cropped"] = cropped(whole, size)
+            answer[f"{name}/part"] = part(whole, size)
             answer[f"{name}/grey"] = np.asarray(whole.convert("L"))[None].copy()
             if jpeg:
                 answer[f"{name}/reduced"] = reduced(jpeg, size)

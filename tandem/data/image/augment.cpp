@@ -19,6 +19,7 @@ void check(bool good, const char* name, double value, const char* wanted) {
 
 void check(const AugmentOptions& options) {
   const auto in = [](double value, double low, double high) { return value >= low && value <= high; };
+  check(in(options.random_crop, 0, 1), "random_crop", options.random_crop, "0..1");
   check(in(options.affine, 0, 0.3), "affine", options.affine, "0..0.3");
   check(in(options.shift, 0, 1), "shift", options.shift, "0..1");
   check(in(options.flip, 0, 1), "flip", options.flip, "0..1");
@@ -37,7 +38,9 @@ float noise_of(uint32_t word) {
 
 }  // namespace
 
-AugmentOptions no_augmentation() { return {.affine = 0, .shift = 0, .flip = 0, .blur = 0, .noise = 0}; }
+AugmentOptions no_augmentation() {
+  return {.random_crop = 0, .affine = 0, .shift = 0, .flip = 0, .blur = 0, .noise = 0};
+}
 
 Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width, CounterRng& rng) {
   Affine affine;

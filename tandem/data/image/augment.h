@@ -11,6 +11,7 @@ namespace tandem::data {
 
 /// What happens to an image between the data set's bytes and the model's floats.
 struct AugmentOptions {
+  double random_crop = 0;  // least share of the area of a part that takes the picture's place; 0: the whole picture
   double affine =
       0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
   double shift = 0.06;      // each axis moves by uniform(-shift, shift) of its side
@@ -37,11 +38,12 @@ struct Affine {
 /// Draws a random transform for images of height by width. Draws no number for an option that is 0.
 Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width, CounterRng& rng);
 
-/// Augments images of one shape. Holds scratch memory, so each thread needs its own.
+/// Augments images of one shape; options.random_crop is the affair of who reads them. Holds scratch memory, so each
+/// thread needs its own.
 class Augmenter {
  public:
-  /// Throws SettingsError if an option is out of range: affine 0..0.3, shift, flip, blur and noise 0..1, blur_sigma
-  /// 0.3..10, and as Normalization::check() does.
+  /// Throws SettingsError if an option is out of range: affine 0..0.3, random_crop, shift, flip, blur and noise 0..1,
+  /// blur_sigma 0.3..10, and as Normalization::check() does.
   Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape);
 
   /// pixels: channels * height * width bytes; out: as many floats. The result depends on `pixels` and `rng` alone.

@@ -24,11 +24,12 @@ auto with_name(const std::filesystem::path& file, Read read) {
 
 }  // namespace
 
-int64_t ImageFiles::read(int64_t index, std::span<uint8_t> pixels) const {
+int64_t ImageFiles::read(int64_t index, std::span<uint8_t> pixels, const RandomCrop* crop) const {
   check_read(index, pixels);
   const auto& [path, label] = list_.files[static_cast<size_t>(index)];
   const storage::MappedFile mapped(path);
-  note_oddity(index, name_of(path), with_name(path, [&] { return read_planes(mapped.bytes(), list_.form, pixels); }));
+  const auto decode = [&] { return read_planes(mapped.bytes(), list_.form, pixels, crop); };
+  note_oddity(index, name_of(path), with_name(path, decode));
   return label;
 }
 

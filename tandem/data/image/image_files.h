@@ -36,12 +36,17 @@ class ImageFiles final : public Dataset {
   std::array<int64_t, 3> image_shape() const override {
     return {num_planes(list_.form), list_.form.height, list_.form.width};
   }
-  int64_t read(int64_t index, std::span<uint8_t> pixels) const override;
+  int64_t read(int64_t index, std::span<uint8_t> pixels) const override { return read(index, pixels, nullptr); }
+  int64_t read_cropped(int64_t index, const RandomCrop& crop, std::span<uint8_t> pixels) const override {
+    return read(index, pixels, &crop);
+  }
   std::string class_name(int64_t label) const override;
   std::string sample_name(int64_t index) const override { return list_.files.at(index).path.string(); }
   std::string describe() const override { return list_.description; }
 
  private:
+  int64_t read(int64_t index, std::span<uint8_t> pixels, const RandomCrop* crop) const;
+
   ImageFileList list_;
 };
 

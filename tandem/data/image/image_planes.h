@@ -6,6 +6,8 @@
 
 namespace tandem::data {
 
+class RandomCrop;
+
 /// Which way up pictures are: as EXIF says, or as their rows are stored.
 enum class Orientation { exif, stored };
 
@@ -51,7 +53,11 @@ constexpr int64_t num_planes(const ImageForm& form) { return form.colours == Col
 /// A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size, as long as both sides stay form.reducing_gap times as long
 /// as the longer side wanted. By default bytes differ by at most 12, and by at most 2 in the mean, from those of the
 /// image decoded whole.
+///
+/// With a `crop`, its part of the stored picture is cut out first and then stretched, whatever form.fit: pixels outside
+/// of it do not count. Of a JPEG decoded at a smaller scale, the part is rounded to whole pixels of that scale.
 /// Throws as decode_image(); c10::ValueError (size of `planes`, a negative gap, a side below 1).
-std::string read_planes(std::span<const std::byte> file, const ImageForm& form, std::span<uint8_t> planes);
+std::string read_planes(std::span<const std::byte> file, const ImageForm& form, std::span<uint8_t> planes,
+                        const RandomCrop* crop = nullptr);
 
 }  // namespace tandem::data

@@ -243,6 +243,7 @@ void read_data(settings::Settings& settings, Job& job) {
   data.glyphs.test_fonts = settings.get_list("data.test_fonts");
   data.unseen = settings.get_int("data.unseen");
   data.augment.normalization = data.preprocessing.normalization;
+  data.augment.random_crop = settings.get_float("data.random_crop");
   data.augment.affine = settings.get_float("data.affine");
   data.augment.shift = settings.get_float("data.shift");
   data.augment.flip = settings.get_float("data.flip");
@@ -314,6 +315,11 @@ const Section& data_section() {
             "glyphs: fonts to train on; empty: all installed standard fonts that are not held out"},
            {"data.test_fonts", std::vector<std::string>(),
             "glyphs: fonts held out for the test; empty: ukai, zenhei and noto-serif, if installed"},
+           {"data.random_crop", 0.0,
+            "augmentation: a random part of each picture, of at least this share of its area, is stretched to the "
+            "whole; "
+            "0: the whole picture",
+            kFraction},
            {"data.affine", 0.08, "augmentation: standard deviation of the entries of a random affine map", {0, 0.3}},
            {"data.shift", 0.06, "augmentation: largest random shift, as a fraction of the image size", kFraction},
            {"data.flip", 0.0, "augmentation: probability that an image is mirrored, left for right", kFraction},
