@@ -85,7 +85,7 @@ Tested test_images(const Test& test, const job::TrainedTask& opened, comm::Proce
   if (!test.has_images()) return tested;
   const auto start = Clock::now();
   const auto loader = job::evaluation_loader(test.use.job, *test.data.test, group);
-  job::ImageAnswers answers(*opened.mesh);
+  job::ImageAnswers answers(*opened.mesh, 1);
   tested.scores = train::evaluate(*opened.task, *loader, test.shape.classes, opened.mesh->batch(), {},
                                   [&](const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes) {
                                     answers.add(batch, best, sizes);

@@ -39,8 +39,11 @@ ClassNames::ClassNames(const job::TrainedModel& model, const data::Dataset* data
     classes_ = model.card()->shape.classes;
     return;
   }
-  classes_ = data == nullptr ? 0 : data->num_classes();
-  for (int64_t label = 0; label < classes_; ++label) names_.push_back(data->class_name(label));
+  if (data != nullptr) *this = ClassNames(*data);
+}
+
+ClassNames::ClassNames(const data::Dataset& data) : classes_(data.num_classes()) {
+  for (int64_t label = 0; label < classes_; ++label) names_.push_back(data.class_name(label));
 }
 
 std::string ClassNames::operator()(int64_t label) const {

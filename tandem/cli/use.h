@@ -21,6 +21,7 @@ class ClassNames {
  public:
   /// Without a card: by the names of `data`.
   explicit ClassNames(const job::TrainedModel& model, const data::Dataset* data = nullptr);
+  explicit ClassNames(const data::Dataset& data);
 
   std::string operator()(int64_t label) const;
   int64_t count() const { return classes_; }  // of the model's classes

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/job/parts.h"
@@ -10,20 +12,31 @@
 namespace tandem::job {
 namespace {
 
-Tensor joined(const std::vector<Tensor>& parts) { return parts.empty() ? Tensor() : at::cat(parts); }
+template <class Number>
+void append(std::vector<Number>& all, const Tensor& part) {
+  const auto own = part.contiguous();
+  const auto* numbers = own.const_data_ptr<Number>();
+  all.insert(all.end(), numbers, numbers + own.numel());
+}
 
 }  // namespace
 
 void ImageAnswers::add(const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes) {
   const CategoryScope scope(Category::other);
   auto& group = mesh_.batch();
-  labels_.push_back(comm::gather(batch.labels, 0, group, 0, sizes));
-  classes_.push_back(comm::gather(best.classes, 0, group, 0, sizes));
-  scores_.push_back(comm::gather(best.scores, 0, group, 0, sizes));
+  kept_ = std::min(most_, best.classes.size(1));
+  const auto gathered = [&](const Tensor& own) { return comm::gather(own.contiguous(), 0, group, 0, sizes); };
+  append(labels_, gathered(batch.labels));
+  append(classes_, gathered(best.classes.narrow(1, 0, kept_)));
+  append(scores_, gathered(best.scores.narrow(1, 0, kept_)).to(at::kDouble));
 }
 
-Tensor ImageAnswers::labels() const { return joined(labels_); }
-Ranking ImageAnswers::best() const { return {joined(classes_), joined(scores_)}; }
+Tensor ImageAnswers::labels() const { return at::tensor(labels_, at::kLong); }
+
+Ranking ImageAnswers::best() const {
+  const at::DimVector sizes = {static_cast<int64_t>(labels_.size()), kept_};
+  return {at::tensor(classes_, at::kLong).view(sizes), at::tensor(scores_, at::kDouble).view(sizes)};
+}
 
 void for_each_batch(const Job& job, const data::Dataset& images, const parallel::Mesh& mesh,
                     const std::function<void(const data::Batch&, std::span<const int64_t>)>& use) {

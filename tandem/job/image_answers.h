@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -13,18 +14,26 @@ namespace tandem::job {
 /// What a model answers about each image of a set, in the set's order, from batches that the ranks of `mesh` share.
 class ImageAnswers {
  public:
-  explicit ImageAnswers(parallel::Mesh& mesh) : mesh_(mesh) {}
+  /// Keeps at most `most` classes of each image.
+  explicit ImageAnswers(parallel::Mesh& mesh, int64_t most = kAll) : mesh_(mesh), most_(most) {}
 
-  /// Adds this rank's part of a batch. Collective. Wire: 4 + 12 k bytes a sample, to rank 0.
+  /// Adds this rank's part of a batch. Collective. Wire: 8 + 12 k bytes a sample of float32, to rank 0.
   void add(const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes);
 
-  // On rank 0; elsewhere they have no rows. Memory: as the wire.
+  int64_t count() const { return static_cast<int64_t>(labels_.size()); }  // N: of images, on rank 0
+
+  // On rank 0; elsewhere they have no rows. Memory: 8 + 16 k bytes a sample, twice.
   Tensor labels() const;  // [N] int64
   Ranking best() const;   // [N, k]
 
  private:
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
   parallel::Mesh& mesh_;
-  std::vector<Tensor> labels_, classes_, scores_;
+  int64_t most_, kept_ = 0;
+  // Not tensors: what a run's report shows is no part of the memory of its ranks.
+  std::vector<int64_t> labels_, classes_;
+  std::vector<double> scores_;
 };
 
 /// Goes through a set in its order, without labels: `use` gets this rank's part of each batch and the samples of each

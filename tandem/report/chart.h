@@ -18,6 +18,7 @@ struct Series {
 struct LineChart {
   std::string title, x_label;
   std::vector<Series> series;
+  std::string note = {};  // a sentence below the curves in a report
 };
 
 /// Bytes of each rank at its peak, in the order of kCategoryNames.

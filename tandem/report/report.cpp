@@ -98,7 +98,9 @@ std::string curves_part(const RunReport& report) {
   if (report.curves.empty()) return "";
   std::string out = "<h2>Curves</h2>\n<div class=\"curves\">\n";
   for (const auto& chart : report.curves) {
-    out.append("<div class=\"panel\" style=\"margin:0\">").append(line_chart_svg(chart)).append("</div>\n");
+    out.append("<div class=\"panel\" style=\"margin:0\">").append(line_chart_svg(chart));
+    if (!chart.note.empty()) out.append("<p class=\"note\">" + detail::escape_markup(chart.note) + "</p>");
+    out.append("</div>\n");
   }
   return out + "</div>\n";
 }

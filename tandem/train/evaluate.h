@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <span>
 
 #include "tandem/comm/process_group.h"
@@ -8,9 +7,6 @@
 #include "tandem/train/task.h"
 
 namespace tandem::train {
-
-/// Is given this rank's part of each batch, what the task answered, and the samples of each rank that shares the batch.
-using Answered = std::function<void(const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes)>;
 
 /// The scores of evaluate(), in its order, with the value 0.
 std::span<const Score> metrics();

@@ -1,11 +1,13 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/ranking.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/data/loader.h"
 #include "tandem/memory/rehearsal.h"
@@ -40,6 +42,10 @@ Facts over_ranks(Facts facts, comm::ProcessGroup& group);
 
 /// Called with the number of batches done and their total.
 using Tick = std::function<void(int64_t done, int64_t total)>;
+
+/// Is given this rank's part of each batch of a test, the best classes of its samples, and the samples of each rank
+/// that shares the batch.
+using Answered = std::function<void(const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes)>;
 
 /// What the training loop repeats: it trains on one batch, and holds all that the training changes. The loop knows
 /// nothing else of the model, its loss and its scores. All calls but state(), numbers() and
@@ -105,8 +111,9 @@ class Step {
   /// What there is to tell of the steps so far. Not collective.
   virtual Facts facts() const { return {}; }
 
-  /// Evaluates weights() on all samples of a loader. The scores are equal on all ranks.
-  virtual Scores evaluate(data::Loader& loader, const Tick& tick) = 0;
+  /// Evaluates weights() on all samples of a loader. The scores are equal on all ranks. A step whose model does not
+  /// rank classes does not call `answered`.
+  virtual Scores evaluate(data::Loader& loader, const Tick& tick, const Answered& answered) = 0;
 };
 
 }  // namespace tandem::train

@@ -208,9 +208,9 @@ Facts SupervisedStep::facts() const {
   return facts;
 }
 
-Scores SupervisedStep::evaluate(data::Loader& loader, const Tick& tick) {
+Scores SupervisedStep::evaluate(data::Loader& loader, const Tick& tick, const Answered& answered) {
   Scores scores;
-  with_tested_weights([&] { scores = train::evaluate(task_, loader, options_.num_classes, data_, tick); });
+  with_tested_weights([&] { scores = train::evaluate(task_, loader, options_.num_classes, data_, tick, answered); });
   return scores;
 }
 

@@ -96,7 +96,7 @@ class SupervisedStep : public Step {
   /// the gradients' travel that computation hides, of rank 0; "most_lag", "sum_of_lags", "steps_with_lag" of
   /// parallel::LateEnds::lag(), over all ranks.
   Facts facts() const override;
-  Scores evaluate(data::Loader& loader, const Tick& tick) override;
+  Scores evaluate(data::Loader& loader, const Tick& tick, const Answered& answered) override;
 
  private:
   detail::UpdateOptions update_options() const;

@@ -208,8 +208,9 @@ void Trainer::evaluate_now(Outcome& outcome, Observer& observer) {
   if (evaluation_ == nullptr) return;
   step_.unify();
   check_state();
-  outcome.scores =
-      step_.evaluate(*evaluation_, [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); });
+  outcome.scores = step_.evaluate(
+      *evaluation_, [&](int64_t done, int64_t total) { observer.on_evaluation(done, total); },
+      steps_done_ == options_.steps ? options_.answered : Answered());
   for (const auto& score : outcome.scores.list) {
     if (!std::isfinite(score.value)) {
       fail(detail::loss_fault("test " + score.label + " after step ", steps_done_, score.value));

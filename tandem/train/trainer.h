@@ -46,6 +46,7 @@ struct TrainerOptions {
   // rank 0. Empty: the checkpoints have no card.
   std::function<ModelCard(int64_t step, const Outcome& so_far)> card;
   storage::Identity shared_identity;     // the part of it that a checkpoint must share to be resumed
+  Answered answered;                     // called in the test after the last step; empty: nobody asks
   std::function<bool()> stop_requested;  // polled after each step; true on one rank stops all ranks
 };
 

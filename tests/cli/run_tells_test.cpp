@@ -287,7 +287,7 @@ TEST_F(RunTells, TheReportRoundsAndShortRunsHaveADecimal) {
     trained.outcome.images = std::llround(1000 * rate);
     trained.ranks.resize(1);
     trained.folder = folder_.path();
-    write_run_report(job::read_job(settings::Settings(job::schema())), trained, {});
+    write_run_report(job::read_job(settings::Settings(job::schema())), trained, {}, nullptr);
     return slurp(folder_ / "report.html");
   };
   const auto card = [](const std::string& value, const std::string& name) {

@@ -194,6 +194,17 @@ TEST_F(UseRun, DrawsThePageOfATest) {
   EXPECT_NE(page.find("<caption>Classes, the weakest first</caption>"), std::string::npos);
 }
 
+TEST_F(UseRun, TheReportOfTrainingShowsItsLastTest) {
+  const auto trained = test::slurp(path("run/report.html"));
+  EXPECT_NE(trained.find("<title>green is taken for green in 2 of 2</title>"), std::string::npos);
+  EXPECT_EQ(trained.find("Wrong answers"), std::string::npos);
+  const auto ended = run_here({"train", "data=images:" + path("new"), "data.size=12", "model=mlp", "train.batch=3",
+                               "train.steps=1", "train.lr=0", "threads=1", "out=" + path("untrained")});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(test::slurp(path("untrained/report.html")).find("<h2>Wrong answers, the surest first</h2>"),
+            std::string::npos);
+}
+
 TEST_F(UseRun, ComparesFeaturesOfTestImages) {
   for (const std::string ranks : {"ranks=1", "ranks=3"}) {
     const auto found =

@@ -41,7 +41,8 @@ RunReport sample() {
   report.title = "glyphs & <3,755> classes";
   report.subtitle = "4 ranks";
   report.summary = {{"top-1", "98.9 %"}, {"images per second", "1,530"}};
-  report.curves = {{"Loss", "step", {{"train", {{0, 9}, {1, NAN}, {2, 4}, {3, 3}}}, {"held out", {{3, 5}}}}}};
+  report.curves = {
+      {"Loss", "step", {{"train", {{0, 9}, {1, NAN}, {2, 4}, {3, 3}}}, {"held out", {{3, 5}}}}, "It falls & falls."}};
   report.memory = {{"sharded", {{10, 20, 30, 400, 5, 6, 7}, {10, 20, 30, 400, 5, 6, 8}}, {478, 479}},
                    {"naive", {{100, 200, 300, 400, 5, 6, 7}}, {}}};
   report.wire = {{0, "all_gather", 3, 3072}, {1, "all_gather", 3, 3072}, {1, "all_reduce", 1, 1 << 20}};
@@ -54,6 +55,7 @@ TEST(Report, IsOnePageWithoutScriptAndWithoutAnythingFromOutside) {
   expect_well_formed(page);
   EXPECT_TRUE(page.starts_with("<!doctype html>\n"));
   EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_NE(page.find("<p class=\"note\">It falls &amp; falls.</p>"), std::string::npos);
   for (const std::string outside : {"http:", "https:", "url(", "src=", "@import", "<link"}) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   }

@@ -28,7 +28,7 @@ class ScoredStep : public Step {
   std::vector<Parameter> weights() const override { return {}; }
   std::vector<Parameter> state() const override { return {Parameter::replicated("w", w_)}; }
   void set_numbers(const storage::Fields& numbers) override { step_ = storage::whole_number(numbers, "step"); }
-  Scores evaluate(data::Loader&, const Tick&) override {
+  Scores evaluate(data::Loader&, const Tick&, const Answered&) override {
     const double value = values_.at(static_cast<size_t>(step_) - 1);
     return {{{"right", "right", value, ScoreUnit::fraction}, {"wrong", "wrong", value, {}, Better::lower}}, 16};
   }

@@ -90,7 +90,7 @@ Trained train(const Form& form) {
                       losses.push_back(step.run(batch, i, kRate)->loss.value());
                     }
                     step.unify();
-                    const auto scores = step.evaluate(loader, {});
+                    const auto scores = step.evaluate(loader, {}, {});
                     const std::lock_guard lock(mutex);
                     if (group.rank() == form.ranks - 1) trained = {losses, scores};
                   },
@@ -220,7 +220,7 @@ TEST(Evaluate, WantsTheNumberOfClasses) {
   parallel::Mesh mesh({}, *group);
   ModuleTask task(make_net(), mean_loss);
   SupervisedStep step(task, {}, mesh);
-  EXPECT_EQ(text_of([&] { step.evaluate(loader, {}); }), "evaluate: num_classes is 0, wanted 1 or more");
+  EXPECT_EQ(text_of([&] { step.evaluate(loader, {}, {}); }), "evaluate: num_classes is 0, wanted 1 or more");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class CountingStep : public Step {
   std::vector<Parameter> state() const override { return {Parameter::replicated("total", total_)}; }
   storage::Fields numbers() const override { return {{"counted", steps_}}; }
   void set_numbers(const storage::Fields& numbers) override { steps_ = storage::whole_number(numbers, "counted"); }
-  Scores evaluate(data::Loader&, const Tick&) override {
+  Scores evaluate(data::Loader&, const Tick&, const Answered&) override {
     calls += "evaluate ";
     return {{{"half", "half", 0.5, ScoreUnit::fraction}}, 16};
   }

@@ -42,19 +42,23 @@ std::vector<std::pair<std::string, std::string>> summary_of(const train::Outcome
   return summary;
 }
 
-std::vector<report::LineChart> charts_of(const RunCurves& curves) {
+Curve in_percent(Curve fractions) {
+  for (auto& [step, value] : fractions) value *= 100;
+  return fractions;
+}
+
+std::vector<report::LineChart> charts_of(const RunCurves& curves, int64_t classes) {
   std::vector<report::LineChart> charts;
-  const auto add = [&](const char* title, const char* name, const Curve& points) {
+  const auto add = [&](const char* title, const char* name, const Curve& points, std::string note) {
     if (points.empty()) return;
-    report::LineChart chart;
-    chart.title = title;
-    chart.x_label = "step";
-    chart.series = {{name, points}};
-    charts.push_back(chart);
+    charts.push_back({.title = title, .x_label = "step", .series = {{name, points}}, .note = std::move(note)});
   };
-  add("Training loss", "loss", curves.losses);
-  add("Learning rate", "lr", curves.rates);
-  add("Top-1 on the held-out set", "top-1", curves.top1);
+  add("Training loss", "loss", curves.losses,
+      "How far the answers are from the labels, in the batch of that step. It falls, in jumps; 0 is the best.");
+  add("Learning rate", "lr", curves.rates, "How far a step moves the weights: train.lr is its height.");
+  add("Top-1 on the held-out set, %", "top-1", in_percent(curves.top1),
+      "How many images that the model was not trained on it takes for what they are. By chance it would be " +
+          format_percent(1 / static_cast<double>(classes)) + ".");
   return charts;
 }
 
@@ -94,14 +98,16 @@ void add_settings(report::RunReport& page, const job::Job& job) {
 
 }  // namespace
 
-std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves) {
+std::filesystem::path write_run_report(const job::Job& job, const Trained& trained, const RunCurves& curves,
+                                       const data::Dataset* test) {
   report::RunReport page;
   const auto ranks = trained.ranks.size();
   page.title = job.model.name + ", " + format_count(trained.classes) + " classes over " + std::to_string(ranks) +
                (ranks == 1 ? " rank" : " ranks");
   page.subtitle = "run " + trained.folder.string();
   page.summary = summary_of(trained.outcome);
-  page.curves = charts_of(curves);
+  page.curves = charts_of(curves, trained.classes);
+  if (trained.answers) add_answers(page, *trained.answers, *test);
   page.memory = memory_of(*job.head.form, trained);
   page.memory_note = "Peak of the training steps; that of the whole run, its tests included, is in result.json.";
   page.wire = wire_of(trained.ranks);

@@ -1,9 +1,11 @@
 #pragma once
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tandem/cli/run/answers.h"
 #include "tandem/cli/run/scores.h"
 #include "tandem/comm/transport.h"
 #include "tandem/job/form_memory.h"
@@ -25,6 +27,7 @@ struct Trained {
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, other than the run's
   FeatureScores features;
+  std::optional<TestAnswers> answers;  // of the last test, on rank 0
   std::string weights_hash;
   std::filesystem::path folder;
 };

@@ -16,6 +16,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/epoch_hints.h"
+#include "tandem/job/image_answers.h"
 #include "tandem/job/model_card.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
@@ -136,6 +137,10 @@ class TrainingRun {
     const auto parts = job::assemble(job_, shape_, plan_.task, group_, [&](const train::Task& task) {
       if (begins_anew(job_.run, store, group_)) job::start_from_weights(job_, task, group_);
     });
+    job::ImageAnswers answers(*parts.mesh, 1);
+    options.answered = [&](const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes) {
+      answers.add(batch, best, sizes);
+    };
     train::Trainer trainer(*parts.step, *training_, evaluation_.get(), options, &store, group_);
     const auto earlier_log = resume(job_, trainer, folder_, store, leads_);
     if (leads_) take_over(trainer, options);
@@ -152,6 +157,9 @@ class TrainingRun {
     }
     if (observer) observer->finish();
     collect(parts);
+    if (leads_ && answers.count() > 0) {
+      trained_.answers = answers_of(answers, *data_.test, ClassNames(*data_.train));
+    }
     if (leads_) tell_result(observer->curves());
     check_saved(store, options.shared_identity);
     return trained_.outcome.stopped ? ExitCode::preempted : ExitCode::done;
@@ -264,7 +272,7 @@ class TrainingRun {
     if (trained_.outcome.images == 0) log::info("nothing was left to train");
     if (keeps_result_) return write_result(arguments_, "", result);
     fs::path report;
-    if (write_result_file()) report = write_run_report(job_, trained_, curves);
+    if (write_result_file()) report = write_run_report(job_, trained_, curves, data_.test.get());
     write_result(arguments_, trained_text(trained_, report), result);
     const auto& outcome = trained_.outcome;
     if (outcome.stopped && outcome.saved)
