@@ -109,13 +109,16 @@ std::string csv_of(const Images& images, const Pass& pass, const ClassNames& nam
   return text;
 }
 
+fs::path table_of(fs::path features) { return features.replace_extension(".csv"); }
+
 void write_features(const fs::path& file, const Images& images, int64_t dim, Pass& pass, const ClassNames& names) {
   const storage::TensorSource features = {
       "features", at::kFloat, {images.all().size(), dim}, [&](const auto& take) { pass.run(take); }};
-  if (file.extension() != ".npy") return write_tensors(file, features, images, pass, names);
-  storage::write_npy(file, features);
-  auto table = file;
-  storage::write_named_file("CSV file", table.replace_extension(".csv"), csv_of(images, pass, names));
+  storage::write_named_file("out file", file, [&](const fs::path& unfinished) {
+    if (file.extension() != ".npy") return write_tensors(unfinished, features, images, pass, names);
+    storage::write_npy(unfinished, features);
+    storage::write_named_file("CSV file", table_of(file), csv_of(images, pass, names));
+  });
 }
 
 void embed_rank(const Arguments& arguments, const Use& use, const Images& images, const ClassNames& names,
@@ -129,7 +132,8 @@ void embed_rank(const Arguments& arguments, const Use& use, const Images& images
   if (group.rank() != 0) return;
   const auto count = images.all().size();
   write_result(arguments,
-               "features " + format_count(count) + " x " + std::to_string(dim) + " in " + file.string() + "\n",
+               "features " + format_count(count) + " x " + std::to_string(dim) + " in " + file.string() +
+                   (file.extension() == ".npy" ? ", their paths in " + table_of(file).string() : "") + "\n",
                {{"count", count},
                 {"dim", dim},
                 {"file", file.string()},
@@ -140,7 +144,8 @@ void embed_rank(const Arguments& arguments, const Use& use, const Images& images
 void check_out(const fs::path& file) {
   const bool is_known = file.extension() == ".safetensors" || file.extension() == ".npy";
   if (!is_known) {
-    throw SettingsError("out is " + quote(file.string()) + ", wanted FILE.safetensors or FILE.npy");
+    throw SettingsError("out is " + quote(file.string()) + ", wanted FILE.safetensors or FILE.npy",
+                        file.empty() ? "give out=features.npy, for example" : "");
   }
   storage::check_named_file("out file", file);
 }

@@ -117,19 +117,6 @@ std::string settings_for(const fs::path& checkpoints, const Request& request) {
   return run.to_toml();
 }
 
-/// Writes to a temporary file first, so that `path` never holds an incomplete file.
-void write_merged(const train::CheckpointReader& reader, const fs::path& path) {
-  const auto unfinished = storage::part_of(path, ".unfinished");
-  train::merge_weights(reader, unfinished);
-  try {
-    storage::rename_over(unfinished, path);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(unfinished, ignored);
-    throw;
-  }
-}
-
 void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const Request& request) {
   train::CheckpointStore store(request.out / "checkpoints");
   if (!store.list().empty()) {
@@ -173,7 +160,8 @@ int run_reshard(const Arguments& arguments) {
             (request.ranks == 1 ? " rank\n" : " ranks\n");
   }
   if (!request.merged.empty()) {
-    write_merged(reader, request.merged);
+    storage::write_named_file("merge file", request.merged,
+                              [&](const fs::path& unfinished) { train::merge_weights(reader, unfinished); });
     result["merged"] = request.merged.string();
     text += "merged   " + request.merged.string() + ", " +
             format_bytes(static_cast<int64_t>(storage::InputFile(request.merged).size())) + "\n";

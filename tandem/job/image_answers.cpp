@@ -28,14 +28,14 @@ void ImageAnswers::add(const data::Batch& batch, const Ranking& best, std::span<
   const auto gathered = [&](const Tensor& own) { return comm::gather(own.contiguous(), 0, group, 0, sizes); };
   append(labels_, gathered(batch.labels));
   append(classes_, gathered(best.classes.narrow(1, 0, kept_)));
-  append(scores_, gathered(best.scores.narrow(1, 0, kept_)).to(at::kDouble));
+  append(scores_, gathered(best.scores.narrow(1, 0, kept_)).to(at::kFloat));
 }
 
 Tensor ImageAnswers::labels() const { return at::tensor(labels_, at::kLong); }
 
 Ranking ImageAnswers::best() const {
   const at::DimVector sizes = {static_cast<int64_t>(labels_.size()), kept_};
-  return {at::tensor(classes_, at::kLong).view(sizes), at::tensor(scores_, at::kDouble).view(sizes)};
+  return {at::tensor(classes_, at::kLong).view(sizes), at::tensor(scores_, at::kFloat).view(sizes)};
 }
 
 void for_each_batch(const Job& job, const data::Dataset& images, const parallel::Mesh& mesh,

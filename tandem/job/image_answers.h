@@ -17,12 +17,12 @@ class ImageAnswers {
   /// Keeps at most `most` classes of each image.
   explicit ImageAnswers(parallel::Mesh& mesh, int64_t most = kAll) : mesh_(mesh), most_(most) {}
 
-  /// Adds this rank's part of a batch. Collective. Wire: 8 + 12 k bytes a sample of float32, to rank 0.
+  /// Adds this rank's part of a batch. Collective. Wire: 8 + 12 k bytes a sample in float32, to rank 0.
   void add(const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes);
 
   int64_t count() const { return static_cast<int64_t>(labels_.size()); }  // N: of images, on rank 0
 
-  // On rank 0; elsewhere they have no rows. Memory: 8 + 16 k bytes a sample, twice.
+  // On rank 0; elsewhere they have no rows. Memory: as the wire, twice.
   Tensor labels() const;  // [N] int64
   Ranking best() const;   // [N, k]
 
@@ -33,7 +33,7 @@ class ImageAnswers {
   int64_t most_, kept_ = 0;
   // Not tensors: what a run's report shows is no part of the memory of its ranks.
   std::vector<int64_t> labels_, classes_;
-  std::vector<double> scores_;
+  std::vector<float> scores_;
 };
 
 /// Goes through a set in its order, without labels: `use` gets this rank's part of each batch and the samples of each

@@ -205,6 +205,21 @@ void write_named_file(std::string_view what, const fs::path& path, std::string_v
   }
 }
 
+void write_named_file(std::string_view what, const fs::path& path,
+                      const std::function<void(const fs::path& unfinished)>& write) {
+  const Named file{what, path, "written"};
+  if (is_written_in_place(file)) file.fail("it is no regular file");
+  const auto target = target_of(path), unfinished = part_of(target, ".unfinished");
+  try {
+    write(unfinished);
+    rename_over(unfinished, target);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(unfinished, ignored);
+    throw;
+  }
+}
+
 void check_named_file(std::string_view what, const fs::path& path) {
   const Named file{what, path, "written"};
   if (is_written_in_place(file)) return;

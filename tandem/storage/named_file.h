@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,12 @@ std::string read_named_file(std::string_view what, const std::filesystem::path& 
 
 /// A regular file is written whole or not at all. Throws IoError.
 void write_named_file(std::string_view what, const std::filesystem::path& path, std::string_view text);
+
+/// The same for a file that others write: `write` is given the path of a file beside it, which gets the name when
+/// `write` returns. A regular file of the name stays until then. Throws IoError, also if there is something else of
+/// that name, and whatever `write` throws.
+void write_named_file(std::string_view what, const std::filesystem::path& path,
+                      const std::function<void(const std::filesystem::path& unfinished)>& write);
 
 /// Throws IoError if write_named_file() would fail for a reason that is known without writing. Opens nothing: a process
 /// that waits at a named pipe would take the end of the check for the end of the file.

@@ -196,7 +196,7 @@ TEST_F(UseRun, DrawsThePageOfATest) {
 
 TEST_F(UseRun, TheReportOfTrainingShowsItsLastTest) {
   const auto trained = test::slurp(path("run/report.html"));
-  EXPECT_NE(trained.find("<title>green is taken for green in 2 of 2</title>"), std::string::npos);
+  EXPECT_NE(trained.find("<title>green is right in 2 of 2</title>"), std::string::npos);
   EXPECT_EQ(trained.find("Wrong answers"), std::string::npos);
   const auto ended = run_here({"train", "data=images:" + path("new"), "data.size=12", "model=mlp", "train.batch=3",
                                "train.steps=1", "train.lr=0", "threads=1", "out=" + path("untrained")});
@@ -268,7 +268,8 @@ TEST_F(UseRun, BadInputIsOneLine) {
       "error: '" + path("new") + "' holds no checkpoint, wanted a run's folder, its checkpoints or one of them\n");
   EXPECT_EQ(told({"predict", path("none"), path("new")}, 65),
             "error: '" + path("none") + "' does not exist, wanted a run's folder, a checkpoint, or merged weights\n");
-  EXPECT_EQ(told({"embed", run, path("new")}, 78), "error: out is '', wanted FILE.safetensors or FILE.npy\n");
+  EXPECT_EQ(told({"embed", run, path("new")}, 78),
+            "error: out is '', wanted FILE.safetensors or FILE.npy: give out=features.npy, for example\n");
   EXPECT_EQ(told({"embed", run, path("new"), "data=images:" + path("new"), "out=" + path("x.npy")}, 78),
             "error: data is given, and so are images by their paths, wanted one of both\n");
   EXPECT_EQ(told({"eval", run, path("new")}, 64), "error: argument '" + path("new") +
@@ -284,6 +285,19 @@ TEST_F(UseRun, BadInputIsOneLine) {
   EXPECT_EQ(told({"predict", path("bare.safetensors"), path("new")}, 65),
             "error: '" + path("bare.safetensors") +
                 "' does not say what model it is of, wanted weights that 'tandem reshard merge=FILE' has written\n");
+}
+
+TEST_F(UseRun, AnEmbedThatFailsKeepsTheOlderFiles) {
+  test::spill(path("old.npy"), "older");
+  test::spill(path("old.csv"), "older");
+  test::spill(path("cut/a.png"), test::png_of(20, 14, 1, 2, 3).substr(0, 60));
+  const auto ended = run_here({"embed", path("run"), path("new"), path("cut"), "out=" + path("old.npy")});
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_NE(ended.err.find("a.png' is a PNG that cannot be decoded"), std::string::npos) << ended.err;
+  EXPECT_EQ(test::slurp(path("old.npy")) + test::slurp(path("old.csv")), "olderolder");
+  EXPECT_FALSE(fs::exists(path("old.npy.unfinished")));
+  result({"embed", path("run"), path("new"), "out=" + path("old.npy")});
+  EXPECT_EQ(test::slurp(path("old.npy")).size(), 128U + 9 * 8 * 4);
 }
 
 /// As versions before model cards have written it.
