@@ -112,6 +112,18 @@ void check(const ImageFolderOptions& options) {
   }
 }
 
+std::string left_out_text(const ImageFolderOptions& options, const KnownClasses& known, bool has_test_set,
+                          bool is_training_folder) {
+  if (is_training_folder) {
+    return " · those held out of training, 1 of " + std::to_string(options.hold_out) + " of each class";
+  }
+  std::error_code ignored;
+  const bool has_changed = !has_test_set && fs::equivalent(options.folder, known.training_folder, ignored);
+  return has_changed ? " · none left out: other images, or another data.hold_out, than in training, and images that "
+                       "were trained on are among them"
+                     : " · none left out";
+}
+
 }  // namespace
 
 Split image_folder(const ImageFolderOptions& options) {
@@ -165,11 +177,8 @@ Split test_folder(const ImageFolderOptions& options, const KnownClasses& known) 
   label_by_name(samples, classes, *names, place);
   Split split;
   split.test = image_set(place, std::move(samples), names, options.form);
-  split.summary =
-      split.test->describe() +
-      (is_training_folder ? " · those held out of training, 1 of " + std::to_string(options.hold_out) + " of each class"
-                          : " · none left out") +
-      text_of(passed_over);
+  split.summary = split.test->describe() + left_out_text(options, known, test_place.has_value(), is_training_folder) +
+                  text_of(passed_over);
   return split;
 }
 

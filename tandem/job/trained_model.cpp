@@ -205,7 +205,9 @@ data::Split open_test_data(const TrainedModel& model, Job& job) {
     names.push_back(std::to_string(label));
   }
   return naming_settings({"data"}, [&] {
-    return job.data.source->open_test(job, {std::move(names), model.card()->training_images});
+    const auto trained_on = model.settings().get_string("data");
+    return job.data.source->open_test(
+        job, {std::move(names), model.card()->training_images, trained_on.substr(trained_on.find(':') + 1)});
   });
 }
 

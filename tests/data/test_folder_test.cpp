@@ -28,7 +28,7 @@ class TestFolder : public testing::Test {
   }
   KnownClasses trained_on(const std::string& name) {
     const auto split = image_folder({.folder = folder_ / name, .size = kSide, .hold_out = 3});
-    KnownClasses known{{}, image_fingerprint(*split.train)};
+    KnownClasses known{{}, image_fingerprint(*split.train), folder_ / name};
     for (int64_t i = 0; i < split.train->num_classes(); ++i) known.names.push_back(split.train->class_name(i));
     return known;
   }
@@ -55,6 +55,16 @@ TEST_F(TestFolder, OfTheTrainingFolderWhatWasHeldOut) {
   EXPECT_EQ(split.test->image_shape(), (std::array<int64_t, 3>{3, kSide, kSide / 2}));
   EXPECT_EQ(split.summary, "images   2 classes · 2 images from " + place("moved") +
                                " · those held out of training, 1 of 3 of each class");
+}
+
+TEST_F(TestFolder, OfAChangedTrainingFolderAllAndSaysSo) {
+  add_class("pics/cat", 4), add_class("pics/dog", 3);
+  const auto known = trained_on("pics");
+  add("pics/cat/9.png");
+  EXPECT_EQ(test_folder(options("pics"), known).summary,
+            "images   2 classes · 8 images from " + place("pics") +
+                " · none left out: other images, or another data.hold_out, than in training, and images that were "
+                "trained on are among them");
 }
 
 TEST_F(TestFolder, OfOtherFoldersAllWithTheModelsLabels) {
