@@ -4,10 +4,10 @@
 
 FILE gets, behind each file's name: /whole [3, H, W], the picture as it is to be decoded, upright, transparent pixels
 over white; /scaled, /bicubic, /nearest [3, S, S], the whole one scaled; /cropped [3, S, S], by torchvision's rule for
-Resize and CenterCrop; /part [3, S, S], a part cut out, then scaled; /grey [1, H, W], in mode L; for a JPEG also /reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with
-both sides still three times S, then scaled. Pillow clips samples of 16 bits, and compares the transparent sample of 2
-or 4 bits with others: there the samples that were written count, of 16 bits the upper 8. Exits with 77 where Pillow is
-missing.
+Resize and CenterCrop; /part [3, S, S], a part cut out, then scaled; /grey [1, H, W], in mode L; for a JPEG also
+/reduced [3, S, S], decoded at 1/2, 1/4 or 1/8 with both sides still three times S, then scaled. Pillow clips samples
+of 16 bits, and compares the transparent sample of 2 or 4 bits with others: there the samples that were written count,
+of 16 bits the upper 8. Exits with 77 where Pillow is missing.
 """
 import io
 import pathlib
