@@ -25,6 +25,10 @@ std::string name_of(int signal) { return std::to_string(signal) + " (" + strsign
 constexpr int kPreempted = static_cast<int>(ExitCode::preempted);
 constexpr int kCommunication = static_cast<int>(ExitCode::communication);
 
+/// A rank at fault leaves its groups before it tells its error, so another rank, whose communication then fails, may
+/// end first. SIGTERM at that moment would kill the rank at fault and lose its error.
+constexpr std::chrono::seconds kTimeForTheCause{5};
+
 /// The letter of a process's state; /proc/PID/stat is "PID (NAME) STATE ...". '?': it cannot be told.
 char state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
@@ -59,6 +63,8 @@ class Agent {
   void reap();
   void on_end(int rank, int status);
   void on_failure(Failure failure);
+  void end_others();
+  void check_deadlines();
   void tell_failure();
   void tell_end();
   void watch_suspended();
@@ -83,6 +89,7 @@ class Agent {
   std::set<int> sent_;              // signals with which the ranks were asked to end, SIGKILL too
   std::optional<Failure> failure_;  // the failure to report
   bool is_told_ = false, is_ended_by_user_ = false;
+  std::optional<Clock::time_point> end_at_;  // SIGTERM, then SIGKILL
   std::optional<Clock::time_point> kill_at_;
   bool waits_for_suspended_ = false;      // the ranks that are left; kill_at_ is theirs
   std::optional<std::string> last_line_;  // of the first rank that ended because it was asked to
@@ -104,13 +111,19 @@ int Agent::run() {
     if (signal && *signal != SIGCHLD) on_signal(*signal);
     reap();  // after every signal: one SIGCHLD may stand for several children
     watch_suspended();
-    if (!kill_at_ || Clock::now() < *kill_at_) continue;
-    if (waits_for_suspended_)
-      log::info("error: " + name_of_rank(*find_suspended()) + " was suspended, wanted running: killed");
-    kill_all();
+    check_deadlines();
   }
   tell_end();
   return status_;
+}
+
+void Agent::check_deadlines() {
+  const auto now = Clock::now();
+  if (end_at_ && now >= *end_at_) end_others();
+  if (!kill_at_ || now < *kill_at_) return;
+  if (waits_for_suspended_)
+    log::info("error: " + name_of_rank(*find_suspended()) + " was suspended, wanted running: killed");
+  kill_all();
 }
 
 /// Ranks that are suspended when all others have ended would hold the job for ever. SIGCHLD tells of a child that is
@@ -163,6 +176,7 @@ bool Agent::is_asked_for(int status) const { return status == kPreempted || sent
 
 void Agent::on_end(int rank, int status) {
   if (status == 0 || is_ended_by_user_) return;
+  if (sent_.contains(status - 128)) status = lines_.status(rank).value_or(status);  // it had failed before the signal
   if (failure_ || !is_asked_for(status)) return on_failure({rank, status});
   if (status_ == 0) status_ = status;
   if (!last_line_) last_line_ = lines_.line(rank);
@@ -180,7 +194,16 @@ void Agent::on_failure(Failure failure) {
     status_ = failure.status;
   }
   if (!is_told_ && (is_cause || find_suspended())) tell_failure();
-  if (!is_first) return;
+  if (is_first) {
+    waits_for_suspended_ = false;
+    kill_at_.reset();
+    end_at_ = Clock::now() + kTimeForTheCause;
+  }
+  if (is_told_ && end_at_) end_others();
+}
+
+void Agent::end_others() {
+  end_at_.reset();
   sent_.insert(SIGTERM);
   send_all(SIGTERM);
   kill_at_ = Clock::now() + options_.grace;
@@ -237,6 +260,7 @@ void Agent::on_signal(int signal) {
 void Agent::kill_all() {
   sent_.insert(SIGKILL);
   send_all(SIGKILL);
+  end_at_.reset();
   kill_at_.reset();
 }
 
@@ -251,8 +275,9 @@ bool Agent::any_runs() const {
 }
 
 std::optional<std::chrono::milliseconds> Agent::time_left() const {
-  if (!kill_at_) return std::nullopt;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+  const auto next = end_at_ ? end_at_ : kill_at_;
+  if (!next) return std::nullopt;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return std::max(left, std::chrono::milliseconds(0));
 }
 

@@ -21,10 +21,13 @@ struct AgentOptions {
 /// Runs one process per rank of this machine and waits for all of them. Returns 0 if all ranks succeed. If a rank
 /// fails, returns its exit status (128 + signal if it was killed) and names it in a line on stderr. If several fail,
 /// the first one counts; a rank whose communication failed (76) counts only if no other has a fault of its own. The
-/// line also names a suspended rank, for which the others waited. If the ranks only stopped as asked, returns the
-/// status of the first (75, or 128 + signal); after a second SIGINT 130.
+/// line also names a suspended rank, for which the others waited. A rank that has left its error's line and status has
+/// failed with that status, even if a signal from here ends it. If the ranks only stopped as asked, returns the status
+/// of the first (75, or 128 + signal); after a second SIGINT 130.
 ///
 ///   a rank fails             the others get SIGTERM, after `grace` SIGKILL
+///   a rank's communication   the same, as soon as another rank fails for its own reason or is suspended, or after 5 s
+///   fails (76)
 ///   all that run are         after `grace` SIGKILL, if another has ended: nothing else would end them
 ///   suspended
 ///   a rank ends with 75      preempted and saved: the others get SIGTERM and all the time they need

@@ -55,6 +55,10 @@ TEST(TorchelasticError, HasTorchrunsKeys) {
   EXPECT_EQ(error, nlohmann::json::parse(R"({"message": {"message": "it \"broke\"",
                                              "extraInfo": {"py_callstack": "it \"broke\"", "timestamp": "1700000000"}}})"));
   EXPECT_NO_THROW(nlohmann::json::parse(detail::torchelastic_error("bytes \xff", 0)));
+  const auto own =
+      nlohmann::json::parse(detail::torchelastic_error("it broke", 0, detail::LastWord{"error: it broke", 65}));
+  EXPECT_EQ(own["line"], "error: it broke");
+  EXPECT_EQ(own["status"], 65);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -178,11 +179,30 @@ TEST(Launch, ARankThatOnlyWaitedIsNotBlamed) {
   const auto pipe = "/tmp/tandem_pipe_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   // Rank 1 ends when launch has seen the end of rank 0: the failed communication comes first, its cause after it.
-  const auto waits = "trap '' TERM; read other < " + pipe + "; while [ -e /proc/$other ]; do sleep 0.01; done; exit 65";
+  const auto waits = "read other < " + pipe + "; while [ -e /proc/$other ]; do sleep 0.01; done; exit 65";
   const auto ended = run_tandem(launch(2, "[ $RANK = 1 ] && { " + waits + "; }; echo $$ > " + pipe + "; exit 76"));
   std::remove(pipe.c_str());
   EXPECT_EQ(ended.status, 65);
   EXPECT_EQ(ended.err, "error: rank 1 of 2 exited with code 65\n");
+}
+
+TEST(Launch, AnErrorIsToldThoughTheOthersSeeItsRankLeaveFirst) {
+  const auto ended = run_tandem({"launch", "-n", "2", "--", std::getenv("TANDEM_FAILING_RANK")});
+  EXPECT_EQ(ended.status, 65);
+  EXPECT_EQ(ended.err, "error: the data of this rank are bad (rank 1 of 2)\nerror: rank 1 of 2 exited with code 65\n");
+}
+
+TEST(Launch, AFailedCommunicationDoesNotWaitForEverForItsCause) {
+  const auto told = R"(echo '{"line": "error: bad data", "status": 65}' > "$TORCHELASTIC_ERROR_FILE"; )";
+  const auto with = [](const std::string& rank_1) {
+    return tandem_command(launch(2, "[ $RANK = 1 ] && { " + rank_1 + kForEver + "; }; exit 76"));
+  };
+  Running silent(with("")), telling(with(told));  // both wait for 5 s
+  const auto without_cause = silent.wait(), with_cause = telling.wait();
+  EXPECT_EQ(without_cause.status, 76);
+  EXPECT_EQ(without_cause.err, "error: rank 0 of 2 exited with code 76\n");
+  EXPECT_EQ(with_cause.status, 65);
+  EXPECT_EQ(with_cause.err, "error: bad data\nerror: rank 1 of 2 exited with code 65\n");
 }
 
 TEST(Launch, ASuspendedRankIsNamed) {

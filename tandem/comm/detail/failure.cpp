@@ -27,16 +27,16 @@ Place place_of_this_process() {
 }
 
 /// Returns false if there is no such file, or it cannot be written.
-bool write_error_file(const std::string& message, const std::optional<std::string>& line) {
+bool write_error_file(const std::string& message, const std::optional<LastWord>& last) {
   const auto path = env::get("TORCHELASTIC_ERROR_FILE");
   if (!path) return false;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   try {
-    storage::write_named_file("TORCHELASTIC_ERROR_FILE", *path, torchelastic_error(message, seconds, line));
+    storage::write_named_file("TORCHELASTIC_ERROR_FILE", *path, torchelastic_error(message, seconds, last));
     return true;
   } catch (const std::exception& error) {
-    if (!line) log::warn(message_of(error));  // what is being reported matters more
+    if (!last) log::warn(message_of(error));  // what is being reported matters more
     return false;
   }
 }
@@ -51,7 +51,8 @@ bool is_rank_of_own_launcher() {
 bool leave_line(const std::exception& error, Place place) {
   const bool is_everyones = !failure_line(error, place);
   if (is_everyones) place = {place.rank - place.local_rank, place.size, 0};
-  return write_error_file(message_of(error), failure_line(error, place));
+  return write_error_file(message_of(error),
+                          LastWord{failure_line(error, place), static_cast<int>(exit_code_of(error))});
 }
 
 std::string with_rank(const std::exception& error, const Place& place) {
@@ -76,12 +77,13 @@ std::optional<std::string> failure_line(const std::exception& error, const Place
   return "error: " + text;
 }
 
-std::string torchelastic_error(const std::string& message, int64_t seconds, const std::optional<std::string>& line) {
+std::string torchelastic_error(const std::string& message, int64_t seconds, const std::optional<LastWord>& last) {
   // torchrun's table shows the call stack, and the message only if there is no call stack.
   nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
-  if (line) error["line"] = *line;
+  if (last) error["status"] = last->status;
+  if (last && last->line) error["line"] = *last->line;
   return error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
