@@ -5,6 +5,7 @@
 namespace tandem {
 
 /// Plain text table: the first column is left-aligned, the others right-aligned, with two spaces between columns.
+/// Cells are aligned by display_width(); their control characters, including line breaks, are escaped (printable()).
 class Table {
  public:
   explicit Table(std::vector<std::string> header);

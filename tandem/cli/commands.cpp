@@ -25,7 +25,7 @@ const std::vector<Command>& table() {
        "say of images which classes a trained model takes them for",
        "RUN IMAGE|FOLDER... [key=value...]",
        run_predict,
-       {kJson, {"--csv", "FILE", "write a row an image and class", true}},
+       {kJson, {"--csv", "FILE", "write a row an image and class; - for stdout", true}},
        false,
        predict_schema()},
       {"embed",

@@ -156,7 +156,7 @@ Images open_images(Use& use) {
     throw SettingsError("data is given, and so are images by their paths, wanted one of both");
   }
   if (!use.paths.empty()) return {.split = {}, .list = data::image_list(use.paths, form)};
-  Images images{.split = open_test_data(use.model, use.job), .list = nullptr};
+  Images images{.split = open_test_data(use.model, use.job, /*takes_others=*/true), .list = nullptr};
   if (!images.split.test || images.split.test->size() == 0) {
     throw DataError("the test set is empty, wanted at least one image", "name images or folders of images");
   }
@@ -171,8 +171,8 @@ int run_embed(const Arguments& arguments) {
   memory::install_meter();
   auto use = read_use("embed", arguments, embed_settings());
   check_out(use.settings.get_string("out"));
-  const ClassNames names(use.model);
   const auto images = open_images(use);
+  const auto names = images.split.has_other_classes ? ClassNames(*images.split.test) : ClassNames(use.model);
   if (job::prints_for_the_job()) log::info(images.list ? images.list->describe() : images.split.summary);
   job::on_ranks(use.job, [&](comm::ProcessGroup& group) { embed_rank(arguments, use, images, names, group); });
   return 0;

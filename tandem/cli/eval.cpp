@@ -57,6 +57,7 @@ struct Test {
   storage::Identity identity;  // that a checkpoint must have; empty: it says itself what model it is of
 
   bool has_images() const { return data.test && data.test->size() > 0; }
+  bool can_classify() const { return has_images() && !data.has_other_classes; }
 };
 
 Test test_of(const Use& use, const data::Split& data) {
@@ -82,7 +83,7 @@ struct Tested {
 
 Tested test_images(const Test& test, const job::TrainedTask& opened, comm::ProcessGroup& group) {
   Tested tested;
-  if (!test.has_images()) return tested;
+  if (!test.can_classify()) return tested;
   const auto start = Clock::now();
   const auto loader = job::evaluation_loader(test.use.job, *test.data.test, group);
   job::ImageAnswers answers(*opened.mesh, 1);
@@ -101,9 +102,11 @@ double rate_of(const Tested& tested) {
 }
 
 nlohmann::json json_of(const Tested& tested) {
-  nlohmann::json json = {{"top1", tested.scores.value("top1")},  {"top5", tested.scores.value("top5")},
-                         {"loss", tested.scores.value("loss")},  {"test_images", tested.scores.samples},
-                         {"images_per_second", rate_of(tested)}, {"seconds", tested.seconds}};
+  nlohmann::json json = {
+      {"test_images", tested.scores.samples}, {"images_per_second", rate_of(tested)}, {"seconds", tested.seconds}};
+  for (const auto* key : {"top1", "top5", "loss"}) {
+    json[key] = tested.scores.samples > 0 ? nlohmann::json(tested.scores.value(key)) : nlohmann::json();
+  }
   for (const auto* key : {"classes", "confusion", "confused", "worst"}) json[key] = nullptr;
   if (!tested.answers) return json;
   json["classes"] = classes_json(*tested.answers);
@@ -128,7 +131,6 @@ std::string page_of(const Test& test, const Tested& tested, const job::TrainedMo
 void evaluate_rank(const Arguments& arguments, const Test& test, comm::ProcessGroup& group) {
   const auto& job = test.use.job;
   const auto opened = job::open_trained(test.use.model, job, test.shape, test.identity, group);
-  if (group.rank() == 0) log::info("tests    " + opened.from.file);
   group.meter().reset();
   const auto tested = test_images(test, opened, group);
   const auto features = score_features(job, *opened.task, test.data, *opened.mesh);
@@ -161,15 +163,6 @@ void check_paths(const Use& use) {
                    "data=images:" + printable(path, 120) + " tests on a folder of images");
 }
 
-/// Before it is opened, whose error would not say how to name another.
-void check_folder_of_data(const Use& use) {
-  const auto& data = use.job.data;
-  std::error_code ignored;
-  if (use.settings.given("data") || !data.has_folder() || std::filesystem::exists(data.folder, ignored)) return;
-  throw DataError("the folder " + quote(data.folder.string()) + ", on which the model was trained, does not exist",
-                  "data=images:FOLDER names images to test on");
-}
-
 }  // namespace
 
 settings::Schema eval_schema() { return eval_settings(); }
@@ -178,9 +171,9 @@ int run_eval(const Arguments& arguments) {
   memory::install_meter();
   auto use = read_use("eval", arguments, eval_settings());
   check_paths(use);
-  check_folder_of_data(use);
   job::check_pairs(use.job);
-  const auto data = open_test_data(use.model, use.job);
+  const bool compares = use.job.evaluation.verifies || use.job.evaluation.identifies;
+  const auto data = open_test_data(use.model, use.job, compares);
   if (job::prints_for_the_job()) log::info(data.summary);
   if (job::prints_for_the_job() && data.retrieval) log::info("retrieval " + data.retrieval->what);
   const auto test = test_of(use, data);

@@ -15,7 +15,6 @@
 #include "tandem/job/odd_images.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
-#include "tandem/storage/named_file.h"
 
 namespace tandem::cli {
 namespace {
@@ -100,7 +99,7 @@ void predict_rank(const Arguments& arguments, const Use& use, const data::Datase
   if (const auto line = job::odd_images({&images}, group)) log::warn(*line);
   if (group.rank() != 0) return;
   const Predictions all(images, names, answers.best());
-  if (const auto file = arguments.flag("--csv")) storage::write_named_file("--csv file", *file, csv_of(all));
+  if (arguments.flag("--csv")) write_rows(arguments, csv_of(all));
   write_result(arguments, table_of(all),
                {{"predictions", json_of(all)}, {"model", opened.from.file}, {"steps", opened.from.step}});
 }
@@ -114,6 +113,7 @@ int run_predict(const Arguments& arguments) {
   const auto use = read_use("predict", arguments, predict_settings());
   if (use.paths.empty()) throw UsageError("predict: no image is given, wanted 'tandem predict RUN IMAGE|FOLDER...'");
   const auto images = data::image_list(use.paths, use.model.known().preprocessing.form);
+  if (job::prints_for_the_job()) log::info(images->describe());
   const ClassNames names(use.model);
   job::on_ranks(use.job, [&](comm::ProcessGroup& group) { predict_rank(arguments, use, *images, names, group); });
   return 0;

@@ -13,6 +13,8 @@
 namespace tandem::cli {
 namespace {
 
+constexpr const char* kCsv = "--csv";
+
 std::string reason() { return std::generic_category().message(errno); }
 
 void print(const std::string& text) {
@@ -59,10 +61,16 @@ void check_output_files(const Command& command, const Arguments& arguments) {
   }
 }
 
+void write_rows(const Arguments& arguments, const std::string& csv) {
+  const auto path = arguments.flag(kCsv);
+  if (path == "-") return print(csv);
+  if (path) storage::write_named_file("--csv file", *path, csv);
+}
+
 void write_result(const Arguments& arguments, const std::string& text, const nlohmann::json& json) {
   const auto path = arguments.flag("--json");
   const auto written = json_text(json);
-  if (path != "-") print(printable_lines(text));
+  if (path != "-" && arguments.flag(kCsv) != "-") print(printable_lines(text));
   if (!path) return;
   if (*path == "-") return print(written);
   storage::write_named_file("--json file", *path, written);

@@ -16,21 +16,23 @@ namespace tandem::cli {
 namespace {
 
 /// With resume=PATH, the settings of that run (unless --config names a file), then the words.
-settings::Settings training_settings(const Arguments& arguments) {
+job::Job training_job(const Arguments& arguments) {
   auto settings = read_settings(arguments);
   const auto& source = settings.get_string("resume");
-  if (source == "none" || source == "auto" || arguments.flag("--config")) return settings;
-  auto run = job::saved_settings(source);
-  if (!run) return settings;
+  const bool is_path = source != "none" && source != "auto" && !arguments.flag("--config");
+  auto run = is_path ? job::saved_settings(source) : std::nullopt;
+  if (!run) return job::read_job(std::move(settings));
   run->apply(arguments.words);
-  return *std::move(run);
+  auto job = job::read_job(*std::move(run));
+  if (!settings.given("data")) job::check_saved_folder(job);
+  return job;
 }
 
 }  // namespace
 
 int run_train(const Arguments& arguments) {
   memory::install_meter();
-  auto job = job::read_job(training_settings(arguments));
+  auto job = training_job(arguments);
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);

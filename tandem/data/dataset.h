@@ -84,6 +84,7 @@ struct Split {
   std::string summary;                      // one line, shown at the start of a run
   std::optional<Retrieval> retrieval = {};  // a retrieval task on identities that are not trained on
   int64_t stored_side = 0;                  // median of the shorter sides of the stored images; 0: not known
+  bool has_other_classes = false;           // of test: not those of the model, which can only compare the images
 };
 
 }  // namespace tandem::data

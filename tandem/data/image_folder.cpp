@@ -83,23 +83,38 @@ ImageSamples every_image(const std::vector<ClassFolder>& classes) {
   return samples;
 }
 
-/// Replaces the labels, numbers in `classes`, by those of the classes' names.
-void label_by_name(ImageSamples& samples, const std::vector<ClassFolder>& classes,
-                   const std::vector<std::string>& names, const fs::path& folder) {
-  std::unordered_map<std::string_view, int64_t> label_of;
-  for (const auto& name : names) label_of.emplace(name, static_cast<int64_t>(label_of.size()));
-  std::vector<int64_t> labels;
-  for (const auto& one : classes) {
-    const auto found = label_of.find(one.name);
-    if (found == label_of.end()) {
-      throw DataError("class folder '" + (folder / one.name).string() + "' is none of the model's " +
-                          format_count(static_cast<int64_t>(names.size())) + " classes, wanted one of them, as " +
-                          quote(names.front()),
-                      "rename it, or remove it");
-    }
-    labels.push_back(found->second);
+std::vector<std::string> names_of(const std::vector<ClassFolder>& classes) {
+  std::vector<std::string> names;
+  for (const auto& one : classes) names.push_back(one.name);
+  return names;
+}
+
+/// The label that a name has in a list of names.
+class LabelOf {
+ public:
+  explicit LabelOf(const std::vector<std::string>& names) {
+    for (const auto& name : names) labels_.emplace(name, static_cast<int64_t>(labels_.size()));
   }
+  bool knows(const ClassFolder& one) const { return labels_.contains(one.name); }
+  int64_t operator()(const ClassFolder& one) const { return labels_.at(one.name); }
+
+ private:
+  std::unordered_map<std::string_view, int64_t> labels_;
+};
+
+DataError other_class(const fs::path& folder, const std::vector<std::string>& names) {
+  return DataError("class folder '" + folder.string() + "' is none of the model's " +
+                       format_count(static_cast<int64_t>(names.size())) + " classes, wanted one of them, as " +
+                       quote(names.front()),
+                   "rename it, or remove it");
+}
+
+/// The images, whose labels are numbers in `classes`, with the labels of the classes' names.
+ImageSamples label_by_name(ImageSamples samples, const std::vector<ClassFolder>& classes, const LabelOf& label_of) {
+  std::vector<int64_t> labels;
+  for (const auto& one : classes) labels.push_back(label_of(one));
   for (auto& sample : samples) sample.label = labels[static_cast<size_t>(sample.label)];
+  return samples;
 }
 
 void check(const ImageFolderOptions& options) {
@@ -132,9 +147,7 @@ Split image_folder(const ImageFolderOptions& options) {
   PassedOver passed_over;
   const auto classes = list_classes(train_place, train_place == options.folder, passed_over);
   check_several(classes, train_place);
-  auto names = std::make_shared<std::vector<std::string>>();
-  for (const auto& one : classes) names->push_back(one.name);
-
+  const auto names = std::make_shared<std::vector<std::string>>(names_of(classes));
   auto [train, test] = test_place
                            ? std::pair(label_all(classes, *names, train_place),
                                        label_all(list_classes(*test_place, false, passed_over), *names, *test_place))
@@ -170,15 +183,21 @@ Split test_folder(const ImageFolderOptions& options, const KnownClasses& known) 
   PassedOver passed_over;
   const auto place = test_place.value_or(train_place);
   const auto classes = list_classes(place, place == options.folder, passed_over);
+  const LabelOf label_of(known.names);
+  const auto other = std::ranges::find_if(classes, [&](const auto& one) { return !label_of.knows(one); });
+  const bool has_others = other != classes.end();
+  if (has_others && !known.takes_others) throw other_class(place / other->name, known.names);
   auto [trained, samples] = hold_out(classes, options.hold_out);
   const bool is_training_folder = !test_place && fingerprint_of(trained) == known.training_images;
   if (!is_training_folder) samples = every_image(classes);
-  const auto names = std::make_shared<std::vector<std::string>>(known.names);
-  label_by_name(samples, classes, *names, place);
   Split split;
-  split.test = image_set(place, std::move(samples), names, options.form);
+  split.has_other_classes = has_others;
+  split.test =
+      image_set(place, has_others ? std::move(samples) : label_by_name(std::move(samples), classes, label_of),
+                std::make_shared<std::vector<std::string>>(has_others ? names_of(classes) : known.names), options.form);
   split.summary = split.test->describe() + left_out_text(options, known, test_place.has_value(), is_training_folder) +
                   text_of(passed_over);
+  if (has_others) split.summary += " · " + quote(other->name) + " is none of the model's classes: only features count";
   return split;
 }
 

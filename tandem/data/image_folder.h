@@ -41,13 +41,15 @@ struct KnownClasses {
   std::vector<std::string> names;              // of the labels, in order
   std::string training_images;                 // image_fingerprint() of what it was trained on; empty: not known
   std::filesystem::path training_folder = {};  // where that was; it may have gone
+  bool takes_others = false;                   // a folder of other classes is no error
 };
 
 /// Images to test such a model on: those of the folder's test set if it has one; else, if the rest is what the model
 /// was trained on, the images that `options.hold_out` holds out; else all. Split::summary says which, and
 /// whether these are of the training folder, changed since, so that images trained on are among them. Sub-folders are
-/// named as classes are; not every class must be there. The images have the sides of `options.form`. Split::train is
-/// null. Throws as image_folder(), and DataError if a sub-folder is none of the classes.
+/// named as classes are; not every class must be there. If one is none of the classes, this is an error, or, with
+/// `takes_others`, labels are the numbers of the sub-folders (Split::has_other_classes). The images have the sides of
+/// `options.form`. Split::train is null. Throws as image_folder(), and DataError.
 Split test_folder(const ImageFolderOptions& options, const KnownClasses& known);
 
 /// Stands for a set of image files, wherever their folder has been moved: a checksum of the names of their folders and

@@ -75,8 +75,10 @@ CardJson settings_json(const settings::Settings& settings) {
   return json;
 }
 
+constexpr const char* kUseAnother = "the file is damaged, or of another program";
+
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
-  throw DataError(quote(file) + ": " + what, "the file is damaged, or of another program");
+  throw DataError(quote(file) + ": " + what, kUseAnother);
 }
 
 settings::Settings settings_of(const nlohmann::json& json, const std::string& file) {
@@ -106,6 +108,14 @@ std::vector<std::string> names_of(const nlohmann::json& names, const std::string
   if (!names.is_array() || !std::ranges::all_of(names, is_text))
     refuse(file, "the classes' names are no list of texts");
   return names;
+}
+
+/// A head that has more classes than the data (head.classes) has some without names.
+void check_count(const std::vector<std::string>& names, const CardFacts& facts, const std::string& file) {
+  const auto count = static_cast<int64_t>(names.size()), wanted = facts.shape.classes;
+  if (count == wanted || (count < wanted && facts.settings.get_int("head.classes") > 0)) return;
+  refuse(file, "classes.names has " + std::to_string(count) + " names, wanted " + std::to_string(wanted) +
+                   " as classes.count says");
 }
 
 }  // namespace
@@ -141,7 +151,9 @@ std::function<train::ModelCard(int64_t, const train::Outcome&)> card_writer(cons
 
 CardFacts read_card(std::string_view text, const std::string& file) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", nlohmann::json()) != kCardFormat) refuse(file, "is no model card");
+  if (!json.is_object() || json.value("format", nlohmann::json()) != kCardFormat) {
+    throw DataError(quote(file) + " holds no model card", kUseAnother);
+  }
   if (const auto version = json.value("version", nlohmann::json()); version != kCardVersion) {
     refuse(file, "version is " + version.dump() + ", wanted " + std::to_string(kCardVersion));
   }
@@ -154,7 +166,10 @@ CardFacts read_card(std::string_view text, const std::string& file) {
   facts.preprocessing =
       detail::read_preprocessing(json.value("preprocessing", nlohmann::json()), facts.shape.image, file);
   const auto& classes = json["classes"];
-  if (const auto names = classes.find("names"); names != classes.end()) facts.names = names_of(*names, file);
+  if (const auto names = classes.find("names"); names != classes.end()) {
+    facts.names = names_of(*names, file);
+    check_count(*facts.names, facts, file);
+  }
   facts.has_names_tensor = classes.contains("names_tensor");
   if (const auto images = json.find("training_images"); images != json.end() && images->is_string()) {
     facts.training_images = *images;
@@ -162,8 +177,10 @@ CardFacts read_card(std::string_view text, const std::string& file) {
   return facts;
 }
 
-std::vector<std::string> read_class_names(std::string_view text, const std::string& file) {
-  return names_of(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), file);
+std::vector<std::string> read_class_names(std::string_view text, const CardFacts& facts, const std::string& file) {
+  auto names = names_of(nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false), file);
+  check_count(names, facts, file);
+  return names;
 }
 
 }  // namespace tandem::job

@@ -49,7 +49,8 @@ struct CardFacts {
 /// does not have a setting or its value.
 CardFacts read_card(std::string_view text, const std::string& file);
 
-/// The inverse of the names in a card or in train::kClassNames. Throws DataError.
-std::vector<std::string> read_class_names(std::string_view json, const std::string& file);
+/// The inverse of the names in a card or in train::kClassNames. Throws DataError, also if the names are not as many as
+/// the card's classes.
+std::vector<std::string> read_class_names(std::string_view json, const CardFacts& facts, const std::string& file);
 
 }  // namespace tandem::job

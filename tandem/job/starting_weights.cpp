@@ -7,7 +7,9 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/joint_work.h"
+#include "tandem/job/model_card.h"
 #include "tandem/job/sections/naming.h"
+#include "tandem/storage/file_io.h"
 #include "tandem/train/starting_weights.h"
 #include "tandem/train/stored_tensors.h"
 #include "tandem/train/weights_file.h"
@@ -15,8 +17,43 @@
 namespace tandem::job {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// torchvision's models have no embedding, and other data have other classes.
 const train::WeightRoles kRoles = {.may_miss = {"head.", "embedding.", "embedding_bn."}, .may_differ = {"head."}};
+
+/// What the weights say of themselves: beside a checkpoint's files, or in the file. A card that this version cannot
+/// read counts as none.
+std::optional<CardFacts> card_beside(const fs::path& file) {
+  try {
+    if (file.extension() == ".json") {
+      const auto card = file.parent_path() / storage::kCardName;
+      if (!storage::is_there(card)) return std::nullopt;
+      return read_card(storage::read_text_file(card, storage::kMaxIndexBytes), card.string());
+    }
+    const storage::SafetensorsFile weights(file);
+    const auto card = weights.metadata().find(train::kCardKey);
+    if (card == weights.metadata().end()) return std::nullopt;
+    return read_card(card->second, file.string());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Weights know pictures as they were prepared for them.
+void compare_pictures(const Job& job, const fs::path& file) {
+  const auto card = card_beside(file);
+  if (!card) return;
+  std::string theirs, ours;
+  for (const std::string key : {"data.orientation", "data.resize", "data.mean", "data.std"}) {
+    const auto then = card->settings.get_string(key), now = job.settings.get_string(key);
+    if (then == now) continue;
+    theirs += (theirs.empty() ? "" : " ") + key + "=" + then;
+    ours += (ours.empty() ? "" : " ") + key + "=" + now;
+  }
+  if (theirs.empty()) return;
+  log::warn("model.weights were trained on pictures with " + theirs + ", this run has " + ours);
+}
 
 void tell(const train::StoredTensors& files, const train::WeightMatch& match, const std::string& file,
           const std::vector<train::Parameter>& weights) {
@@ -43,7 +80,9 @@ void start_from_weights(const Job& job, const train::Task& task, comm::ProcessGr
     const auto files = train::open_weights(file);
     const auto match = train::match_weights(files, file, weights, kRoles, job.model.weights_prefix);
     train::fill_weights(files, match, weights);
-    if (group.rank() == 0) tell(files, match, file, weights);
+    if (group.rank() != 0) return;
+    tell(files, match, file, weights);
+    compare_pictures(job, file);
   };
   comm::jointly(group, [&] { naming_settings({"model"}, fill); });
 }

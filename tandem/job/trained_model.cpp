@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/log.h"
 #include "tandem/base/quote.h"
 #include "tandem/comm/joint_work.h"
 #include "tandem/job/parts.h"
@@ -41,11 +42,21 @@ std::optional<settings::Settings> settings_beside(const train::CheckpointPlace& 
   return settings;
 }
 
+/// Reads no tensor.
+std::optional<std::string> trusts(const train::CheckpointStore::Found&) { return std::nullopt; }
+
 /// The newest whole checkpoint, judged by its manifest and the sizes of its files.
 std::optional<train::CheckpointStore::Found> newest_of(const train::CheckpointPlace& place) {
   std::vector<std::string> ignored;
-  const auto trusts = [](const train::CheckpointStore::Found&) { return std::optional<std::string>(); };
   return train::CheckpointStore(place.folder).find_newest({}, ignored, place.newest, trusts);
+}
+
+/// A checkpoint that the user has named, judged as by newest_of(). Throws DataError if it has a fault.
+void check_named(const train::CheckpointPlace& place) {
+  const train::CheckpointStore store(place.folder);
+  if (const auto fault = store.verify(*place.newest, {}, trusts)) {
+    throw train::fault_of_named(store.path(*place.newest), *fault);
+  }
 }
 
 std::optional<CardFacts> card_of(const train::CheckpointPlace& place, const storage::Manifest& manifest) {
@@ -53,6 +64,15 @@ std::optional<CardFacts> card_of(const train::CheckpointPlace& place, const stor
   const auto card = store.card(manifest);
   if (card.empty()) return std::nullopt;
   return read_card(card, (store.path(manifest.step) / storage::kCardName).string());
+}
+
+/// The file says itself of what model it is, so weights of another one are a damage of the file.
+void load_merged(const fs::path& file, const std::vector<train::Parameter>& weights) {
+  try {
+    train::load_weights(file, weights);
+  } catch (const SettingsError& error) {
+    throw DataError(error.fault(), "the file is damaged, use another copy");
+  }
 }
 
 std::string text_of(const Tensor& bytes) {
@@ -100,6 +120,7 @@ TrainedModel TrainedModel::of_checkpoints(const fs::path& path) {
   if (train::CheckpointStore(place.folder).list().empty()) {
     throw DataError(what + " holds no checkpoint, wanted a run's folder, its checkpoints or one of them");
   }
+  if (place.newest) check_named(place);
   const auto found = newest_of(place);
   if (!found) throw DataError(what + " holds no whole checkpoint");
   auto card = card_of(place, found->manifest);
@@ -128,24 +149,28 @@ std::vector<std::string> TrainedModel::class_names() const {
   if (!facts.has_names_tensor) return {};
   if (!place_) {
     const storage::SafetensorsFile weights(path_);
-    return read_class_names(text_of(weights.read(train::kClassNames)), path_.string());
+    return read_class_names(text_of(weights.read(train::kClassNames)), facts, path_.string());
   }
   const train::CheckpointReader checkpoint(train::CheckpointStore(place_->folder), card_step_);
-  return read_class_names(text_of(checkpoint.read(train::kClassNames)), path_.string());
+  return read_class_names(text_of(checkpoint.read(train::kClassNames)), facts, path_.string());
 }
 
 TrainedModel::Filled TrainedModel::fill(const train::Task& task, const storage::Identity& identity,
                                         comm::ProcessGroup& group) const {
   const auto weights = task.weights();
   if (!place_) {
-    comm::jointly(group, [&] { train::load_weights(path_, weights); });
+    comm::jointly(group, [&] { load_merged(path_, weights); });
     return {known().step, path_.string()};
   }
   const train::CheckpointStore store(place_->folder);
   const auto read = [&](const train::CheckpointReader& checkpoint) {
     for (const auto& [name, tensor, placement] : weights) checkpoint.read_into(name, placement, tensor);
   };
-  const auto found = train::find_checkpoint(store, identity, place_->newest, read, group);
+  if (place_->newest) {
+    const auto named = train::read_checkpoint(store, identity, *place_->newest, read, group);
+    return {named.step, store.path(named.step).string()};
+  }
+  const auto found = train::find_checkpoint(store, identity, {}, read, group);
   if (!found) {
     throw DataError(quote(place_->folder.string()) + " holds no whole checkpoint of this job",
                     "see the warnings above");
@@ -189,11 +214,20 @@ TrainedTask open_trained(const TrainedModel& model, const Job& job, const DataSh
   plan.draws = false;
   opened.task = make_task(job, shape, plan, *opened.mesh);
   opened.from = model.fill(*opened.task, identity, world);
+  if (world.rank() == 0) log::info("model    " + opened.from.file);
   opened.task->set_training(false);
   return opened;
 }
 
-data::Split open_test_data(const TrainedModel& model, Job& job) {
+void check_saved_folder(const Job& job) {
+  std::error_code ignored;
+  if (!job.data.has_folder() || fs::exists(job.data.folder, ignored)) return;
+  throw DataError("the folder " + quote(job.data.folder.string()) + ", on which the model was trained, does not exist",
+                  "data=" + std::string(job.data.source->name) + ":FOLDER names its new place or other images");
+}
+
+data::Split open_test_data(const TrainedModel& model, Job& job, bool takes_others) {
+  if (job.settings.get("data") == model.settings().get("data")) check_saved_folder(job);
   if (!model.card()) return open_data(job);
   auto names = model.class_names();
   if (job.data.source->open_test == nullptr) {
@@ -206,8 +240,8 @@ data::Split open_test_data(const TrainedModel& model, Job& job) {
   }
   return naming_settings({"data"}, [&] {
     const auto trained_on = model.settings().get_string("data");
-    return job.data.source->open_test(
-        job, {std::move(names), model.card()->training_images, trained_on.substr(trained_on.find(':') + 1)});
+    const auto folder = trained_on.substr(trained_on.find(':') + 1);
+    return job.data.source->open_test(job, {std::move(names), model.card()->training_images, folder, takes_others});
   });
 }
 

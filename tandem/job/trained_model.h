@@ -23,7 +23,8 @@ class TrainedModel {
  public:
   /// What a path leads to: a run's folder, its checkpoints, one of them, or a file of merged weights. Reads the model
   /// card and no tensor. Throws DataError if there is no model: with a checkpoint that has no card, if the run's
-  /// settings are not beside it either; with a file, if it has no card. Throws as read_card().
+  /// settings are not beside it either; with a file, if it has no card; or if a checkpoint that the path names has a
+  /// fault in its manifest or the sizes of its files. Throws as read_card().
   static TrainedModel find(const std::filesystem::path& path);
 
   /// As saved_settings().
@@ -46,8 +47,9 @@ class TrainedModel {
 
   /// Fills the task's weights: each rank reads the parts that it holds, whatever ranks and placements have written
   /// them. Of a run's checkpoints the newest one of this `identity` that every rank can read; the others are told and
-  /// passed over. `identity`: of the data, where it decides what classes mean; else empty. Throws DataError if there is
-  /// none, SettingsError if the weights are of another model. Collective.
+  /// passed over. No other takes the place of a checkpoint that the path names. `identity`: of the data, where it
+  /// decides what classes mean; else empty. Throws DataError if there is none, or if a file does not hold the model's
+  /// weights. Collective.
   Filled fill(const train::Task& task, const storage::Identity& identity, comm::ProcessGroup& group) const;
 
  private:
@@ -78,15 +80,22 @@ struct TrainedTask {
   TrainedModel::Filled from;
 };
 
-/// The task of the job with the weights of the model, which counts as not training from now on. `job`: of job_of_use();
+/// The task of the job with the weights of the model, which counts as not training from now on. Rank 0 tells from which
+/// file they are. `job`: of job_of_use();
 /// `identity`: as TrainedModel::fill() has it. Throws as that does. Collective.
 TrainedTask open_trained(const TrainedModel& model, const Job& job, const DataShape& shape,
                          const storage::Identity& identity, comm::ProcessGroup& world);
 
+/// Throws DataError if the job's data are in a folder that does not exist. For data that saved settings name, so that
+/// the error says how to name others.
+void check_saved_folder(const Job& job);
+
 /// What to test the model on: the data of the job, with the labels of the model's classes; Split::train is null if the
 /// job's source can open test images alone. Without a card, the data that the model was trained with, and all of them.
-/// Writes the fonts that it chose into the job. Throws as open_data(), and DataError for data of other classes.
-data::Split open_test_data(const TrainedModel& model, Job& job);
+/// `takes_others`: images of other classes are taken too, with their own labels (Split::has_other_classes). Writes the
+/// fonts that it chose into the job. Throws as check_saved_folder() and open_data(), and DataError for data of other
+/// classes.
+data::Split open_test_data(const TrainedModel& model, Job& job, bool takes_others);
 
 /// Throws DataError unless the classes of `data` are those of the model, with the same labels.
 void check_classes(const data::Dataset& data, const std::vector<std::string>& names);

@@ -84,11 +84,11 @@ std::string format_line(const ProgressState& state, bool has_bar, size_t num_val
   return line + "]";
 }
 
-double seconds_of_clock() {
+}  // namespace
+
+double progress_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-}  // namespace
 
 std::string format_progress(const ProgressState& state, int columns) {
   size_t num_values = state.values.size();
@@ -100,10 +100,10 @@ std::string format_progress(const ProgressState& state, int columns) {
 }
 
 Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
-  if (!options_.clock) options_.clock = seconds_of_clock;
+  if (!options_.clock) options_.clock = progress_clock;
   if (!options_.sink) options_.sink = log::raw;
   state_ = {options_.title, options_.first, options_.total, options_.first, 0, options_.unit, {}, {}};
-  start_ = options_.clock();
+  start_ = options_.start ? *options_.start : options_.clock();
   drawn_done_ = options_.first;
 }
 

@@ -34,12 +34,16 @@ struct ProgressOptions {
   int64_t first = 0;
   bool shown = true;  // set it to false on all ranks but one: calls then do nothing
   std::string unit = "step";
+  std::optional<double> start = {};  // when the first one began, on the clock; otherwise now
 
   // For tests. Default to those of this process.
-  std::function<double()> clock = {};                                    // seconds
+  std::function<double()> clock = {};                                    // seconds; progress_clock()
   std::function<void(std::string_view text, bool open_line)> sink = {};  // log::raw
   std::optional<int> columns = {};                                       // 0: not a terminal
 };
+
+/// Seconds on the clock of this process.
+double progress_clock();
 
 /// A progress bar on stderr. On a terminal it is one line, redrawn at most ten times a second. Elsewhere it prints a
 /// line for each 10 % of the total, at most one in 10 s, but at least one a minute. The last line stays. Must be used

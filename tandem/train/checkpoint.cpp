@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/quote.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/joint_work.h"
@@ -148,6 +149,26 @@ std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, c
                                                  comm::ProcessGroup& group) {
   JointSearch search(store, group, read);
   return group.rank() == 0 ? search.lead(job, newest) : search.follow();
+}
+
+storage::Manifest read_checkpoint(const CheckpointStore& store, const storage::Identity& job, int64_t step,
+                                  const CheckpointRead& read, comm::ProcessGroup& group) {
+  storage::Manifest manifest;
+  const auto read_own = [&](const CheckpointStore::Found& found) -> std::optional<std::string> {
+    manifest = found.manifest;
+    auto fault = failure_of([&] { read(CheckpointReader(store, step)); }, fault_words);
+    return fault.empty() ? std::nullopt : std::optional(std::move(fault));
+  };
+  const auto check = [&] {
+    if (const auto fault = store.verify(step, job, read_own)) throw DataError(*fault);
+  };
+  const auto fault = first_failure(group, check, message_of);
+  if (!fault.empty()) throw fault_of_named(store.path(step), fault);
+  return manifest;
+}
+
+DataError fault_of_named(const std::filesystem::path& checkpoint, const std::string& fault) {
+  return DataError("checkpoint " + quote(checkpoint.string()) + " " + fault, "name another one, or the run's folder");
 }
 
 std::optional<Restored> load_checkpoint(const CheckpointStore& store, const TrainingState& state,

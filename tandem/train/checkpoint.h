@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "tandem/base/error.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/train/checkpoint_reader.h"
 #include "tandem/train/checkpoint_store.h"
@@ -45,6 +46,14 @@ using CheckpointRead = std::function<void(const CheckpointReader& checkpoint)>;
 std::optional<storage::Manifest> find_checkpoint(const CheckpointStore& store, const storage::Identity& job,
                                                  std::optional<int64_t> newest, const CheckpointRead& read,
                                                  comm::ProcessGroup& group);
+
+/// The same for the one checkpoint of step `step`, which the user has named: no other takes its place. Throws DataError
+/// on all ranks if a rank cannot read it. Collective.
+storage::Manifest read_checkpoint(const CheckpointStore& store, const storage::Identity& job, int64_t step,
+                                  const CheckpointRead& read, comm::ProcessGroup& group);
+
+/// The error of a checkpoint that the user has named, which has this fault.
+DataError fault_of_named(const std::filesystem::path& checkpoint, const std::string& fault);
 
 /// Fills `state.tensors` from the newest complete and finite checkpoint of this job, found as find_checkpoint() does.
 /// Any number of ranks, with any placements, may have written it. Each rank reads the parts that it needs straight into

@@ -273,10 +273,11 @@ std::optional<std::string> CheckpointStore::reading_fault(const Found& candidate
   }
 }
 
-std::optional<std::string> CheckpointStore::verify(int64_t step) const {
+std::optional<std::string> CheckpointStore::verify(int64_t step, const storage::Identity& job,
+                                                   const Reading& read) const {
   Found found{step, {}};
-  if (auto fault = fault_of(step, {}, found.manifest)) return fault;
-  return reading_fault(found);
+  if (auto fault = fault_of(step, job, found.manifest)) return fault;
+  return read ? read(found) : reading_fault(found);
 }
 
 std::optional<CheckpointStore::Found> CheckpointStore::find_newest(const storage::Identity& job,

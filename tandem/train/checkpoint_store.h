@@ -66,10 +66,6 @@ class CheckpointStore {
   std::vector<int64_t> list() const;  // newest first; judged by name alone
   std::filesystem::path path(int64_t step) const;
 
-  /// Reads every byte of a checkpoint and returns what is wrong with it, such as "is cut short: rank_0001.safetensors
-  /// has 1200 bytes, wanted 65536". Returns nullopt if it is complete and all its numbers are finite.
-  std::optional<std::string> verify(int64_t step) const;
-
   struct Found {
     int64_t step;
     storage::Manifest manifest;
@@ -77,6 +73,11 @@ class CheckpointStore {
 
   /// Reads a checkpoint whose manifest and file sizes are right, and returns what is wrong with it, as verify() does.
   using Reading = std::function<std::optional<std::string>(const Found& candidate)>;
+
+  /// Returns what is wrong with a checkpoint for this job, such as "is cut short: rank_0001.safetensors has 1200 bytes,
+  /// wanted 65536". Without `read`, every byte is read, and nullopt says that the checkpoint is complete and all its
+  /// numbers are finite.
+  std::optional<std::string> verify(int64_t step, const storage::Identity& job = {}, const Reading& read = {}) const;
 
   /// Returns the newest checkpoint, up to step `newest`, that is complete and belongs to this job: its identity
   /// contains every entry of `job` with the same value, and `read` finds no fault in it. Adds a line to `notes` for

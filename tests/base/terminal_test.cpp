@@ -15,5 +15,19 @@ TEST(Wrapped, BreaksAtSpacesOnly) {
 
 TEST(Wrapped, CountsCharactersNotBytes) { EXPECT_EQ(wrapped("äöü äöü", 7, 0), "äöü äöü\n"); }
 
+TEST(DisplayWidth, WideCharactersTakeTwoColumnsAndAccentsNone) {
+  EXPECT_EQ(display_width(""), 0u);
+  EXPECT_EQ(display_width("star"), 4u);
+  EXPECT_EQ(display_width("étoile"), 6u);
+  EXPECT_EQ(display_width("e\u0301toile"), 6u);
+  EXPECT_EQ(display_width("猫と犬"), 6u);
+  EXPECT_EQ(display_width("한글"), 4u);
+  EXPECT_EQ(display_width("Ａ"), 2u);
+  EXPECT_EQ(display_width("𠮷"), 2u);
+  EXPECT_EQ(display_width("🐈"), 2u);
+  EXPECT_EQ(display_width("█▏"), 2u);
+  EXPECT_EQ(display_width("\xff\xff"), 2u);  // no UTF-8: a column each
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tandem/comm/process_group.h"
@@ -89,6 +90,46 @@ class UseRun : public testing::Test {
     for (const auto& name : merged.names()) tensors.push_back({name, merged.read(name)});
     storage::write_safetensors(path("changed.safetensors"), tensors, metadata);
     return path("changed.safetensors");
+  }
+
+  /// The same for its tensors.
+  static std::string with_tensors(const std::string& name,
+                                  const std::function<void(std::vector<storage::NamedTensor>&)>& change) {
+    const storage::SafetensorsFile merged(path("merged.safetensors"));
+    std::vector<storage::NamedTensor> tensors;
+    for (const auto& tensor : merged.names()) tensors.push_back({tensor, merged.read(tensor)});
+    change(tensors);
+    storage::write_safetensors(path(name), tensors, merged.metadata());
+    return path(name);
+  }
+
+  enum class Damage { cut, flipped };
+
+  /// A copy of the run whose newest checkpoint is damaged; the names of that one and of the one before.
+  static std::pair<std::string, std::string> damaged_run(const std::string& name, Damage damage) {
+    fs::copy(*folder_ / "run", *folder_ / name, fs::copy_options::recursive);
+    const train::CheckpointStore store(path(name + "/checkpoints"));
+    const auto steps = store.list();
+    EXPECT_EQ(steps.size(), 2u);
+    const auto file = store.path(steps.front()) / "rank_0001.safetensors";
+    if (damage == Damage::cut) {
+      fs::resize_file(file, 100);
+    } else {
+      auto bytes = test::slurp(file);
+      uint64_t header = 0;
+      std::memcpy(&header, bytes.data(), sizeof header);
+      for (size_t at = sizeof header + header; at < bytes.size(); ++at) bytes[at] ^= 1;
+      test::spill(file, bytes);
+    }
+    return {store.path(steps.front()).filename().string(), store.path(steps.back()).filename().string()};
+  }
+
+  /// Ends with this status and one line, which is returned.
+  static std::string told(const Words& words, int status) {
+    const auto ended = run_here(words);
+    EXPECT_EQ(ended.status, status) << ended.err;
+    EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << ended.err;
+    return ended.err;
   }
 
   static std::unique_ptr<test::TemporaryFolder> folder_;
@@ -219,6 +260,47 @@ TEST_F(UseRun, ComparesFeaturesOfTestImages) {
   EXPECT_TRUE(plain["verification"].is_null() && plain["identification"].is_null());
 }
 
+/// As of faces: who is in the pictures was not trained, so features alone say who is the same.
+TEST_F(UseRun, ImagesOfOtherClassesAreComparedByTheirFeatures) {
+  fs::create_directories(*folder_ / "unknown");
+  fs::copy(*folder_ / "new/red", *folder_ / "unknown/ruby");
+  fs::copy(*folder_ / "new/blue", *folder_ / "unknown/sky");
+  const auto data = "data=images:" + path("unknown");
+  EXPECT_EQ(told({"eval", path("run"), data}, 65),
+            "error: class folder '" + path("unknown/ruby") +
+                "' is none of the model's 3 classes, wanted one of them, as 'blue': rename it, or remove it\n");
+  for (const std::string ranks : {"ranks=1", "ranks=3"}) {
+    const auto found = result({"eval", path("run"), data, "eval.verify=true", "eval.identify=true", ranks});
+    EXPECT_TRUE(found["top1"].is_null() && found["classes"].is_null());
+    EXPECT_EQ(found["test_images"], 0);
+    EXPECT_EQ(found["verification"]["same"], 6);
+    EXPECT_EQ(found["verification"]["different"], 9);
+    EXPECT_EQ(found["verification"]["tar"], json::parse("[1.0, 1.0, 1.0, 1.0]"));
+    EXPECT_EQ(found["identification"]["mated"], 4);
+  }
+  const auto text = run_here({"eval", path("run"), data, "eval.verify=true"});
+  EXPECT_NE(text.err.find(" · none left out · 'ruby' is none of the model's classes: only features count\n"),
+            std::string::npos);
+  EXPECT_EQ(text.out.find("top-1"), std::string::npos) << text.out;
+  result({"embed", path("run"), data, "out=" + path("unknown.npy")});
+  EXPECT_TRUE(test::slurp(path("unknown.csv")).ends_with(path("unknown/sky/2.png") + ",1,sky\r\n"));
+}
+
+TEST_F(UseRun, WeightsOfPicturesPreparedOtherwiseAreTold) {
+  const auto warning = [&](const std::string& weights) {
+    const auto ended = run_here({"train", "data=images:" + path("new"), "data.size=12", "model=mlp", "embedding=8",
+                                 "train.steps=1", "train.batch=3", "threads=1", "data.mean=0.25", "data.resize=crop",
+                                 "model.weights=" + path(weights), "out=" + path("tuned_" + weights)});
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.err;
+  };
+  for (const std::string weights : {"run", "merged.safetensors"}) {
+    EXPECT_NE(warning(weights).find("warning: model.weights were trained on pictures with data.resize=stretch "
+                                    "data.mean=half, this run has data.resize=crop data.mean=0.25\n"),
+              std::string::npos);
+  }
+}
+
 TEST_F(UseRun, EmbedsIntoAFile) {
   const auto told = result({"embed", path("run"), "data=images:" + path("new"), "out=" + path("f.safetensors")});
   EXPECT_EQ(told["count"], 9);
@@ -245,12 +327,6 @@ TEST_F(UseRun, EmbedsIntoAFile) {
 }
 
 TEST_F(UseRun, BadInputIsOneLine) {
-  const auto told = [](const Words& words, int status) {
-    const auto ended = run_here(words);
-    EXPECT_EQ(ended.status, status) << ended.err;
-    EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << ended.err;
-    return ended.err;
-  };
   const auto run = path("run");
   EXPECT_EQ(told({"predict", run, path("no.png")}, 65),
             "error: image '" + path("no.png") + "' does not exist, wanted an image or a folder of images\n");
@@ -275,9 +351,6 @@ TEST_F(UseRun, BadInputIsOneLine) {
   EXPECT_EQ(told({"eval", run, path("new")}, 64), "error: argument '" + path("new") +
                                                       "' is no setting, wanted key=value: data=images:" + path("new") +
                                                       " tests on a folder of images\n");
-  EXPECT_EQ(told({"eval", run}, 65), "error: the folder '" + path("pics") +
-                                         "', on which the model was trained, does not exist: data=images:FOLDER names "
-                                         "images to test on\n");
   EXPECT_NE(told({"eval", run, "data=glyphs"}, 65).find("the data are not those that the model was trained for"),
             std::string::npos);
   storage::write_safetensors(path("bare.safetensors"),
@@ -298,6 +371,130 @@ TEST_F(UseRun, AnEmbedThatFailsKeepsTheOlderFiles) {
   EXPECT_FALSE(fs::exists(path("old.npy.unfinished")));
   result({"embed", path("run"), path("new"), "out=" + path("old.npy")});
   EXPECT_EQ(test::slurp(path("old.npy")).size(), 128U + 9 * 8 * 4);
+}
+
+TEST_F(UseRun, ADamagedCheckpointThatIsNamedIsRefused) {
+  const auto [step, older] = damaged_run("dam", Damage::cut);
+  const auto whole = std::to_string(fs::file_size(path("run/checkpoints") + "/" + step + "/rank_0001.safetensors"));
+  const auto named = path("dam/checkpoints/") + step;
+  const auto fault = "is cut short: rank_0001.safetensors has 100 bytes, wanted " + whole;
+  const auto error = "error: checkpoint '" + named + "' " + fault + ": name another one, or the run's folder\n";
+  const auto data = "data=images:" + path("new");
+  EXPECT_EQ(told({"predict", named, path("new"), "top=1"}, 65), error);
+  EXPECT_EQ(told({"embed", named, data, "out=" + path("dam.npy")}, 65), error);
+  EXPECT_EQ(told({"eval", named, data}, 65), error);
+  const auto warning = "warning: checkpoint " + step + " " + fault + "\n";
+  const auto tells = warning + "model    " + path("dam/checkpoints/") + older + "\n";
+  for (const Words& words :
+       {Words{"predict", path("dam"), path("new"), "top=1"},
+        Words{"embed", path("dam"), data, "out=" + path("dam.npy")}, Words{"eval", path("dam"), data}}) {
+    const auto ended = run_here(words);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_NE(ended.err.find(tells), std::string::npos) << ended.err;
+  }
+}
+
+/// The sizes are right, so the fault is found only when the weights are read.
+TEST_F(UseRun, ANamedCheckpointWithAWrongByteIsRefused) {
+  const auto [step, older] = damaged_run("flipped", Damage::flipped);
+  const auto named = path("flipped/checkpoints/") + step;
+  for (const std::string ranks : {"ranks=1", "ranks=3"}) {
+    const auto ended = run_here({"predict", named, path("new"), "top=1", ranks});
+    EXPECT_EQ(ended.status, 65) << ended.err;
+    EXPECT_NE(ended.err.find("error: checkpoint '" + named + "' is damaged: "), std::string::npos) << ended.err;
+    EXPECT_TRUE(ended.err.ends_with(": name another one, or the run's folder\n")) << ended.err;
+    EXPECT_EQ(ended.out, "");
+  }
+  const auto ended = run_here({"predict", path("flipped"), path("new"), "top=1"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NE(ended.err.find("model    " + path("flipped/checkpoints/") + older + "\n"), std::string::npos) << ended.err;
+}
+
+TEST_F(UseRun, PredictTellsTheFilesThatItPassesOver) {
+  fs::create_directories(*folder_ / "mixed");
+  fs::copy_file(*folder_ / "new/red/1.png", *folder_ / "mixed/a.png");
+  test::spill(path("mixed/b.gif"), "GIF89a");
+  test::spill(path("mixed/c.txt"), "text");
+  const auto ended = run_here({"predict", path("run"), path("mixed"), path("new/red"), "top=1"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  const auto line = "images   4 without labels · passed over, neither JPEG nor PNG: 2 files, as " + path("mixed/b.gif");
+  EXPECT_NE(ended.err.find(line + "\n"), std::string::npos) << ended.err;
+}
+
+TEST_F(UseRun, WritesTheRowsToStdout) {
+  const Words words = {"predict", path("run"), path("new/red/0.jpg"), "top=1"};
+  auto to_stdout = words, to_file = words;
+  to_stdout.insert(to_stdout.end(), {"--csv", "-"});
+  to_file.insert(to_file.end(), {"--csv", path("rows.csv")});
+  const auto ended = run_here(to_stdout);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(run_here(to_file).status, 0);
+  EXPECT_EQ(ended.out, test::slurp(path("rows.csv")));
+  EXPECT_FALSE(fs::exists("-"));
+  to_stdout.insert(to_stdout.end(), {"--json", path("rows.json")});
+  EXPECT_EQ(run_here(to_stdout).out, ended.out);
+  EXPECT_EQ(json::parse(test::slurp(path("rows.json")))["predictions"].size(), 1u);
+}
+
+TEST_F(UseRun, ALineBreakInAFileNameBreaksNoRow) {
+  const auto odd = path("line\nbreak.png");
+  fs::copy_file(*folder_ / "new/red/1.png", odd);
+  const auto ended = run_here({"predict", path("run"), odd, "top=1"});
+  EXPECT_EQ(std::ranges::count(ended.out, '\n'), 2) << ended.out;
+  EXPECT_NE(ended.out.find(path("line\\x0abreak.png  red ")), std::string::npos) << ended.out;
+}
+
+TEST_F(UseRun, AFolderOfDataThatHasMovedIsTold) {
+  const auto error = "error: the folder '" + path("pics") +
+                     "', on which the model was trained, does not exist: data=images:FOLDER names its new place or "
+                     "other images\n";
+  EXPECT_EQ(told({"eval", path("run")}, 65), error);
+  EXPECT_EQ(told({"embed", path("run"), "out=" + path("x.npy")}, 65), error);
+  EXPECT_EQ(told({"train", "resume=" + path("run")}, 65), error);
+  EXPECT_EQ(
+      told({"train", "resume=" + path("run"), "data=images:" + path("none")}, 65),
+      "error: image folder '" + path("none") + "' does not exist, wanted a folder with a sub-folder for each class\n");
+}
+
+TEST_F(UseRun, ACardThatNamesTooFewClassesIsRefused) {
+  const auto few = with_card([](json& card) { card["classes"]["names"] = {"x", "y"}; });
+  EXPECT_EQ(told({"predict", few, path("new")}, 65),
+            "error: '" + few +
+                "': classes.names has 2 names, wanted 3 as classes.count says: the file is damaged, or of another "
+                "program\n");
+  const auto none = with_card([](json& card) { card = "no card"; });
+  EXPECT_EQ(told({"predict", none, path("new")}, 65),
+            "error: '" + none + "' holds no model card: the file is damaged, or of another program\n");
+}
+
+TEST_F(UseRun, DamagedMergedWeightsAreBadData) {
+  const auto last_line = [&](const std::string& command, const std::string& model) {
+    Words words = {command, model, "data=images:" + path("new"), "out=" + path("x.npy")};
+    if (command == "predict") words = {command, model, path("new")};
+    if (command == "eval") words.pop_back();
+    const auto ended = run_here(words);
+    EXPECT_EQ(ended.status, 65) << ended.err;
+    return ended.err.substr(ended.err.rfind("error: "));
+  };
+  const std::string tail = " (rank 0 of 2): the file is damaged, use another copy\n";
+  const auto lacks = with_tensors("lacks.safetensors", [](auto& tensors) {
+    std::erase_if(tensors, [](const auto& one) { return one.name == "head.weight"; });
+  });
+  const auto small = with_tensors("small.safetensors", [](auto& tensors) {
+    for (auto& one : tensors) {
+      if (one.name == "head.weight") one.tensor = one.tensor.slice(0, 0, 2);
+    }
+  });
+  for (const std::string command : {"predict", "embed", "eval"}) {
+    EXPECT_EQ(
+        last_line(command, lacks),
+        "error: weights is '" + lacks + "': 'head.weight' is missing there, wanted all weights of this model" + tail);
+    EXPECT_EQ(last_line(command, small),
+              "error: weights is '" + small + "': 'head.weight' is [2, 8] there, wanted [3, 8]" + tail);
+  }
+  EXPECT_EQ(told({"predict", path("run/report.html"), path("new")}, 65),
+            "error: '" + path("run/report.html") +
+                "' is no safetensors file: it does not begin with the length of its header\n");
 }
 
 /// As versions before model cards have written it.

@@ -82,12 +82,20 @@ TEST_F(TestFolder, OfOtherFoldersAllWithTheModelsLabels) {
 
 TEST_F(TestFolder, UnknownClassesAreNamed) {
   add_class("pics/cat", 4), add_class("pics/dog", 3), add_class("new/cow", 1);
-  const auto known = trained_on("pics");
+  auto known = trained_on("pics");
   EXPECT_EQ(text_of<DataError>([&] { test_folder(options("new"), known); }),
             "class folder '" + place("new/cow") +
                 "' is none of the model's 2 classes, wanted one of them, as 'cat': rename it, or remove it");
   EXPECT_EQ(text_of<DataError>([&] { test_folder(options("nowhere"), known); }),
             "image folder '" + place("nowhere") + "' does not exist, wanted a folder with a sub-folder for each class");
+  known.takes_others = true;
+  add_class("new/dog", 2);
+  const auto split = test_folder(options("new"), known);
+  EXPECT_TRUE(split.has_other_classes);
+  EXPECT_EQ(contents(*split.test), (Contents{{0, "0.png"}, {1, "0.png"}, {1, "1.png"}}));
+  EXPECT_EQ(split.test->class_name(1), "dog");
+  fs::remove_all(folder_ / "new/cow");
+  EXPECT_FALSE(test_folder(options("new"), known).has_other_classes);
 }
 
 TEST_F(TestFolder, ImagesOfAListHaveNoLabels) {
@@ -97,6 +105,8 @@ TEST_F(TestFolder, ImagesOfAListHaveNoLabels) {
   const auto images = image_list({folder_ / "one.png", folder_ / "pics"}, form);
   EXPECT_EQ(contents(*images), (Contents{{0, "one.png"}, {0, "0.png"}, {0, "1.png"}}));
   EXPECT_EQ(images->sample_name(1), place("pics/b/0.png"));
+  EXPECT_EQ(images->describe(),
+            "images   3 without labels · passed over, neither JPEG nor PNG: 1 file, " + place("pics/note.txt"));
   const auto told = [&](const std::string& name) {
     return text_of<DataError>([&] { image_list({folder_ / name}, form); });
   };

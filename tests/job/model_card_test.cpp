@@ -92,8 +92,8 @@ TEST(ModelCard, NamesThatAreNotUtf8AreReplaced) {
 TEST(ModelCard, FaultsAreNamed) {
   const auto fault = [](const std::string& text) { return text_of([&] { read_card(text, "model.json"); }); };
   const std::string tail = ": the file is damaged, or of another program";
-  EXPECT_EQ(fault("{"), "'model.json': is no model card" + tail);
-  EXPECT_EQ(fault(R"({"format": "gpt"})"), "'model.json': is no model card" + tail);
+  EXPECT_EQ(fault("{"), "'model.json' holds no model card" + tail);
+  EXPECT_EQ(fault(R"({"format": "gpt"})"), "'model.json' holds no model card" + tail);
   EXPECT_EQ(fault(R"({"format": "tandem.model", "version": 7})"), "'model.json': version is 7, wanted 1" + tail);
   EXPECT_EQ(fault(R"({"format": "tandem.model", "version": 1})"),
             "'model.json': settings is missing, wanted an object" + tail);

@@ -157,6 +157,18 @@ TEST(Progress, ElsewhereASlowJobSpeaksOnceAMinute) {
   EXPECT_EQ(recorder.texts.size(), 2u);
 }
 
+TEST(Progress, TheRateCountsFromTheStartThatIsGiven) {
+  Recorder recorder;
+  auto options = recorder.options(80);
+  options.start = 98;
+  options.total = 1;
+  {
+    Progress progress(options);
+    progress.update(1);
+  }
+  EXPECT_EQ(recorder.texts.back().first, "t: 100%|██████████| 1/1 [00:02<00:00, 2.0 s/step]\n");
+}
+
 TEST(Progress, OtherRanksAreSilent) {
   Recorder recorder;
   auto options = recorder.options(80);

@@ -128,11 +128,14 @@ TEST(SafetensorsHeader, ChecksTheLengthBeforeAnyAllocation) {
     std::memcpy(file.data(), &length, std::min<size_t>(8, file_bytes));
     return text_of<DataError>([&] { parse(file); });
   };
-  for (const uint64_t length :
-       {uint64_t{0}, uint64_t{1}, uint64_t{93}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
+  for (const uint64_t length : {0, 1, 93, 100'000'000}) {
     EXPECT_EQ(with_length(length, 100),
               "'x.safetensors': the header's length is " + std::to_string(length) +
                   ", wanted 2 to 92: the file is damaged or no safetensors file, use another copy");
+  }
+  for (const uint64_t length : {uint64_t{100'000'001}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 7}) {
+    EXPECT_EQ(with_length(length, 100),
+              "'x.safetensors' is no safetensors file: it does not begin with the length of its header");
   }
   EXPECT_EQ(with_length(2, 7),
             "'x.safetensors': the file's size is 7, wanted at least 8 bytes: the file is damaged or "

@@ -75,7 +75,8 @@ void RunObserver::show_epoch(int64_t epoch, int64_t step) {
   progress_ = std::make_unique<report::Progress>(
       report::ProgressOptions{.title = "epoch " + std::to_string(epoch + 1),
                               .total = std::min(options_.steps_per_epoch, options_.steps - begin),
-                              .first = step - 1 - begin});
+                              .first = step - 1 - begin,
+                              .start = step_began_});
 }
 
 void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
@@ -92,6 +93,7 @@ void RunObserver::on_step(int64_t step, int64_t epoch, double lr, std::optional<
   report::ProgressValues values = {{"loss", loss_}, {"lr", short_number(lr)}};
   if (loss_.empty()) values.erase(values.begin());
   progress_->update(step - epoch * options_.steps_per_epoch, values, time_left_.text());
+  step_began_ = report::progress_clock();
 }
 
 void RunObserver::on_evaluation(int64_t done, int64_t total) {
@@ -116,6 +118,7 @@ void RunObserver::on_scores(int64_t step, const train::Scores& scores) {
   curves_.top1.emplace_back(step, scores.value("top1"));
   has_scores_ = true;
   check_loss(scores);
+  step_began_ = report::progress_clock();
 }
 
 void RunObserver::check_loss(const std::optional<train::Scores>& scores) {
@@ -127,6 +130,7 @@ void RunObserver::check_loss(const std::optional<train::Scores>& scores) {
 
 void RunObserver::on_checkpoint(int64_t step, const std::filesystem::path& path) {
   write({{"event", std::string("checkpoint")}, {"ts", now_seconds()}, {"step", step}, {"path", path.string()}});
+  step_began_ = report::progress_clock();
 }
 
 void RunObserver::on_best(const train::BestTest& best, const std::filesystem::path& path) {

@@ -62,7 +62,8 @@ class RunObserver : public train::Observer {
   storage::EventFile events_;
   report::TimeLeft time_left_;
   std::unique_ptr<report::Progress> progress_, evaluation_;
-  std::string loss_;  // the last loss, as the progress bar shows it
+  double step_began_ = report::progress_clock();  // the next step
+  std::string loss_;                              // the last loss, as the progress bar shows it
   RunCurves curves_;
   bool told_removal_ = false, told_loss_ = false, has_scores_ = false;
 };

@@ -252,6 +252,9 @@ uint64_t safetensors_header_bytes(std::span<const std::byte> prefix, uint64_t fi
   }
   uint64_t length = 0;
   std::memcpy(&length, prefix.data(), kLengthBytes);
+  if (length > kMaxHeaderBytes) {
+    throw DataError(quote(file) + " is no safetensors file: it does not begin with the length of its header");
+  }
   const uint64_t limit = std::min(kMaxHeaderBytes, file_size - kLengthBytes);
   if (length < 2 || length > limit) {
     fail(file, "the header's length", std::to_string(length), "2 to " + std::to_string(limit));
