@@ -199,8 +199,11 @@ class Loader::Impl {
     job->epoch = epoch_;
     job->runs = runs_of(options_, begin, global);
     job->count = count_of(job->runs);
-    job->batch = {at::empty({job->count, channels, height, width}, at::kFloat), at::empty({job->count}, at::kLong),
-                  global, epoch_ * samples_per_epoch() + job->runs[0].first};
+    const auto room = [&](at::IntArrayRef sizes, at::ScalarType type) {
+      return at::empty(sizes, at::TensorOptions(type).pinned_memory(options_.pinned));
+    };
+    job->batch = {room({job->count, channels, height, width}, at::kFloat), room({job->count}, at::kLong), global,
+                  epoch_ * samples_per_epoch() + job->runs[0].first};
     job->images = job->batch.images.mutable_data_ptr<float>();
     job->labels = job->batch.labels.mutable_data_ptr<int64_t>();
     {
@@ -310,6 +313,7 @@ std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch) {
 }
 
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches) {
+  if (options.pinned) return 0;
   const auto [channels, height, width] = image_shape;
   const int64_t samples = samples_of(options, options.batch);
   const int64_t sample = channels * height * width * int64_t{sizeof(float)} + int64_t{sizeof(int64_t)};

@@ -18,8 +18,9 @@ struct LoaderOptions {
   bool shuffle = true;    // a new order each epoch; false: the data set's order
   bool drop_last = true;  // leave out a last batch that is not full
   AugmentOptions augment = {};
-  int prefetch = 2;  // batches made ahead of the caller; 0: made in next(), on the caller's thread
-  int threads = 1;   // threads that make batches
+  int prefetch = 2;     // batches made ahead of the caller; 0: made in next(), on the caller's thread
+  int threads = 1;      // threads that make batches
+  bool pinned = false;  // page-locked memory, which a GPU copies from by itself; the meter does not count it
 };
 
 /// The same options, as a test wants them: all samples, in the data set's order, normalised but not augmented.
@@ -66,7 +67,8 @@ class Loader {
 int64_t samples_of(const LoaderOptions& options, int64_t batch);
 std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch);
 
-/// Bytes of the batches that a loader and its caller have while the caller works on one. `batches`: of an epoch.
+/// Bytes that the meter counts of the batches that a loader and its caller have while the caller works on one.
+/// `batches`: of an epoch.
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches);
 
 }  // namespace tandem::data

@@ -131,7 +131,7 @@ class Classification : public train::Task {
     return {best.classes.cpu(), best.scores.to(at::kCPU, at::kFloat)};
   }
 
-  Tensor input(const Tensor& images) const { return images.to(device_, type_); }
+  Tensor input(const Tensor& images) const { return images.to(device_, type_, /*non_blocking=*/true); }
 
   c10::Device device_;
   at::ScalarType type_;

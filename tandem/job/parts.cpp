@@ -6,10 +6,17 @@
 
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/ranks.h"
 #include "tandem/train/supervised_step.h"
 
 namespace tandem::job {
 namespace {
+
+/// While a CPU computes, one thread keeps up with it; a GPU leaves the cores to those who feed it.
+int workers_of(const Job& job) {
+  if (job.data.workers > 0) return job.data.workers;
+  return job.parallel.device.is_cpu() ? 1 : threads_of(job.parallel);
+}
 
 data::LoaderOptions loader_options(const Job& job, int rank, int size) {
   const auto shares = job.parallel.shares(size);
@@ -19,6 +26,8 @@ data::LoaderOptions loader_options(const Job& job, int rank, int size) {
   options.size = shares.workers();
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
+  options.pinned = job.parallel.device.is_cuda();
+  options.threads = workers_of(job);
   return options;
 }
 

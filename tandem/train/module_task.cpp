@@ -94,7 +94,7 @@ std::vector<Parameter> ModuleTask::parameters() const { return parameters_of(*mo
 
 std::vector<Parameter> ModuleTask::buffers() const { return buffers_of(*module_); }
 
-Tensor ModuleTask::input(const Tensor& images) const { return images.to(device_, type_); }
+Tensor ModuleTask::input(const Tensor& images) const { return images.to(device_, type_, /*non_blocking=*/true); }
 
 Tensor ModuleTask::scores_of(const data::Batch& batch) const {
   auto scores = memory::run(chain_, input(batch.images));

@@ -15,13 +15,17 @@
 namespace tandem::train {
 namespace {
 
-constexpr int64_t kBytesAtOnce = 512 << 10;  // of a sparse gradient at a time: copies of the rows stay in the cache
+// Of a sparse gradient at a time: on a CPU copies of the rows stay in the cache; elsewhere each operation on them is
+// the start of a kernel.
+constexpr int64_t kBytesAtOnce = 512 << 10, kDeviceBytesAtOnce = 64 << 20;
 
 int64_t bytes_of_row(const Tensor& matrix) {
   return static_cast<int64_t>(matrix.element_size()) * std::max<int64_t>(1, matrix.size(1));
 }
 
-int64_t rows_at_once(const Tensor& matrix) { return std::max<int64_t>(1, kBytesAtOnce / bytes_of_row(matrix)); }
+int64_t rows_at_once(const Tensor& matrix) {
+  return std::max<int64_t>(1, (matrix.is_cpu() ? kBytesAtOnce : kDeviceBytesAtOnce) / bytes_of_row(matrix));
+}
 
 void check(bool right, const std::string& fault, const std::string& remedy = "") {
   if (!right) throw SettingsError(fault, remedy);

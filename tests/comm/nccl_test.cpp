@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "tandem/base/tensor.h"
 #include "tandem/comm/connect.h"
 #include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/detail/nccl.h"

@@ -122,10 +122,10 @@ class Configure(tree.TreeTest):
     def test_nccl_is_compiled_where_all_headers_of_cuda_are(self):
         torch = self.wheel()
         self.configured(torch, "-DTANDEM_BUILD_TESTS=ON")
-        self.assertFalse(self.has_target("nccl_compiles"))
+        self.assertFalse(self.has_target("comm_gpu_compiles"))
         self.write("site/nvidia/cu13/include/part_of_a_toolkit/host.h", "")
         self.configured(torch)
-        self.assertTrue(self.has_target("nccl_compiles"))
+        self.assertTrue(self.has_target("comm_gpu_compiles"))
 
     def test_a_build_for_cuda_names_the_headers_it_lacks(self):
         status, words = self.configure(self.wheel(), "-DTANDEM_CUDA=ON")

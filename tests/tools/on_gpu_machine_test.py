@@ -42,4 +42,5 @@ class OnGpuMachine(tree.TreeTest):
         self.assertEqual(self.run_stage("tests"), (69, "error: there is no build with CUDA in build-gpu/"))
 
     def test_what_python_it_runs_for_losses_is_compiled(self):
-        compile((tree.ROOT / "tools/gpu_losses").read_text(), "gpu_losses", "exec")
+        for name in ("gpu_losses", "gpu_speed"):
+            compile((tree.ROOT / "tools" / name).read_text(), name, "exec")

@@ -15,8 +15,8 @@ struct BlockPlan {
   at::ScalarType products{};  // their type
 };
 
-/// For `classes` scored ones and up to `threads` lanes.
+/// For `classes` scored ones and up to `threads` lanes, on a CPU or elsewhere.
 BlockPlan plan_blocks(const BlockOptions& options, const Scoring& scoring, int64_t samples, int64_t dim,
-                      int64_t classes, at::ScalarType type, int threads);
+                      int64_t classes, at::ScalarType type, int threads, bool is_on_cpu);
 
 }  // namespace tandem::classifier::detail

@@ -18,7 +18,7 @@ ClassBlocks::ClassBlocks(const Tensor& features, const Tensor& weight, const Sco
       num_samples_(features.size(0)),
       num_classes_(sample ? sample->ids.numel() : weight.size(0)),
       plan_(plan_blocks(options, scoring, num_samples_, features.size(1), num_classes_, features.scalar_type(),
-                        threads_for(features))) {}
+                        threads_for(features), features.is_cpu())) {}
 
 double ClassBlocks::filter() const {
   return scoring_.filter < 1.0 ? scoring_.filter * scoring_.scale : std::numeric_limits<double>::infinity();

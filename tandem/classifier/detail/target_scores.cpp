@@ -37,9 +37,11 @@ void read_targets(LocalTargets& targets, const Tensor& products, ClassRange clas
 }
 
 void apply_margins(LocalTargets& targets, const Scoring& scoring, const Tensor& factors, ClassRange classes) {
-  for (auto& target : targets.in_places(classes.begin, classes.end)) {
-    target.factor = read_number(factors, target.place - classes.begin);
-    apply_margin(target, target.product * target.factor, scoring);
+  const auto own = targets.in_places(classes.begin, classes.end);
+  const auto numbers = read_numbers(factors, own, classes.begin);
+  for (size_t i = 0; i < own.size(); ++i) {
+    own[i].factor = numbers[i];
+    apply_margin(own[i], own[i].product * own[i].factor, scoring);
   }
 }
 

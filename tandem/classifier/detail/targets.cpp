@@ -91,10 +91,19 @@ std::vector<double> numbers_of(const Tensor& x) {
   return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
 }
 
-double read_number(const Tensor& numbers, int64_t place) {
-  if (!numbers.is_cpu()) return numbers[place].item().toDouble();
-  return AT_DISPATCH_FLOATING_TYPES(numbers.scalar_type(), "softmax loss",
-                                    [&] { return static_cast<double>(numbers.const_data_ptr<scalar_t>()[place]); });
+std::vector<double> read_numbers(const Tensor& numbers, std::span<const Target> targets, int64_t first_place) {
+  std::vector<double> values;
+  if (targets.empty()) return values;
+  if (!numbers.is_cpu()) {
+    std::vector<int64_t> places;
+    for (const auto& target : targets) places.push_back(target.place - first_place);
+    return numbers_of(numbers.index_select(0, at::tensor(places, at::kLong).to(numbers.device())));
+  }
+  AT_DISPATCH_FLOATING_TYPES(numbers.scalar_type(), "softmax loss", [&] {
+    const auto* at = numbers.const_data_ptr<scalar_t>();
+    for (const auto& target : targets) values.push_back(at[target.place - first_place]);
+  });
+  return values;
 }
 
 std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_place) {

@@ -38,7 +38,9 @@ class LocalTargets {
 };
 
 std::vector<double> numbers_of(const Tensor& x);
-double read_number(const Tensor& numbers, int64_t place);
+
+/// numbers[place - first_place] of each target.
+std::vector<double> read_numbers(const Tensor& numbers, std::span<const Target> targets, int64_t first_place);
 
 /// From the score without margin to value, slope and radial.
 void apply_margin(Target& target, double score, const Scoring& scoring);

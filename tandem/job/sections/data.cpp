@@ -250,6 +250,7 @@ void read_data(settings::Settings& settings, Job& job) {
   data.augment.blur = settings.get_float("data.blur");
   data.augment.noise = settings.get_float("data.noise");
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
+  data.workers = static_cast<int>(settings.get_int("data.workers"));
   check_channels(job);
 }
 
@@ -361,7 +362,11 @@ const Section& data_section() {
             "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
             "font draws the queries, all other fonts the gallery",
             kCount},
-           {"data.prefetch", int64_t{2}, "batches prepared in advance, per rank", {0, 1024}}},
+           {"data.prefetch", int64_t{2}, "batches prepared in advance, per rank", {0, 1024}},
+           {"data.workers",
+            int64_t{0},
+            "threads of each rank that prepare batches; 0: one, and with device=cuda as many as compute",
+            {0, 1024}}},
       .read = read_data,
       .check = check_data,
       .idle = {{{"data.classes", "data.train_fonts", "data.test_fonts", "data.unseen"},
@@ -378,7 +383,7 @@ const Section& data_section() {
                 "without image files"}},
       .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"},
       .more_identity = identity_of_preprocessing,
-      .in_use = {"data.prefetch"},
+      .in_use = {"data.prefetch", "data.workers"},
       .in_use_on_data = {"data", "data.hold_out", "data.layout", "data.test_fonts"}};
   return section;
 }

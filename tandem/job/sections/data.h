@@ -26,7 +26,7 @@ struct Data {
   data::GlyphOptions glyphs;  // if the images are drawn from fonts
   int64_t unseen = 0;         // number of characters kept for retrieval
   data::AugmentOptions augment;
-  int prefetch = 0;
+  int prefetch = 0, workers = 0;
 
   bool has_folder() const { return !folder.empty(); }
 };

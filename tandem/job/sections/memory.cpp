@@ -44,6 +44,10 @@ void check_budget(const Job& job) {
 
 void check_memory(const Job& job) {
   check_budget(job);
+  if (job.memory.budget && !job.parallel.device.is_cpu()) {
+    throw SettingsError("memory.budget is given with device=cuda, whose bytes are not predicted",
+                        "use recompute=sqrt or log there");
+  }
   if (!job.memory.is_limited()) return;
   if (!job.parallel.device.is_cpu()) {
     throw SettingsError("memory.limit is given with device=cuda, whose allocator does not keep it",
