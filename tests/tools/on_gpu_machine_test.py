@@ -21,7 +21,7 @@ class OnGpuMachine(tree.TreeTest):
         return run.returncode, (run.stderr.splitlines() or [""])[-1]
 
     def test_the_stages(self):
-        wanted = "wanted pack, info, build, tests, train or all"
+        wanted = "wanted pack, info, build, tests, train, speed or all"
         self.assertEqual(self.run_stage("bild"), (64, f"error: the stage is 'bild', {wanted}"))
         self.assertEqual(self.run_stage(), (64, f"error: the stage is '', {wanted}"))
         self.assertEqual(self.run_stage("build", "tests"), (64, f"error: the stage is 'build tests', {wanted}"))
