@@ -9,8 +9,8 @@ namespace tandem::classifier {
 namespace {
 
 detail::BlockPlan plan_of(const HeadOptions& options, int64_t samples, int64_t classes, int threads) {
-  return detail::plan_blocks(options.blocks, options.scoring, samples, options.dim, classes, options.dtype, threads,
-                             options.device.is_cpu());
+  return detail::plan_blocks(options.blocks, options.scoring, samples, options.columns(), classes, options.dtype,
+                             threads, options.device.is_cpu());
 }
 
 /// Of the scores of one class.

@@ -34,10 +34,10 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
                     "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
   first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   const CategoryScope scope(Category::parameters);
-  const auto drawn = at::empty({counts[group.rank()], options.dim}, options.dtype);
+  const auto drawn = at::empty({counts[group.rank()], options.columns()}, options.dtype);
   if (options.draws) {
     fill_normal_(drawn, kInitialDeviation, options.seed, stream_of("head.weight"),
-                 {.first = {first_, 0}, .count = drawn.sizes().vec()}, {options.classes, options.dim});
+                 {.first = {first_, 0}, .count = drawn.sizes().vec()}, {options.classes, options.columns()});
   }
   weight_ = drawn.to(options.device);
   weight_.set_requires_grad(true);
@@ -45,10 +45,10 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
 
 Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
   if (options_.shards > 0 && is_training_) {
-    return ordered_softmax_loss(features.to(options_.dtype), weight_, targets, sizes,
-                                {options_.shards, options_.classes}, options_.scoring, group_, options_.blocks);
+    return ordered_softmax_loss(inputs(features), weight_, targets, sizes, {options_.shards, options_.classes},
+                                options_.scoring, group_, options_.blocks);
   }
-  const auto all_features = gather(features.to(options_.dtype), sizes);
+  const auto all_features = gather(inputs(features), sizes);
   const auto all_targets = gather(targets, sizes);
   if (options_.naive) {
     TORCH_CHECK_VALUE(!options_.sampling, "head: the naive form scores all classes, wanted the sharded one to sample");
@@ -57,6 +57,12 @@ Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std
   }
   return sharded_softmax_loss(all_features, weight_, all_targets, first_, options_.classes, options_.scoring, group_,
                               {.blocks = options_.blocks, .update = update_, .sample = sample(all_targets)});
+}
+
+/// What the weight multiplies.
+Tensor ClassShardedHead::inputs(const Tensor& features) const {
+  const auto rows = features.to(options_.dtype);
+  return options_.scoring.has_bias ? at::cat({rows, at::ones({rows.size(0), 1}, rows.options())}, 1) : rows;
 }
 
 std::optional<ClassSample> ClassShardedHead::sample(const Tensor& targets) const {
@@ -104,7 +110,7 @@ void ClassShardedHead::run_apart() {
 Ranking ClassShardedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t> sizes) {
   const at::NoGradGuard no_grad;
   TORCH_CHECK_VALUE(k >= 1 && k <= options_.classes, "head: k is ", k, ", wanted 1..", options_.classes);
-  const auto rows = gather(features.to(options_.dtype), sizes);
+  const auto rows = gather(inputs(features), sizes);
   const auto own = best_of_own(rows, k);
   // Each rank may bring fewer than k; the parts go along dim 0.
   std::vector<int64_t> counts;

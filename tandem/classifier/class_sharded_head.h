@@ -24,6 +24,8 @@ struct HeadOptions {
   bool draws = true;  // false: the weight's values are undefined, for whoever fills it
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::DeviceType::CPU;  // of the weight; features and targets must be there
+
+  int64_t columns() const { return dim + (scoring.has_bias ? 1 : 0); }  // of the weight
 };
 
 /// A classifier whose classes are split over the ranks: rank r holds counts[r] rows of the weight.
@@ -59,6 +61,7 @@ class ClassShardedHead : public Head {
   Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
   struct OwnBest;
   OwnBest best_of_own(const Tensor& rows, int64_t k) const;
+  Tensor inputs(const Tensor& features) const;
   std::optional<ClassSample> sample(const Tensor& targets) const;
 
   HeadOptions options_;

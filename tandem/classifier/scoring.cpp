@@ -54,6 +54,7 @@ MarginValue apply_margin(const Margin& margin, double cosine) {
 }
 
 Scoring plain_softmax() { return {}; }
+Scoring linear_softmax() { return {.has_bias = true}; }
 
 bool is_plain_softmax(const Scoring& scoring) {
   return !scoring.normalise_features && !scoring.normalise_weight && scoring.scale == 1.0 && scoring.margin.is_none();

@@ -42,9 +42,11 @@ struct Scoring {
   Margin margin = {};
   double filter = 1.0;     // scores of other classes than the target with a greater cosine count as 0; 1: none
   double smoothing = 0.0;  // label smoothing over all classes of all ranks
+  bool has_bias = false;   // the weight's last column, as if each sample had one feature more, of value 1
 };
 
 Scoring plain_softmax();
+Scoring linear_softmax();  // the same with a bias
 Scoring normalised_softmax(double scale);
 /// Wang et al. 2018 (arXiv:1801.09414), and as AM-softmax (arXiv:1801.05599).
 Scoring cosface(double scale, double margin);

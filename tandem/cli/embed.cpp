@@ -124,7 +124,7 @@ void write_features(const fs::path& file, const Images& images, int64_t dim, Pas
 void embed_rank(const Arguments& arguments, const Use& use, const Images& images, const ClassNames& names,
                 comm::ProcessGroup& group) {
   const auto opened = open_trained(use.model, use.job, use.model.known().shape, {}, group);
-  const auto dim = use.job.model.embedding;
+  const auto dim = use.job.model.features;
   const fs::path file = use.settings.get_string("out");
   Pass pass(use, images, opened);
   group.rank() == 0 ? write_features(file, images, dim, pass, names) : pass.run({});

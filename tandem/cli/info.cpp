@@ -15,6 +15,7 @@
 #include "tandem/cli/result.h"
 #include "tandem/job/model_facts.h"
 #include "tandem/memory/meter.h"
+#include "tandem/models/model.h"
 
 namespace tandem::cli {
 namespace {
@@ -63,6 +64,18 @@ std::string table(const nlohmann::json& info) {
   return text.str();
 }
 
+/// A network of cells is told of as it was published, unless the words say what it is trained on.
+settings::Settings with_images(settings::Settings settings) {
+  if (!models::has_cells(settings.get_string("model")) || settings.given("data")) return settings;
+  settings.set("data", "synthetic");
+  if (!settings.given("head.classes")) settings.set("head.classes", "10");
+  if (!settings.given("train.batch")) settings.set("train.batch", "2");
+  return settings;
+}
+
+/// 0 while the number of classes is not known.
+int64_t head_parameters(const job::Job& job) { return job.head.classes * job.head.options.columns(); }
+
 nlohmann::json model_json(const job::Job& job, const job::ModelFacts& facts) {
   auto blocks = nlohmann::json::array();
   for (const auto& block : facts.blocks) {
@@ -78,19 +91,24 @@ nlohmann::json model_json(const job::Job& job, const job::ModelFacts& facts) {
   }
   return {{"model", job.model.name},
           {"batch", job.training.batch},
-          {"parameters", facts.parameters},
+          {"parameters", facts.parameters + head_parameters(job)},
+          {"head_parameters", head_parameters(job)},
           {"buffers", facts.buffers},
           {"blocks", blocks}};
 }
 
 std::string model_table(const job::Job& job, const job::ModelFacts& facts) {
   Table table({"block", "parameters", "buffers", "output", "saved", "more in forward", "in backward"});
-  memory::Cost all{.name = "all", .parameters = facts.parameters, .buffers = facts.buffers};
+  memory::Cost all{.name = "all", .parameters = facts.parameters + head_parameters(job), .buffers = facts.buffers};
   for (const auto& block : facts.blocks) {
     table.add_row({block.name, format_count(block.parameters), format_count(block.buffers), format_bytes(block.output),
                    format_bytes(block.saved), format_bytes(block.forward_extra), format_bytes(block.backward_extra)});
     all.output += block.output;
     all.saved += block.saved;
+  }
+  if (job.head.classes > 0) {
+    table.add_row(
+        {"classifier of " + format_count(job.head.classes), format_count(head_parameters(job)), "0", "", "", "", ""});
   }
   table.add_row({all.name, format_count(all.parameters), format_count(all.buffers), format_bytes(all.output),
                  format_bytes(all.saved), "", ""});
@@ -105,7 +123,7 @@ int run_info(const Arguments& arguments) {
   auto info = collect();
   auto text = table(info);
   if (!arguments.words.empty() || arguments.flag("--config")) {
-    const auto job = job::read_job(read_settings(arguments));
+    const auto job = job::read_job(with_images(read_settings(arguments)));
     const auto facts = model_facts(job);
     info.update(model_json(job, facts));
     text = model_table(job, facts);

@@ -99,7 +99,7 @@ nlohmann::json rank_json(const job::PlannedRank& rank) {
 }
 
 nlohmann::json result_of(const job::Job& job, const Planned& planned) {
-  const auto row = job.model.embedding * static_cast<int64_t>(c10::elementSize(job.training.precision.type));
+  const auto row = job.model.features * static_cast<int64_t>(c10::elementSize(job.training.precision.type));
   nlohmann::json result = {{"classes", planned.shape.classes},
                            {"weight_bytes", planned.shape.classes * row},
                            {"fits", planned.fault.empty()},

@@ -66,7 +66,8 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
     job.model.is_identity = true;
     job.model.norm = models::Norm::batch;  // of this rank alone
   }
-  job.model.embedding = size.features;
+  job.model.features = size.features;
+  if (job.model.embedding > 0 || !has_backbone) job.model.embedding = size.features;
   const auto shards = std::max<int64_t>(job.training.shards, 1);
   const auto parts = static_cast<int64_t>(class_holders(job, job.parallel.ranks).size());
   const int64_t classes = head.form->is_whole ? size.classes : std::max(size.classes * parts, shards);
@@ -112,7 +113,7 @@ memory::Levels LargeRanks::backbone(int rank) {
   if (!is_new) return place->second;
   std::vector<memory::SizedLevels> points;
   for (const auto images : few_images(images_, kImages, kPoints)) {
-    points.push_back({images, rehearse(job_.head, of, {kFewClasses, images, job_.model.embedding}, true)});
+    points.push_back({images, rehearse(job_.head, of, {kFewClasses, images, job_.model.features}, true)});
   }
   return place->second = memory::extended(points, images_);
 }
@@ -152,7 +153,7 @@ memory::Levels LargeRanks::few_classes(const Head& head, int rank, int64_t own_c
 }
 
 memory::Levels LargeRanks::all_features(const Head& head, int rank, int64_t own_classes) {
-  const int64_t few = head.options.blocks.bf16 ? 16 : 4, features = job_.model.embedding;
+  const int64_t few = head.options.blocks.bf16 ? 16 : 4, features = job_.model.features;
   if (features <= 2 * few) return few_features(head, rank, own_classes, features);
   const std::vector<memory::SizedLevels> points = {{few, few_features(head, rank, own_classes, few)},
                                                    {2 * few, few_features(head, rank, own_classes, 2 * few)}};

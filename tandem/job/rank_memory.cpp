@@ -221,7 +221,7 @@ PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& l
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) {
   constexpr double kMostProducts = 5e9;  // of the head in forward, about a second
-  const auto products = static_cast<double>(own_classes) * static_cast<double>(job_.model.embedding) *
+  const auto products = static_cast<double>(own_classes) * static_cast<double>(job_.model.features) *
                         static_cast<double>(job_.training.batch);
   return products < kMostProducts && large_.peak(rank, own_classes).bytes < free_memory() / 2;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/models/cells/genotype_network.h"
 #include "tandem/models/network/flat.h"
 #include "tandem/models/network/layers.h"
 #include "tandem/models/network/mlp.h"
@@ -15,38 +16,55 @@ namespace {
 struct Entry {
   std::string_view name;
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
+  int64_t (*features)(const ModelOptions&);  // of an image, before the embedding
   bool is_identity = false, has_norms = !is_identity;
   parallel::Axes axes = {};
 };
 
-constexpr auto make_mlp = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
-  return std::make_shared<Mlp>(options);
-};
-
-constexpr auto make_flat = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
-  return std::make_shared<Flat>(options);
-};
-
-template <auto build>
-std::shared_ptr<Backbone> as_backbone(const ModelOptions& options) {
-  return build(options);
+template <auto shape>
+constexpr Entry resnet(std::string_view name) {
+  return {name,
+          [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
+            return std::make_shared<ResNet>(shape(), options);
+          },
+          [](const ModelOptions& options) { return ResNet::features(shape(), options); }};
 }
 
-constexpr std::array<Entry, 6> kModels = {{{"resnet_glyph", as_backbone<resnet_glyph>},
-                                           {"resnet18", as_backbone<resnet18>},
-                                           {"resnet34", as_backbone<resnet34>},
-                                           {"resnet50", as_backbone<resnet50>},
-                                           {"mlp", make_mlp, false, false},
-                                           {"none", make_flat, true, false, {parallel::Axis::tensor}}}};
+std::shared_ptr<Backbone> make_mlp(const ModelOptions& options) { return std::make_shared<Mlp>(options); }
+std::shared_ptr<Backbone> make_flat(const ModelOptions& options) { return std::make_shared<Flat>(options); }
 
-constexpr auto kNames = [] {
-  std::array<std::string_view, kModels.size()> names;
-  std::ranges::transform(kModels, names.begin(), &Entry::name);
+int64_t hidden(const ModelOptions&) { return Mlp::kHidden; }
+int64_t pixels(const ModelOptions& options) { return options.channels * options.size * options.columns(); }
+
+Genotype genotype_of(const ModelOptions& options) {
+  const auto* known = known_genotype(options.name);
+  return known != nullptr ? *known : parse_genotype(options.name, "model");
+}
+
+std::shared_ptr<Backbone> make_cells(const ModelOptions& options) {
+  return std::make_shared<GenotypeNetwork>(genotype_of(options), options);
+}
+
+int64_t cell_features(const ModelOptions& options) { return GenotypeNetwork::features(genotype_of(options), options); }
+
+constexpr std::array<Entry, 6> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
+                                           resnet<resnet18>("resnet18"),
+                                           resnet<resnet34>("resnet34"),
+                                           resnet<resnet50>("resnet50"),
+                                           {"mlp", make_mlp, hidden, false, false},
+                                           {"none", make_flat, pixels, true, false, {parallel::Axis::tensor}}}};
+
+constexpr Entry kCells = {"", make_cells, cell_features};
+
+std::vector<std::string_view> all_names() {
+  std::vector<std::string_view> names;
+  for (const auto& model : kModels) names.push_back(model.name);
+  const auto genotypes = genotype_names();
+  names.insert(names.end(), genotypes.begin(), genotypes.end());
   return names;
-}();
+}
 
-template <size_t count>
-std::string joined(const std::array<std::string_view, count>& names) {
+std::string joined(std::span<const std::string_view> names) {
   std::string text;
   for (const auto name : names) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;
@@ -55,7 +73,8 @@ std::string joined(const std::array<std::string_view, count>& names) {
 const Entry& entry_of(std::string_view name) {
   const auto model = std::ranges::find(kModels, name, &Entry::name);
   if (model != kModels.end()) return *model;
-  throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(kNames));
+  if (has_cells(name)) return kCells;
+  throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(model_names()));
 }
 
 void check_range(const char* setting, int64_t value, int64_t low, int64_t high) {
@@ -66,10 +85,20 @@ void check_range(const char* setting, int64_t value, int64_t low, int64_t high) 
 
 }  // namespace
 
-std::span<const std::string_view> model_names() { return kNames; }
+std::span<const std::string_view> model_names() {
+  static const auto names = all_names();
+  return names;
+}
+
+bool has_cells(std::string_view name) { return known_genotype(name) != nullptr || name.starts_with("Genotype("); }
 
 bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
 bool has_norms(std::string_view name) { return entry_of(name).has_norms; }
+
+int64_t dim_of(const ModelOptions& options) {
+  return options.embedding > 0 ? options.embedding : entry_of(options.name).features(options);
+}
+
 parallel::Axes axes_of(std::string_view name) { return entry_of(name).axes; }
 
 std::shared_ptr<Backbone> make(const ModelOptions& options) {
@@ -79,6 +108,8 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("the images' width", options.width, 0, 4096);
   check_range("embedding", options.embedding, 0, 65536);
   check_range("ghost", options.ghost, 1, 1'000'000'000);
+  check_range("cells", options.cells, 1, 1000);
+  check_range("cell_channels", options.cell_channels, 2, 4096);
   auto backbone = model.make(options);
   if (const auto& held = options.blocks; held) {
     check_range("first block", held->first, 0, backbone->num_blocks() - 1);

@@ -38,6 +38,9 @@ Norm norm_of(std::string_view name);
 /// In the order of Norm.
 std::span<const std::string_view> norm_names();
 
+/// How a network of cells begins: for small images, or for large ones, which it first makes an eighth as high and wide.
+enum class Stem : uint8_t { cifar, imagenet };
+
 /// Blocks of a model's chain, by their numbers in it.
 struct BlockRange {
   int64_t first = 0, last = 0;
@@ -46,7 +49,7 @@ struct BlockRange {
 };
 
 struct ModelOptions {
-  std::string name;      // one of model_names()
+  std::string name;      // one of model_names(), or a genotype (genotype.h), whose network is made
   int64_t channels = 1;  // of the images
   int64_t size = 32;     // height of the images; mlp and resnet_glyph depend on it
   int64_t width = 0;     // of the images; 0: equal to the height
@@ -56,7 +59,10 @@ struct ModelOptions {
   int64_t ghost = 32;               // Norm::ghost: images that share statistics; the last of a batch may be fewer
   bool zero_gamma = false;          // the last norm of a residual block starts at 0: the block starts as its shortcut
   std::string activation = "relu";  // one of memory::activation_names()
-  double dropout = 0;               // before the embedding, in mlp after each activation
+  int64_t cells = 20;               // of a network of cells, and the channels of its first ones
+  int64_t cell_channels = 36;
+  Stem stem = Stem::cifar;
+  double dropout = 0;                           // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
   std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
@@ -70,11 +76,17 @@ bool is_identity(std::string_view name);
 /// has none can stand along tensor. Throws SettingsError (unknown name).
 parallel::Axes axes_of(std::string_view name);
 
+/// True for a model of cells, which is named after a genotype or by its text.
+bool has_cells(std::string_view name);
+
 /// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
 bool has_norms(std::string_view name);
 
-/// resnet_glyph, resnet18, resnet34, resnet50, mlp, none.
+/// resnet_glyph, resnet18, resnet34, resnet50, mlp, none, and genotype_names().
 std::span<const std::string_view> model_names();
+
+/// The width of the model's output.
+int64_t dim_of(const ModelOptions& options);
 
 /// Builds a float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: with the
 /// same options every rank gets the same bits. Several threads may build at once; no number is drawn from torch's

@@ -242,6 +242,33 @@ TEST(Head, GradientsHoldNearZeroNearTheSwitchAndNearPi) {
   }
 }
 
+TEST(Head, ABiasIsTheWeightOfAFeatureThatIsOne) {
+  for (const int ranks : {1, 2, 3}) {
+    comm::run_ranks(ranks, [](comm::ProcessGroup& group) {
+      const auto sizes = comm::split_sizes(kRows, group.size());
+      const auto [begin, end] = comm::split_range(kRows, group.size(), group.rank());
+      const auto own = features_of_all().slice(0, begin, end), one = at::ones({end - begin, 1}, at::kDouble);
+      const auto targets = targets_of_all().slice(0, begin, end).contiguous();
+      const auto gradients_of = [&](const HeadOptions& options, const Tensor& rows) {
+        ClassShardedHead head(options, group);
+        auto features = rows.detach().clone().requires_grad_();
+        const auto loss = head.loss(features, targets, sizes);
+        loss.backward();
+        return std::vector{loss.detach(), features.grad(), head.parameter().tensor.grad(),
+                           head.top_k(features, 3, sizes).scores};
+      };
+      const auto biased =
+          gradients_of({.classes = kClasses, .dim = kDim, .scoring = linear_softmax(), .dtype = at::kDouble}, own);
+      const auto plain =
+          gradients_of({.classes = kClasses, .dim = kDim + 1, .scoring = plain_softmax(), .dtype = at::kDouble},
+                       at::cat({own, one}, 1));
+      EXPECT_EQ(biased[2].size(1), kDim + 1);
+      EXPECT_TRUE(biased[1].equal(plain[1].slice(1, 0, kDim)));
+      for (const size_t i : {0, 2, 3}) EXPECT_TRUE(biased[i].equal(plain[i])) << i;
+    });
+  }
+}
+
 TEST(Head, MoreRanksThanClasses) {
   comm::run_ranks(4, [](comm::ProcessGroup& group) {
     ClassShardedHead head({.classes = 3, .dim = kDim, .dtype = at::kDouble}, group);

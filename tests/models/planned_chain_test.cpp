@@ -1,6 +1,7 @@
 #include "tandem/memory/planned_chain.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +31,7 @@ struct Case {
 struct Job {
   explicit Job(const Case& of, bool cut)
       : backbone(make({.name = of.model, .channels = 1, .size = of.size, .embedding = 16, .norm = of.norm})),
-        images(at::rand({of.batch, 1, of.size, of.size}, of.type)) {
+        images(at::rand({of.batch, 1, of.size, of.size}, at::detail::createCPUGenerator(11), of.type)) {
     backbone->to(of.type);
     chain = cut ? in_parts(backbone->chain()) : backbone->chain();
     chain.blocks.push_back(memory::make_block("loss", {}, [](const Tensor& y) {

@@ -34,9 +34,12 @@ namespace {
 using classifier::Beyond;
 using classifier::TargetGradient;
 
-constexpr std::array<HeadKind, 7> kHeadKinds = {{
+constexpr std::array<HeadKind, 8> kHeadKinds = {{
     {.name = "softmax",
      .scoring = [](const HeadNumbers&) { return classifier::plain_softmax(); },
+     .changes_angle = false},
+    {.name = "linear",
+     .scoring = [](const HeadNumbers&) { return classifier::linear_softmax(); },
      .changes_angle = false},
     {.name = "normalised",
      .scoring = [](const HeadNumbers& n) { return classifier::normalised_softmax(n.scale); },
@@ -188,7 +191,7 @@ void read_head(settings::Settings& settings, Job& job) {
   head.form = &head_form(settings.get_string("head.parallel"));
   head.over = read_over(settings.get_list("head.over"));
   const auto sampling = read_sampling(settings);
-  head.options.dim = job.model.embedding;
+  head.options.dim = job.model.features;
   head.options.scoring = read_scoring(settings, head);
   head.options.naive = head.form->gathers_scores;
   head.options.blocks = {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
@@ -208,13 +211,13 @@ const std::vector<IdleRule> kIdle = {
      "except with head=sphereface and head=l-softmax"},
     {{"head.scale"},
      [](const Job& job) { return !job.head.kind->has_scale; },
-     "with head=softmax, sphereface and l-softmax"},
+     "with head=softmax, linear, sphereface and l-softmax"},
     {{"head.beyond"},
      [](const Job& job) { return !job.head.kind->changes_angle; },
-     "with head=softmax, normalised and cosface, which change no angle"},
+     "with head=softmax, linear, normalised and cosface, which change no angle"},
     {{"head.gradient"},
      [](const Job& job) { return !job.head.kind->changes_angle; },
-     "with head=softmax, normalised and cosface"},
+     "with head=softmax, linear, normalised and cosface"},
     {{"head.keep_bytes", "head.fused_update", "head.precision", "head.sample"},
      [](const Job& job) { return job.head.form->gathers_scores; },
      "with head.parallel=naive"},

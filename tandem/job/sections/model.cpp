@@ -1,9 +1,14 @@
 #include "tandem/job/sections/model.h"
 
+#include <filesystem>
+
 #include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/memory/activation.h"
+#include "tandem/models/genotype.h"
 #include "tandem/models/model.h"
+#include "tandem/storage/named_file.h"
 
 namespace tandem::job {
 namespace {
@@ -15,8 +20,42 @@ std::optional<std::string> read_path(std::string_view text) {
   return std::string(text);
 }
 
+constexpr std::string_view kGenotypeFile = "genotype:";
+
+/// A genotype, or a file with one: what counts is what is in it.
+std::optional<std::string> read_genotype(std::string_view text) {
+  if (text.starts_with(kGenotypeFile)) {
+    const std::filesystem::path path(text.substr(kGenotypeFile.size()));
+    const auto content = storage::read_named_file("a genotype", path, models::kMostGenotypeBytes);
+    return models::to_text(models::parse_genotype(content, path.string()));
+  }
+  if (!models::has_cells(text)) return std::nullopt;
+  return models::to_text(models::parse_genotype(text, "model"));
+}
+
+constexpr std::array<Choice<models::Stem>, 2> kStems = {
+    {{"cifar", models::Stem::cifar}, {"imagenet", models::Stem::imagenet}}};
+
+models::ModelOptions sizes_of(const Model& model, const std::array<int64_t, 3>& image) {
+  return {.name = model.name,
+          .channels = image[0],
+          .size = image[1],
+          .width = image[2],
+          .embedding = model.embedding,
+          .cells = model.cells,
+          .cell_channels = model.channels,
+          .stem = model.stem};
+}
+
+/// What a network of cells is unless the settings say otherwise: as it was published.
+void choose_for_cells(settings::Settings& settings) {
+  if (!settings.given("embedding")) settings.set("embedding", "0");
+  if (!settings.given("head")) settings.set("head", "linear");
+}
+
 void read_model(settings::Settings& settings, Job& job) {
   const auto &name = settings.get_string("model"), &weights = settings.get_string("model.weights");
+  if (models::has_cells(name)) choose_for_cells(settings);
   job.model = {.name = name,
                .is_identity = models::is_identity(name),
                .embedding = settings.get_int("embedding"),
@@ -25,9 +64,18 @@ void read_model(settings::Settings& settings, Job& job) {
                .dropout = settings.get_float("model.dropout"),
                .ghost = settings.get_int("model.ghost"),
                .zero_gamma = settings.get_bool("model.zero_gamma"),
+               .cells = settings.get_int("model.cells"),
+               .channels = settings.get_int("model.channels"),
+               .stem = chosen(kStems, settings.get_string("model.stem")),
                .freeze = settings.get_list("model.freeze"),
                .weights = weights == kDrawn ? "" : weights,
                .weights_prefix = settings.get_string("model.weights_prefix")};
+  job.model.features = models::dim_of(sizes_of(job.model, job.data.source->image_shape(job)));
+}
+
+std::vector<std::string_view> identity_of_cells(const Job& job) {
+  if (!models::has_cells(job.model.name)) return {};
+  return {"model.cells", "model.channels", "model.stem"};
 }
 
 }  // namespace
@@ -37,12 +85,16 @@ const Section& model_section() {
   static const Section section = {
       .rows = {{.key = "model",
                 .default_value = text("resnet_glyph"),
-                .doc = "backbone; none: no backbone, the head sees the raw pixels",
-                .choices = {names.begin(), names.end()}},
+                .doc = "backbone; none: no backbone, the head sees the raw pixels; those of darts-v1 to amoebanet are "
+                       "of cells",
+                .choices = {names.begin(), names.end()},
+                .other = {"genotype:FILE", read_genotype}},
                {"embedding",
                 int64_t{128},
-                "size of an embedding, the feature vector of an image and input of the head",
-                {1, 65536}},
+                "size of an embedding, the feature vector of an image and input of the head; 0: the backbone's "
+                "features are "
+                "it; models of cells: 0 unless it is given",
+                {0, 65536}},
                {.key = "model.norm",
                 .default_value = text("batch"),
                 .doc = "normalisation after each convolution; group: 16 channels of one image; abn: batch "
@@ -58,6 +110,13 @@ const Section& model_section() {
                 0.0,
                 "fraction of the features that training sets to 0 before the embedding; mlp: after each activation",
                 {0, 1, false, true}},
+               {"model.cells", int64_t{20}, "models of cells: how many", {3, 1000}},
+               {"model.channels", int64_t{36}, "models of cells: channels of the first cells' operations", {2, 4096}},
+               {.key = "model.stem",
+                .default_value = text("cifar"),
+                .doc = "models of cells: what comes before them; cifar: a convolution that keeps the image's size; "
+                       "imagenet: three, which leave an eighth of it",
+                .choices = names_of(kStems)},
                {"model.ghost", int64_t{32}, "model.norm=ghost: images of a rank that share statistics", {1, 1e9}},
                {"model.zero_gamma", false,
                 "residual networks: the last norm of each block starts at 0, so that the block starts as its shortcut"},
@@ -74,7 +133,13 @@ const Section& model_section() {
                 "model.weights: which of several models in the file to read, by the beginning of its names there, such "
                 "as teacher; empty: the one that there is"}},
       .read = read_model,
-      .idle = {{{"model.norm", "model.activation", "model.dropout", "model.freeze"},
+      .idle = {{{"model.cells", "model.channels", "model.stem"},
+                [](const Job& job) { return !models::has_cells(job.model.name); },
+                "except with models of cells"},
+               {{"model.activation", "model.zero_gamma"},
+                [](const Job& job) { return models::has_cells(job.model.name); },
+                "with models of cells"},
+               {{"model.norm", "model.activation", "model.dropout", "model.freeze"},
                 [](const Job& job) { return job.model.is_identity; },
                 "with model=none: it has no layers"},
                {{"model.norm", "model.zero_gamma"},
@@ -95,7 +160,8 @@ const Section& model_section() {
                {{"model.activation"},
                 [](const Job& job) { return models::has_own_activation(job.model.norm); },
                 "with this model.norm: its activation is a part of it"}},
-      .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout", "model.ghost"}};
+      .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout", "model.ghost"},
+      .more_identity = identity_of_cells};
   return section;
 }
 

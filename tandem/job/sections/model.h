@@ -11,12 +11,15 @@ namespace tandem::job {
 struct Model {
   std::string name;
   bool is_identity = false;  // no backbone: the head sees the raw pixels
-  int64_t embedding = 0;
+  int64_t embedding = 0;     // 0: the head sees the backbone's features
+  int64_t features = 0;      // that the head sees of an image
   models::Norm norm = models::Norm::batch;
   std::string activation;
   double dropout = 0;
   int64_t ghost = 0;  // images that share statistics with norm ghost
   bool zero_gamma = false;
+  int64_t cells = 0, channels = 0;  // of a network of cells
+  models::Stem stem = models::Stem::cifar;
   std::vector<std::string> freeze;  // parameters whose names begin so are not trained
   std::string weights;              // where a new run's weights come from; "": drawn by the seed
   std::string weights_prefix;       // begins what stands before their names there; "": found by the names

@@ -1,11 +1,13 @@
 #pragma once
 #include <torch/nn/module.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "tandem/base/tensor.h"
+#include "tandem/memory/activation.h"
 #include "tandem/memory/channel_statistics.h"
 #include "tandem/memory/switch_activations.h"
 #include "tandem/models/model.h"
@@ -40,15 +42,30 @@ class Layer : public torch::nn::Module {
 /// Calls initialize() of every Layer below `model`, with its name in the model.
 void initialize(torch::nn::Module& model, uint64_t seed);
 
-/// 2-d convolution, square, zero-padded; weight [out, in, kernel, kernel].
-/// Initialised as in torchvision: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015,
-/// fan-out), bias 0.
+/// How a convolution's weights are drawn; biases start at 0.
+enum class Draw : uint8_t {
+  fan_out,  // as in torchvision: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015)
+  fan_in    // as torch.nn.Conv2d's default: uniform in +-1 / sqrt(in / groups * kernel * kernel)
+};
+
+/// A number for the height and one for the width.
+struct Sides {
+  int64_t height, width;
+  Sides(int64_t both) : height(both), width(both) {}  // NOLINT: a number stands for both
+  Sides(int64_t height, int64_t width) : height(height), width(width) {}
+  std::array<int64_t, 2> list() const { return {height, width}; }
+};
+
+/// 2-d convolution, zero-padded; weight [out, in / groups, kernel height, kernel width].
 class Conv2d : public Layer {
  public:
   struct Options {
-    int64_t in, out, kernel, stride = 1, padding = 0;
+    int64_t in, out;
+    Sides kernel, stride = 1, padding = 0, dilation = 1;
+    int64_t groups = 1;
     bool bias = false;
     double gain = 1.0;
+    Draw draw = Draw::fan_out;
   };
   explicit Conv2d(const Options& options);
 
@@ -59,6 +76,9 @@ class Conv2d : public Layer {
   Options options_;
   Tensor weight_, bias_;
 };
+
+/// Images as a first convolution wants them: on CPUs, in float32 or bfloat16, a copy with channels last in memory.
+Tensor laid_out(const Tensor& images);
 
 /// y = x W' + b; weight [out, in]. Initialised uniformly in +-1 / sqrt(in), as torch::nn::Linear.
 class Linear : public Layer {
@@ -111,6 +131,7 @@ class Normalization : public Layer, public memory::HasActivation {
 
 /// batch: torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5. group: epsilon 1e-5, 16 channels a group,
 /// one group if the input is [N, C].
-std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation);
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels,
+                                                  const memory::Activation& activation = memory::activation_of("relu"));
 
 }  // namespace tandem::models

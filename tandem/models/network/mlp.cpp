@@ -3,12 +3,6 @@
 #include "tandem/models/network/dropout.h"
 
 namespace tandem::models {
-namespace {
-
-constexpr int64_t kHidden = 256;
-
-}  // namespace
-
 Mlp::Mlp(const ModelOptions& options) : Backbone("Mlp", options, options.embedding > 0 ? options.embedding : kHidden) {
   const int64_t channels = options.channels, height = options.size, width = options.columns();
   const auto add = [&](const std::string& name, int64_t in, int64_t out) {

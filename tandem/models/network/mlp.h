@@ -10,6 +10,8 @@ namespace tandem::models {
 /// batch does not depend on how it is split over ranks. Images must be [N, channels, size, width].
 class Mlp : public Backbone {
  public:
+  static constexpr int64_t kHidden = 256;  // features before the embedding
+
   explicit Mlp(const ModelOptions& options);
 };
 

@@ -19,34 +19,8 @@ int64_t outof(const ResNetShape::Stage& stage, bool bottleneck) {
 
 int64_t outof(const ResNetShape& shape) { return outof(shape.stages.back(), shape.bottleneck); }
 
-/// The number of features per image that the embedding reads.
-int64_t features_of(const ResNetShape& shape, const ModelOptions& options) {
-  if (!shape.flatten) return outof(shape);
-  const auto halved = [](int64_t size) { return (size + 1) / 2; };
-  const auto left_of = [&](int64_t side) {
-    side = halved(side);
-    if (shape.stem_pool) side = halved(side);
-    for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
-    return side;
-  };
-  return outof(shape) * left_of(options.size) * left_of(options.columns());
-}
-
 int64_t dim_of(const ResNetShape& shape, const ModelOptions& options) {
-  return options.embedding > 0 ? options.embedding : features_of(shape, options);
-}
-
-/// A copy with channels last in memory. Does not use Tensor::contiguous(): with one channel it would do nothing, and
-/// the following layers would take the image for channels first.
-Tensor channels_last(const Tensor& images) {
-  const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
-  auto copy = at::empty_strided(images.sizes(), {channels * height * width, 1, channels * width, channels},
-                                images.options().requires_grad(false));
-  return copy.copy_(images);
-}
-
-bool wants_channels_last(const Tensor& images) {
-  return images.device().is_cpu() && (images.scalar_type() == at::kFloat || images.scalar_type() == at::kBFloat16);
+  return options.embedding > 0 ? options.embedding : ResNet::features(shape, options);
 }
 
 /// Without normalisation the sum over all branches would grow with the depth (Zhang et al. 2019, Fixup).
@@ -164,6 +138,18 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
   }
 }
 
+int64_t ResNet::features(const ResNetShape& shape, const ModelOptions& options) {
+  if (!shape.flatten) return outof(shape);
+  const auto halved = [](int64_t size) { return (size + 1) / 2; };
+  const auto left_of = [&](int64_t side) {
+    side = halved(side);
+    if (shape.stem_pool) side = halved(side);
+    for (const auto& stage : shape.stages) side = stage.stride == 2 ? halved(side) : side;
+    return side;
+  };
+  return outof(shape) * left_of(options.size) * left_of(options.columns());
+}
+
 void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
   const auto& activation = memory::activation_of(options.activation);
   const auto conv1 =
@@ -182,7 +168,7 @@ void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
         const auto& images = x[0];
         check_images(images, channels);
         if (has_one_size) check_size(images, height, width);
-        return Flow{conv1->forward(wants_channels_last(images) ? channels_last(images) : images)};
+        return Flow{conv1->forward(laid_out(images))};
       },
       [=](const Flow& x) { return Flow{bn1->forward(x[0], Then::activation)}; }, parts);
   if (shape.stem_pool) {
@@ -193,40 +179,38 @@ void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
 }
 
 void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {
-  const auto pool = [flattens = shape.flatten](const Tensor& features) {
-    return flattens ? features.flatten(1) : features.mean({2, 3});
-  };
+  const auto pool = [flattens = shape.flatten](const Tensor& x) { return flattens ? x.flatten(1) : x.mean({2, 3}); };
   const auto dropout = register_module("dropout", std::make_shared<Dropout>(options.dropout, "dropout"));
   if (options.embedding == 0) {
-    return add_block("head", {dropout}, [=](const Tensor& features) { return dropout->forward(pool(features)); });
+    return add_block("head", {dropout}, [=](const Tensor& x) { return dropout->forward(pool(x)); });
   }
   const auto embedding =
-      register_module("embedding", std::make_shared<Linear>(features_of(shape, options), options.embedding,
+      register_module("embedding", std::make_shared<Linear>(features(shape, options), options.embedding,
                                                             /*bias=*/options.norm == Norm::none));
   const auto& activation = memory::activation_of(options.activation);
   const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding, activation));
   add_block("head", {dropout, embedding, bn},
-            [=](const Tensor& features) { return bn->forward(embedding->forward(dropout->forward(pool(features)))); });
+            [=](const Tensor& x) { return bn->forward(embedding->forward(dropout->forward(pool(x)))); });
 }
 
-std::shared_ptr<ResNet> resnet18(const ModelOptions& options) {
+const ResNetShape& resnet18() {
   static const ResNetShape shape{64, 7, true, false, false, {{64, 2, 1}, {128, 2, 2}, {256, 2, 2}, {512, 2, 2}}};
-  return std::make_shared<ResNet>(shape, options);
+  return shape;
 }
 
-std::shared_ptr<ResNet> resnet34(const ModelOptions& options) {
+const ResNetShape& resnet34() {
   static const ResNetShape shape{64, 7, true, false, false, {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}}};
-  return std::make_shared<ResNet>(shape, options);
+  return shape;
 }
 
-std::shared_ptr<ResNet> resnet50(const ModelOptions& options) {
+const ResNetShape& resnet50() {
   static const ResNetShape shape{64, 7, true, true, false, {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}}};
-  return std::make_shared<ResNet>(shape, options);
+  return shape;
 }
 
-std::shared_ptr<ResNet> resnet_glyph(const ModelOptions& options) {
+const ResNetShape& resnet_glyph() {
   static const ResNetShape shape{32, 3, false, false, true, {{32, 1, 1}, {64, 1, 2}, {128, 1, 2}}};
-  return std::make_shared<ResNet>(shape, options);
+  return shape;
 }
 
 }  // namespace tandem::models

@@ -65,16 +65,19 @@ class ResNet : public Backbone {
  public:
   ResNet(const ResNetShape& shape, const ModelOptions& options);
 
+  /// Of an image, before the embedding.
+  static int64_t features(const ResNetShape& shape, const ModelOptions& options);
+
  private:
   void add_stem(const ResNetShape& shape, const ModelOptions& options);
   void add_head(const ResNetShape& shape, const ModelOptions& options);
 };
 
-/// `options.name` is ignored. resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic block each
+/// resnet_glyph is for images of about 32 pixels: 3x3 stem of stride 2, one basic block each
 /// of 32, 64 (stride 2), 128 (stride 2) channels, flat; 0.57 M parameters at size 32 with embedding 128.
-std::shared_ptr<ResNet> resnet18(const ModelOptions& options);
-std::shared_ptr<ResNet> resnet34(const ModelOptions& options);
-std::shared_ptr<ResNet> resnet50(const ModelOptions& options);
-std::shared_ptr<ResNet> resnet_glyph(const ModelOptions& options);
+const ResNetShape& resnet18();
+const ResNetShape& resnet34();
+const ResNetShape& resnet50();
+const ResNetShape& resnet_glyph();
 
 }  // namespace tandem::models

@@ -1,0 +1,222 @@
+#include "tandem/models/cells/cell_layers.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tandem/models/network/layers.h"
+
+namespace tandem::models {
+namespace {
+
+/// Steps that are children of this layer, or of its child `op`, by their numbers. A ReLU takes a number too.
+class Steps : public CellLayer {
+ public:
+  Steps(std::string name, bool have_parent, Norm norm) : CellLayer(std::move(name)), norm_(norm) {
+    parent_ = have_parent ? register_module("op", std::make_shared<torch::nn::Module>("Steps")).get() : this;
+  }
+
+  Steps& rectify() {
+    ++count_;
+    if (steps_.empty()) {
+      steps_.emplace_back([](const Tensor& x) { return x.relu(); });
+    } else {
+      norms_.back().second = Then::activation;
+    }
+    return *this;
+  }
+
+  Steps& convolve(Conv2d::Options options) {
+    options.draw = Draw::fan_in;
+    out_ = options.out;
+    const auto conv = parent_->register_module(std::to_string(count_++), std::make_shared<Conv2d>(options));
+    steps_.emplace_back([conv](const Tensor& x) { return conv->forward(x); });
+    return *this;
+  }
+
+  Steps& normalise() {
+    const auto norm = parent_->register_module(std::to_string(count_++), make_normalization(norm_, out_));
+    norms_.emplace_back(norm, Then::nothing);
+    steps_.emplace_back(
+        [this, at = norms_.size() - 1](const Tensor& x) { return norms_[at].first->forward(x, norms_[at].second); });
+    return *this;
+  }
+
+  Tensor forward(const Tensor& x) const override {
+    Tensor value = x;
+    for (const auto& step : steps_) value = step(value);
+    return value;
+  }
+
+ private:
+  Norm norm_;
+  torch::nn::Module* parent_;
+  int64_t out_ = 0;
+  int count_ = 0;
+  std::vector<std::pair<std::shared_ptr<Normalization>, Then>> norms_;
+  std::vector<std::function<Tensor(const Tensor&)>> steps_;
+};
+
+class Function : public CellLayer {
+ public:
+  Function(std::string name, std::function<Tensor(const Tensor&)> function, bool is_identity = false)
+      : CellLayer(std::move(name)), function_(std::move(function)), is_identity_(is_identity) {}
+
+  Tensor forward(const Tensor& x) const override { return function_(x); }
+  bool is_identity() const override { return is_identity_; }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;
+  bool is_identity_;
+};
+
+class Halving : public CellLayer {
+ public:
+  Halving(int64_t in, const CellLayerOptions& options) : CellLayer("FactorizedReduce") {
+    const int64_t out = options.channels, first = out / 2;
+    const auto conv = [&](const char* name, int64_t channels) {
+      const Conv2d::Options shape{.in = in, .out = channels, .kernel = 1, .stride = 2, .draw = Draw::fan_in};
+      return register_module(name, std::make_shared<Conv2d>(shape));
+    };
+    conv_1_ = conv("conv_1", first);
+    conv_2_ = conv("conv_2", out - first);
+    bn_ = register_module("bn", make_normalization(options.norm, out));
+  }
+
+  Tensor forward(const Tensor& x) const override {
+    TORCH_CHECK_VALUE(x.size(2) % 2 == 0 && x.size(3) % 2 == 0, "cell: an image of ", x.size(2), " x ", x.size(3),
+                      " is halved, wanted even sides");
+    const auto positive = x.relu();
+    const auto shifted = positive.slice(2, 1).slice(3, 1);
+    return bn_->forward(at::cat({conv_1_->forward(positive), conv_2_->forward(shifted)}, 1));
+  }
+
+ private:
+  std::shared_ptr<Conv2d> conv_1_, conv_2_;
+  std::shared_ptr<Normalization> bn_;
+};
+
+using Made = std::shared_ptr<CellLayer>;
+
+/// ReLU, depthwise convolution, 1 x 1 convolution, norm.
+void add_depthwise(Steps& steps, int64_t channels, int64_t kernel, int64_t stride, int64_t dilation) {
+  steps.rectify()
+      .convolve({.in = channels,
+                 .out = channels,
+                 .kernel = kernel,
+                 .stride = stride,
+                 .padding = dilation * (kernel / 2),
+                 .dilation = dilation,
+                 .groups = channels})
+      .convolve({.in = channels, .out = channels, .kernel = 1})
+      .normalise();
+}
+
+template <int64_t kernel>
+Made separable(const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("SepConv", true, options.norm);
+  add_depthwise(*steps, options.channels, kernel, options.stride, 1);
+  add_depthwise(*steps, options.channels, kernel, 1, 1);
+  return steps;
+}
+
+template <int64_t kernel>
+Made dilated(const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("DilConv", true, options.norm);
+  add_depthwise(*steps, options.channels, kernel, options.stride, 2);
+  return steps;
+}
+
+template <int64_t kernel>
+Made plain(const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options.norm);
+  const int64_t channels = options.channels;
+  steps->rectify()
+      .convolve({.in = channels, .out = channels, .kernel = kernel, .stride = options.stride, .padding = kernel / 2})
+      .normalise();
+  return steps;
+}
+
+Made crossed(const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("CrossedConv", false, options.norm);
+  const int64_t channels = options.channels, stride = options.stride;
+  steps->rectify()
+      .convolve({.in = channels, .out = channels, .kernel = {1, 7}, .stride = {1, stride}, .padding = {0, 3}})
+      .convolve({.in = channels, .out = channels, .kernel = {7, 1}, .stride = {stride, 1}, .padding = {3, 0}})
+      .normalise();
+  return steps;
+}
+
+Made max_pool(const CellLayerOptions& options) {
+  return std::make_shared<Function>(
+      "MaxPool", [stride = options.stride](const Tensor& x) { return at::max_pool2d(x, 3, stride, 1); });
+}
+
+Made avg_pool(const CellLayerOptions& options) {
+  return std::make_shared<Function>("AvgPool", [stride = options.stride](const Tensor& x) {
+    return at::avg_pool2d(x, 3, stride, 1, /*ceil_mode=*/false, /*count_include_pad=*/false);
+  });
+}
+
+Made skip(const CellLayerOptions& options) {
+  if (options.stride > 1) return make_halving(options.channels, options);
+  return std::make_shared<Function>(
+      "Identity", [](const Tensor& x) { return x; }, true);
+}
+
+Made zeros(const CellLayerOptions& options) {
+  return std::make_shared<Function>("Zero", [stride = options.stride](const Tensor& x) {
+    return (stride == 1 ? x : x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride)) * 0;
+  });
+}
+
+struct LayerEntry {
+  std::string_view name;
+  Made (*make)(const CellLayerOptions& options);
+};
+
+constexpr std::array kLayers = {LayerEntry{"none", zeros},
+                                LayerEntry{"max_pool_3x3", max_pool},
+                                LayerEntry{"avg_pool_3x3", avg_pool},
+                                LayerEntry{"skip_connect", skip},
+                                LayerEntry{"sep_conv_3x3", separable<3>},
+                                LayerEntry{"sep_conv_5x5", separable<5>},
+                                LayerEntry{"dil_conv_3x3", dilated<3>},
+                                LayerEntry{"dil_conv_5x5", dilated<5>},
+                                LayerEntry{"sep_conv_7x7", separable<7>},
+                                LayerEntry{"conv_7x1_1x7", crossed},
+                                LayerEntry{"nor_conv_1x1", plain<1>},
+                                LayerEntry{"nor_conv_3x3", plain<3>}};
+
+}  // namespace
+
+std::span<const std::string_view> operation_names() {
+  static constexpr auto names = [] {
+    std::array<std::string_view, kLayers.size()> all;
+    std::ranges::transform(kLayers, all.begin(), &LayerEntry::name);
+    return all;
+  }();
+  return names;
+}
+
+std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options) {
+  const auto* const layer = std::ranges::find(kLayers, name, &LayerEntry::name);
+  TORCH_CHECK_VALUE(layer != kLayers.end(), "cell: operation is ", std::string(name), ", wanted one of DARTS");
+  return layer->make(options);
+}
+
+std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options.norm);
+  steps->rectify().convolve({.in = in, .out = options.channels, .kernel = 1}).normalise();
+  return steps;
+}
+
+std::shared_ptr<CellLayer> make_halving(int64_t in, const CellLayerOptions& options) {
+  return std::make_shared<Halving>(in, options);
+}
+
+}  // namespace tandem::models

@@ -1,0 +1,48 @@
+#pragma once
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string_view>
+
+#include "tandem/base/tensor.h"
+#include "tandem/models/model.h"
+
+/// What cells are made of, with the parameters' names of quark0/darts. Convolutions have no bias and are drawn by their
+/// fan-in.
+namespace tandem::models {
+
+/// From one value of a cell to another, [N, C, H, W] each. Never overwrites its input, which several may read.
+class CellLayer : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  virtual Tensor forward(const Tensor& x) const = 0;
+
+  /// True if the output is the input itself.
+  virtual bool is_identity() const { return false; }
+};
+
+struct CellLayerOptions {
+  int64_t channels = 0, stride = 1;  // stride 1 or 2
+  Norm norm = Norm::batch;
+};
+
+/// One of operation_names(): `channels` to as many, of 1 / stride of the height and width.
+///
+///   sep_conv_kxk   twice (ReLU, depthwise k x k, 1 x 1, norm), of which the first has the stride
+///   dil_conv_kxk   ReLU, depthwise k x k of dilation 2, 1 x 1, norm
+///   conv_7x1_1x7   ReLU, 1 x 7, 7 x 1, norm
+///   nor_conv_kxk   ReLU, k x k, norm
+///   skip_connect   the input; with stride 2 make_halving()
+///   none           zeros
+/// Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section 3.1. Throws c10::ValueError for another name.
+std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options);
+
+/// ReLU, 1 x 1 convolution from `in` channels, norm.
+std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options);
+
+/// ReLU; two 1 x 1 convolutions of stride 2 from `in` channels to half of the channels each, of which the second begins
+/// one pixel further right and down; norm. Height and width of the input must be even.
+std::shared_ptr<CellLayer> make_halving(int64_t in, const CellLayerOptions& options);
+
+}  // namespace tandem::models

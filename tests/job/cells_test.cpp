@@ -1,0 +1,99 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/models/genotype.h"
+#include "tests/job/step_peaks.h"
+#include "tests/job/whole_run.h"
+#include "tests/support/files.h"
+#include "tests/support/text_of.h"
+
+// model=darts-v2 and its like: networks of cells, and their linear classifier.
+namespace tandem::job {
+namespace {
+
+const Words kSmall = {"model=darts-v2", "model.cells=3", "model.channels=4",       "data.size=8",
+                      "train.batch=13", "train.lr=0.02", "train.precision=float64"};
+
+TEST(Cells, AreAsPublishedUnlessTheSettingsSayOtherwise) {
+  const auto job = job_of({"model=darts-v2", "data=synthetic"});
+  EXPECT_EQ(job.model.embedding, 0);
+  EXPECT_EQ(job.model.features, 576);
+  EXPECT_EQ(job.head.options.columns(), 577);
+  EXPECT_EQ(job.settings.get_string("head"), "linear");
+  const auto other = job_of({"model=darts-v2", "data=synthetic", "embedding=64", "head=arcface", "model.cells=8"});
+  EXPECT_EQ(other.model.features, 64);
+  EXPECT_EQ(other.head.options.columns(), 64);
+  EXPECT_EQ(job_of({"model=resnet50", "data=synthetic", "embedding=0"}).model.features, 2048);
+}
+
+TEST(Cells, OfAFileAreKnownByWhatItHolds) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder / "found.txt").string();
+  const auto& genotype = *models::known_genotype("pc-darts");
+  test::spill(path, "found = " + models::to_text(genotype, models::GenotypeForm::nested));
+  const auto job = job_of({"model=genotype:" + path, "data=synthetic"});
+  EXPECT_EQ(job.model.name, models::to_text(genotype));
+  EXPECT_EQ(job.model.features, 576);
+  auto settings = job.settings;  // as a run's folder holds them: the file may be gone
+  std::filesystem::remove(path);
+  EXPECT_EQ(read_job(settings).model.name, job.model.name);
+}
+
+TEST(Cells, OfOtherSizesAreAnotherJob) {
+  const Patterns patterns;
+  const auto identity_of = [&](const Words& more) {
+    return identity(job_of(with({"model=darts-v2", "data=synthetic"}, more)), patterns);
+  };
+  const auto own = identity_of({});
+  EXPECT_EQ(identity_of({"model.cells=20"}), own);
+  for (const std::string more : {"model.cells=8", "model.channels=16", "model.stem=imagenet", "model=darts-v1"}) {
+    EXPECT_NE(identity_of({more}), own) << more;
+  }
+}
+
+TEST(Cells, WhatIsNoGenotypeIsRefused) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder / "found.txt").string();
+  test::spill(path, "Genotype(normal=[('sep_conv_3x3', 0)])");
+  const auto words = Words{"model=genotype:" + path, "data=synthetic"};
+  EXPECT_THROW(job_of(words), DataError);
+  EXPECT_EQ(test::text_of([&] { job_of(words); }), path + ": the genotype has no normal_concat");
+  EXPECT_THROW(job_of({"model=genotype:/nowhere", "data=synthetic"}), IoError);
+  EXPECT_THROW(job_of({"model=darts-v3", "data=synthetic"}), SettingsError);
+}
+
+double difference(const WholeRun& one, const WholeRun& other) {
+  double most = one.losses.size() == other.losses.size() ? 0 : 1;
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    most = std::max(most, std::abs(one.losses[i] - other.losses[i]) / one.losses[i]);
+  }
+  return most;
+}
+
+/// Without batch statistics, which are of a rank's images.
+TEST(Cells, TrainOnRanksAsOnOneDevice) {
+  const auto words = with(kSmall, {"model.norm=group"});
+  const auto one = whole_run(words, 3);
+  for (const Words& more : {Words{"ranks=2"}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "parallel=zero1"},
+                            Words{"ranks=3", "head.parallel=replicated"}, Words{"ranks=2", "head.fused_update=true"}}) {
+    EXPECT_LT(difference(whole_run(with(words, more), 3), one), 1e-12) << testing::PrintToString(more);
+  }
+}
+
+TEST(Cells, RecomputedTrainAsBefore) {
+  const auto one = whole_run(kSmall, 3);
+  EXPECT_EQ(whole_run(with(kSmall, {"recompute=sqrt"}), 3).hash, one.hash);
+}
+
+TEST(Cells, TheirPeaksArePredicted) {
+  for (const Words& more : {Words{}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "recompute=log"}}) {
+    for (const auto& [predicted, measured] : peaks_of(with(with(kSmall, {"train.precision=float32"}), more))) {
+      EXPECT_EQ(predicted, measured) << testing::PrintToString(more);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::job
