@@ -54,7 +54,11 @@ ChannelMoments moments_of(const Tensor& x) {
 Tensor numbers_of(const BatchNormState& state, const ChannelStatistics& batch) {
   const auto channels = static_cast<int64_t>(batch.mean.size());
   auto numbers = at::empty({3, channels}, at::kDouble);
-  numbers[0].copy_(state.weight.detach());
+  if (state.weight.defined()) {
+    numbers[0].copy_(state.weight.detach());
+  } else {
+    numbers[0].fill_(1);
+  }
   auto* mean = numbers.mutable_data_ptr<double>() + channels;
   for (int64_t c = 0; c < channels; ++c) {
     mean[c] = batch.mean[c];
@@ -65,12 +69,15 @@ Tensor numbers_of(const BatchNormState& state, const ChannelStatistics& batch) {
 
 class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const Tensor& numbers, const c10::intrusive_ptr<Batch>& batch) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const std::optional<Tensor>& weight,
+                        const std::optional<Tensor>& bias, const Tensor& numbers,
+                        const c10::intrusive_ptr<Batch>& batch) {
     context->save_for_backward({x, numbers});
     context->saved_data["batch"] = c10::IValue::make_capsule(batch);
-    context->saved_data["type"] = weight.scalar_type();
-    const auto scale = numbers[0] * numbers[2], offset = in_double(bias) - numbers[1] * scale;
+    context->saved_data["affine"] = weight.has_value();
+    context->saved_data["type"] = weight ? weight->scalar_type() : x.scalar_type();
+    const auto scale = numbers[0] * numbers[2], shift = -numbers[1] * scale;
+    const auto offset = bias ? in_double(*bias) + shift : shift;
     auto y = at::empty_like(x, x.options().dtype(wide(x)));
     at::addcmul_out(y, over(x, offset), x.to(wide(x)), over(x, scale));
     return y.to(x.scalar_type());
@@ -95,6 +102,7 @@ class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
     const auto slope = -scale * inverse * sums[1] / batch.rows, shift = -scale * sums[0] / batch.rows;
     const auto dx = centred.mul_(over(x, slope)).add_(over(x, shift)).addcmul_(dy, over(x, scale));
     const auto options = x.options().dtype(context->saved_data["type"].toScalarType());
+    if (!context->saved_data["affine"].toBool()) return {dx.to(x.scalar_type()), {}, {}, {}, {}};
     return {dx.to(x.scalar_type()), by_weight.to(options), by_bias.to(options), {}, {}};
   }
 };
@@ -119,7 +127,8 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
     numbers = numbers_of(state, statistics);
     batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
   }
-  return SharedBatchNorm::apply(x, state.weight, state.bias, numbers, batch);
+  const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+  return SharedBatchNorm::apply(x, given(state.weight), given(state.bias), numbers, batch);
 }
 
 }  // namespace tandem::memory

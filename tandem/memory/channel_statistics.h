@@ -24,7 +24,8 @@ class StatisticsExchange {
   virtual void add(const Tensor& own) = 0;
 };
 
-/// Parameters and running statistics as torch::nn::BatchNorm2d has them, each [C].
+/// Parameters and running statistics as torch::nn::BatchNorm2d has them, each [C]. memory::batch_norm() takes undefined
+/// parameters for 1 and 0.
 struct BatchNormState {
   Tensor weight, bias, running_mean, running_var;
   double momentum = 0.1, epsilon = 1e-5;

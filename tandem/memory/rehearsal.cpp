@@ -88,6 +88,7 @@ struct Before : Node {
     const auto layouts = layouts_of(of_inputs);
     for (size_t i = 0; i < places.size(); ++i) {
       gradients[places[i]] = layouts[i];
+      gradients[places[i]].shares_with = places[layouts[i].shares_with];
       numbers[places[i]] = allocation_of(of_inputs[i]);
     }
     return {};

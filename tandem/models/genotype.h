@@ -54,6 +54,12 @@ std::string to_text(const Genotype& genotype);
 /// kMostBytes bytes.
 Genotype parse_genotype(std::string_view text, std::string_view source);
 
+/// The operation that gives zeros.
+inline constexpr std::string_view kNoOperation = "none";
+
+/// Values that a cell takes: the outputs of the two cells before it.
+inline constexpr int64_t kCellInputs = 2;
+
 inline constexpr size_t kMostNodes = 64, kMostGenotypeBytes = 1 << 16;
 
 /// A cell of NAS-Bench-201, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`: value 0 is its only input, 1 + i is node i, each

@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/models/cells/genotype_network.h"
+#include "tandem/models/cells/supernet.h"
 #include "tandem/models/network/flat.h"
 #include "tandem/models/network/layers.h"
 #include "tandem/models/network/mlp.h"
@@ -56,6 +57,18 @@ constexpr std::array<Entry, 6> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
 
 constexpr Entry kCells = {"", make_cells, cell_features};
 
+const Space& space_in(const ModelOptions& options) {
+  return space_of(std::string_view(options.name).substr(kSearchPrefix.size()));
+}
+
+std::shared_ptr<Backbone> make_supernet(const ModelOptions& options) {
+  return std::make_shared<Supernet>(space_in(options), options);
+}
+
+int64_t supernet_features(const ModelOptions& options) { return Supernet::features(space_in(options), options); }
+
+constexpr Entry kSupernet = {"", make_supernet, supernet_features};
+
 std::vector<std::string_view> all_names() {
   std::vector<std::string_view> names;
   for (const auto& model : kModels) names.push_back(model.name);
@@ -73,6 +86,7 @@ std::string joined(std::span<const std::string_view> names) {
 const Entry& entry_of(std::string_view name) {
   const auto model = std::ranges::find(kModels, name, &Entry::name);
   if (model != kModels.end()) return *model;
+  if (is_supernet(name)) return kSupernet;
   if (has_cells(name)) return kCells;
   throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(model_names()));
 }
@@ -90,7 +104,11 @@ std::span<const std::string_view> model_names() {
   return names;
 }
 
-bool has_cells(std::string_view name) { return known_genotype(name) != nullptr || name.starts_with("Genotype("); }
+bool has_cells(std::string_view name) {
+  return known_genotype(name) != nullptr || name.starts_with("Genotype(") || is_supernet(name);
+}
+
+bool is_supernet(std::string_view name) { return name.starts_with(kSearchPrefix); }
 
 bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
 bool has_norms(std::string_view name) { return entry_of(name).has_norms; }

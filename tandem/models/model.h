@@ -76,8 +76,12 @@ bool is_identity(std::string_view name);
 /// has none can stand along tensor. Throws SettingsError (unknown name).
 parallel::Axes axes_of(std::string_view name);
 
-/// True for a model of cells, which is named after a genotype or by its text.
+/// True for a model of cells, which is named after a genotype or by its text, or is that of a search.
 bool has_cells(std::string_view name);
+
+/// True for the model of a search over a space (space.h), "search:darts", whose parameters "alphas.<...>" stand for an
+/// architecture.
+bool is_supernet(std::string_view name);
 
 /// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
 bool has_norms(std::string_view name);

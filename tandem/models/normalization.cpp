@@ -21,11 +21,21 @@ Tensor finish(Tensor values, const memory::Activation* activation, const Tensor&
   return activation ? activation->overwrite(values) : values;
 }
 
+/// Both undefined: there are none.
+void begin(const Tensor& weight, const Tensor& bias) {
+  if (!weight.defined()) return;
+  weight.fill_(1);
+  bias.zero_();
+}
+
 class BatchNorm : public Normalization {
  public:
-  BatchNorm(int64_t channels, const memory::Activation& activation) : Normalization("BatchNorm", activation) {
-    weight_ = register_parameter("weight", at::empty({channels}));
-    bias_ = register_parameter("bias", at::empty({channels}));
+  BatchNorm(int64_t channels, const memory::Activation& activation, bool is_affine = true)
+      : Normalization("BatchNorm", activation) {
+    if (is_affine) {
+      weight_ = register_parameter("weight", at::empty({channels}));
+      bias_ = register_parameter("bias", at::empty({channels}));
+    }
     running_mean_ = register_buffer("running_mean", at::empty({channels}));
     running_var_ = register_buffer("running_var", at::empty({channels}));
     num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, at::kLong));
@@ -45,8 +55,7 @@ class BatchNorm : public Normalization {
 
   void initialize(uint64_t, const std::string&) override {
     const at::NoGradGuard no_grad;
-    weight_.fill_(1);
-    bias_.zero_();
+    begin(weight_, bias_);
     running_mean_.zero_();
     running_var_.fill_(1);
     num_batches_tracked_.zero_();
@@ -128,13 +137,15 @@ class InplaceAbn : public BatchNorm {
 class GroupNorm : public Normalization {
   /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory.
   bool needs_copy(const Tensor& input) const {
-    const bool is_trained = weight_.requires_grad() || bias_.requires_grad();
+    const bool is_trained = weight_.defined() && (weight_.requires_grad() || bias_.requires_grad());
     return at::GradMode::is_enabled() && is_trained && !input.requires_grad() &&
            input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
   }
 
  public:
-  GroupNorm(int64_t channels, const memory::Activation& activation) : Normalization("GroupNorm", activation) {
+  GroupNorm(int64_t channels, const memory::Activation& activation, bool is_affine)
+      : Normalization("GroupNorm", activation) {
+    if (!is_affine) return;
     weight_ = register_parameter("weight", at::empty({channels}));
     bias_ = register_parameter("bias", at::empty({channels}));
   }
@@ -146,8 +157,7 @@ class GroupNorm : public Normalization {
 
   void initialize(uint64_t, const std::string&) override {
     const at::NoGradGuard no_grad;
-    weight_.fill_(1);
-    bias_.zero_();
+    begin(weight_, bias_);
   }
 
  private:
@@ -161,7 +171,7 @@ class GroupNorm : public Normalization {
 
 class NoNormalization : public Normalization {
  public:
-  NoNormalization(int64_t, const memory::Activation& activation) : Normalization("NoNormalization", activation) {}
+  NoNormalization(int64_t, const memory::Activation& activation, bool) : Normalization("NoNormalization", activation) {}
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
     return finish(input, following(then), residual);
@@ -173,13 +183,13 @@ class NoNormalization : public Normalization {
 };
 
 template <class Kind>
-std::shared_ptr<Normalization> made(int64_t channels, const memory::Activation& activation) {
-  return std::make_shared<Kind>(channels, activation);
+std::shared_ptr<Normalization> made(int64_t channels, const memory::Activation& activation, bool is_affine) {
+  return std::make_shared<Kind>(channels, activation, is_affine);
 }
 
 /// `plain`: the same activation where it cannot be in place.
 template <kernels::Invertible invertible, const auto& plain>
-std::shared_ptr<Normalization> made_in_place(int64_t channels, const memory::Activation&) {
+std::shared_ptr<Normalization> made_in_place(int64_t channels, const memory::Activation&, bool) {
   return std::make_shared<InplaceAbn>(channels, invertible, plain);
 }
 
@@ -189,7 +199,7 @@ constexpr std::string_view kLeaky = "leaky-relu", kElu = "elu", kSwish = "swish-
 struct NormEntry {
   std::string_view name;
   Norm norm;
-  std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation);
+  std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation, bool is_affine);
   bool has_own_activation = false, shares_statistics = false;
 };
 
@@ -226,8 +236,9 @@ Norm norm_of(std::string_view name) {
 bool has_own_activation(Norm norm) { return norm_entry(norm).has_own_activation; }
 bool shares_statistics(Norm norm) { return norm_entry(norm).shares_statistics; }
 
-std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation) {
-  return norm_entry(norm).make(channels, activation);
+std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation,
+                                                  bool is_affine) {
+  return norm_entry(norm).make(channels, activation, is_affine);
 }
 
 }  // namespace tandem::models

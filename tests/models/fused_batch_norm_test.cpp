@@ -138,17 +138,53 @@ TEST(FusedBatchNorm, LeavesWhatItCannotDoToOthers) {
   EXPECT_FALSE(detail::can_fuse(random({8, 16}, 1), random({8, 16}, 1).to(at::kBFloat16), state)) << "mixed";
 }
 
-TEST(FusedBatchNorm, RefusesSecondDerivatives) {
-  const auto state = make_state(16, at::kFloat);
-  const auto input = random({8, 16}, 1).requires_grad_();
-  const auto output = detail::fused_batch_norm(input, state, true, false, {});
-  try {
-    torch::autograd::grad({output.sum()}, {input}, {}, /*retain_graph=*/true, /*create_graph=*/true);
-    FAIL() << "nothing thrown";
-  } catch (const c10::NotImplementedError& error) {
-    EXPECT_NE(error.msg().find("batch normalisation: its gradient has none of its own in float32: for second "
-                               "derivatives convert the model to float64"),
-              std::string::npos);
+/// The gradients of a function of the first gradients, by input, weight and the gradient of the output.
+std::vector<Tensor> second_derivatives(const Case& c, bool is_affine, at::ScalarType type, const Tensor& clear) {
+  auto state = make_state(c.shape[1], type);
+  if (!is_affine) state.weight = state.bias = Tensor();
+  const auto input = channels_last(random(c.shape, 1, 0.3)).to(type).requires_grad_();
+  const auto residual = c.residual ? channels_last(random(c.shape, 6)).to(type) : Tensor();
+  auto upstream = random(c.shape, 7).to(type);
+  if (clear.defined()) upstream = upstream * clear;
+  upstream.requires_grad_();
+  Tensor output;
+  if (type == at::kFloat) {
+    output = detail::fused_batch_norm(input, state, true, c.relu, residual);
+  } else {
+    output = at::batch_norm(input, state.weight, state.bias, {}, {}, true, 0.1, 1e-5, false);
+    if (c.residual) output = output + residual;
+    if (c.relu) output = output.relu();
+  }
+  std::vector<Tensor> by = {input};
+  if (is_affine) by.push_back(state.weight);
+  const auto first = torch::autograd::grad({output}, by, {upstream}, /*retain_graph=*/true, /*create_graph=*/true);
+  by.push_back(upstream);
+  auto sum = (first[0] * random(c.shape, 8).to(type)).sum();
+  if (is_affine) sum = sum + (first[1] * random({c.shape[1]}, 9).to(type)).sum();
+  auto second = torch::autograd::grad({sum}, by);
+  second.push_back(first[0].detach());
+  second.push_back(output.detach());
+  return second;
+}
+
+TEST(FusedBatchNorm, SecondDerivativesEqualThoseInFloat64) {
+  for (const bool is_affine : {true, false}) {
+    for (const bool relu : {false, true}) {
+      for (const bool residual : {false, true}) {
+        const Case c{{3, 48, 5, 7}, relu, residual};
+        const Case before{c.shape, false, residual};
+        const auto clear = second_derivatives(before, is_affine, at::kDouble, {}).back().abs() > 1e-4;
+        const auto fused = second_derivatives(c, is_affine, at::kFloat, clear.to(at::kFloat));
+        const auto exact = second_derivatives(c, is_affine, at::kDouble, clear.to(at::kDouble));
+        ASSERT_EQ(fused.size(), exact.size());
+        for (size_t i = 0; i < fused.size(); ++i) {
+          const double scale = std::max(1.0, exact[i].abs().max().item<double>());
+          EXPECT_LE((fused[i].to(at::kDouble) - exact[i]).abs().max().item<double>(), 1e-4 * scale)
+              << "result " << i << (is_affine ? " affine" : "") << (relu ? " relu" : "")
+              << (residual ? " residual" : "");
+        }
+      }
+    }
   }
 }
 

@@ -13,10 +13,15 @@
 namespace tandem::models {
 namespace {
 
+std::shared_ptr<Normalization> make_norm(const CellLayerOptions& options, int64_t channels) {
+  return make_normalization(options.norm, channels, memory::activation_of("relu"), options.is_affine);
+}
+
 /// Steps that are children of this layer, or of its child `op`, by their numbers. A ReLU takes a number too.
 class Steps : public CellLayer {
  public:
-  Steps(std::string name, bool have_parent, Norm norm) : CellLayer(std::move(name)), norm_(norm) {
+  Steps(std::string name, bool have_parent, const CellLayerOptions& options)
+      : CellLayer(std::move(name)), options_(options) {
     parent_ = have_parent ? register_module("op", std::make_shared<torch::nn::Module>("Steps")).get() : this;
   }
 
@@ -30,6 +35,11 @@ class Steps : public CellLayer {
     return *this;
   }
 
+  Steps& lay_out() {
+    steps_.emplace_back([](const Tensor& x) { return laid_out(x); });
+    return *this;
+  }
+
   Steps& convolve(Conv2d::Options options) {
     options.draw = Draw::fan_in;
     out_ = options.out;
@@ -39,7 +49,7 @@ class Steps : public CellLayer {
   }
 
   Steps& normalise() {
-    const auto norm = parent_->register_module(std::to_string(count_++), make_normalization(norm_, out_));
+    const auto norm = parent_->register_module(std::to_string(count_++), make_norm(options_, out_));
     norms_.emplace_back(norm, Then::nothing);
     steps_.emplace_back(
         [this, at = norms_.size() - 1](const Tensor& x) { return norms_[at].first->forward(x, norms_[at].second); });
@@ -53,7 +63,7 @@ class Steps : public CellLayer {
   }
 
  private:
-  Norm norm_;
+  CellLayerOptions options_;
   torch::nn::Module* parent_;
   int64_t out_ = 0;
   int count_ = 0;
@@ -74,6 +84,21 @@ class Function : public CellLayer {
   bool is_identity_;
 };
 
+/// An operation that a norm follows.
+class Normalised : public CellLayer {
+ public:
+  Normalised(std::shared_ptr<CellLayer> layer, const CellLayerOptions& options) : CellLayer("Sequential") {
+    layer_ = register_module("0", std::move(layer));
+    norm_ = register_module("1", make_norm(options, options.channels));
+  }
+
+  Tensor forward(const Tensor& x) const override { return norm_->forward(layer_->forward(x)); }
+
+ private:
+  std::shared_ptr<CellLayer> layer_;
+  std::shared_ptr<Normalization> norm_;
+};
+
 class Halving : public CellLayer {
  public:
   Halving(int64_t in, const CellLayerOptions& options) : CellLayer("FactorizedReduce") {
@@ -84,7 +109,7 @@ class Halving : public CellLayer {
     };
     conv_1_ = conv("conv_1", first);
     conv_2_ = conv("conv_2", out - first);
-    bn_ = register_module("bn", make_normalization(options.norm, out));
+    bn_ = register_module("bn", make_norm(options, out));
   }
 
   Tensor forward(const Tensor& x) const override {
@@ -118,7 +143,7 @@ void add_depthwise(Steps& steps, int64_t channels, int64_t kernel, int64_t strid
 
 template <int64_t kernel>
 Made separable(const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("SepConv", true, options.norm);
+  auto steps = std::make_shared<Steps>("SepConv", true, options);
   add_depthwise(*steps, options.channels, kernel, options.stride, 1);
   add_depthwise(*steps, options.channels, kernel, 1, 1);
   return steps;
@@ -126,14 +151,14 @@ Made separable(const CellLayerOptions& options) {
 
 template <int64_t kernel>
 Made dilated(const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("DilConv", true, options.norm);
+  auto steps = std::make_shared<Steps>("DilConv", true, options);
   add_depthwise(*steps, options.channels, kernel, options.stride, 2);
   return steps;
 }
 
 template <int64_t kernel>
 Made plain(const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options.norm);
+  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options);
   const int64_t channels = options.channels;
   steps->rectify()
       .convolve({.in = channels, .out = channels, .kernel = kernel, .stride = options.stride, .padding = kernel / 2})
@@ -142,7 +167,7 @@ Made plain(const CellLayerOptions& options) {
 }
 
 Made crossed(const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("CrossedConv", false, options.norm);
+  auto steps = std::make_shared<Steps>("CrossedConv", false, options);
   const int64_t channels = options.channels, stride = options.stride;
   steps->rectify()
       .convolve({.in = channels, .out = channels, .kernel = {1, 7}, .stride = {1, stride}, .padding = {0, 3}})
@@ -151,15 +176,22 @@ Made crossed(const CellLayerOptions& options) {
   return steps;
 }
 
+Made pool(const char* name, std::function<Tensor(const Tensor&)> function, const CellLayerOptions& options) {
+  auto layer = std::make_shared<Function>(name, std::move(function));
+  if (options.normalises_pools) return std::make_shared<Normalised>(std::move(layer), options);
+  return layer;
+}
+
 Made max_pool(const CellLayerOptions& options) {
-  return std::make_shared<Function>(
-      "MaxPool", [stride = options.stride](const Tensor& x) { return at::max_pool2d(x, 3, stride, 1); });
+  return pool(
+      "MaxPool", [stride = options.stride](const Tensor& x) { return at::max_pool2d(x, 3, stride, 1); }, options);
 }
 
 Made avg_pool(const CellLayerOptions& options) {
-  return std::make_shared<Function>("AvgPool", [stride = options.stride](const Tensor& x) {
+  const auto average = [stride = options.stride](const Tensor& x) {
     return at::avg_pool2d(x, 3, stride, 1, /*ceil_mode=*/false, /*count_include_pad=*/false);
-  });
+  };
+  return pool("AvgPool", average, options);
 }
 
 Made skip(const CellLayerOptions& options) {
@@ -210,13 +242,19 @@ std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayer
 }
 
 std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options.norm);
+  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options);
   steps->rectify().convolve({.in = in, .out = options.channels, .kernel = 1}).normalise();
   return steps;
 }
 
 std::shared_ptr<CellLayer> make_halving(int64_t in, const CellLayerOptions& options) {
   return std::make_shared<Halving>(in, options);
+}
+
+std::shared_ptr<CellLayer> make_stem(int64_t in, const CellLayerOptions& options) {
+  auto steps = std::make_shared<Steps>("Sequential", false, options);
+  steps->lay_out().convolve({.in = in, .out = options.channels, .kernel = 3, .padding = 1}).normalise();
+  return steps;
 }
 
 }  // namespace tandem::models

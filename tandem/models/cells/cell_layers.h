@@ -25,6 +25,8 @@ class CellLayer : public torch::nn::Module {
 struct CellLayerOptions {
   int64_t channels = 0, stride = 1;  // stride 1 or 2
   Norm norm = Norm::batch;
+  bool is_affine = true;          // norms have weights and biases
+  bool normalises_pools = false;  // a norm follows each pooling, as in a search
 };
 
 /// One of operation_names(): `channels` to as many, of 1 / stride of the height and width.
@@ -44,5 +46,11 @@ std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& o
 /// ReLU; two 1 x 1 convolutions of stride 2 from `in` channels to half of the channels each, of which the second begins
 /// one pixel further right and down; norm. Height and width of the input must be even.
 std::shared_ptr<CellLayer> make_halving(int64_t in, const CellLayerOptions& options);
+
+/// From images to the cells' first inputs, for small images: 3 x 3 convolution, norm.
+std::shared_ptr<CellLayer> make_stem(int64_t in, const CellLayerOptions& options);
+
+/// How many times the channels of the first cells make_stem() gives in networks of cells.
+inline constexpr int64_t kStemMultiplier = 3;
 
 }  // namespace tandem::models

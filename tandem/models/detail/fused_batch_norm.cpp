@@ -67,11 +67,11 @@ Tensor affine_of(const BatchNormState& state, const ChannelStatistics& statistic
   const auto channels = static_cast<int64_t>(statistics.mean.size());
   const Tensor rows = at::empty({3, channels}, at::kFloat);
   float* to = rows.mutable_data_ptr<float>();
-  const float *weight = state.weight.const_data_ptr<float>(), *bias = state.bias.const_data_ptr<float>();
+  const float *weight = read<float>(state.weight), *bias = read<float>(state.bias);
   for (int64_t c = 0; c < channels; ++c) {
-    const double scale = weight[c] / std::sqrt(statistics.variance[c] + state.epsilon);
+    const double scale = (weight ? weight[c] : 1) / std::sqrt(statistics.variance[c] + state.epsilon);
     to[c] = static_cast<float>(scale);
-    to[channels + c] = static_cast<float>(bias[c] - statistics.mean[c] * scale);
+    to[channels + c] = static_cast<float>((bias ? bias[c] : 0) - statistics.mean[c] * scale);
     to[2 * channels + c] = static_cast<float>(statistics.mean[c]);
   }
   return rows;
@@ -168,14 +168,39 @@ Gradients gradients_of(kernels::Backward<T> in, const Tensor& input, const Tenso
   return made;
 }
 
+/// What FusedBatchNorm saves for backward.
+struct Saved {
+  Tensor input, affine, inverse_deviation, output, weight;  // output: of a rectifier that follows a residual
+
+  explicit Saved(const variable_list& list)
+      : input(list[0]), affine(list[1]), inverse_deviation(list[2]), output(list[3]), weight(list[4]) {}
+};
+
+/// The gradients of input, weight, bias and residual by operations that have gradients of their own.
+variable_list gradients_with_graph(const Saved& saved, Tensor gradient, bool relu, bool residual) {
+  if (relu) {
+    std::vector<int64_t> sizes(saved.input.dim(), 1);
+    sizes[1] = saved.input.size(1);
+    const auto rectified =
+        residual ? saved.output : saved.input.detach() * saved.affine[0].view(sizes) + saved.affine[1].view(sizes);
+    gradient = gradient * (rectified > 0);
+  }
+  const bool is_affine = saved.weight.defined();
+  auto [input, weight, bias] = at::native_batch_norm_backward(gradient, saved.input, saved.weight, {}, {},
+                                                              saved.affine[2], saved.inverse_deviation, /*train=*/true,
+                                                              /*eps=*/0, {true, is_affine, is_affine});
+  return {input, weight, bias, residual ? gradient : Tensor(), {}, {}, {}, {}};
+}
+
 class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        const std::optional<Tensor>& addend, const Tensor& affine, const Tensor& inverse_deviation,
-                        bool relu, const c10::intrusive_ptr<Batch>& batch) {
+  static Tensor forward(AutogradContext* context, const Tensor& input, const std::optional<Tensor>& weight,
+                        const std::optional<Tensor>& bias, const std::optional<Tensor>& addend, const Tensor& affine,
+                        const Tensor& inverse_deviation, bool relu, const c10::intrusive_ptr<Batch>& batch) {
     const Tensor residual = addend.value_or(Tensor());
     const Tensor output = transformed(input, affine, relu, residual);
-    context->save_for_backward({input, affine, inverse_deviation, relu && residual.defined() ? output : Tensor()});
+    context->save_for_backward(
+        {input, affine, inverse_deviation, relu && residual.defined() ? output : Tensor(), weight.value_or(Tensor())});
     context->saved_data["relu"] = relu;
     context->saved_data["residual"] = residual.defined();
     context->saved_data["batch"] = c10::IValue::make_capsule(batch);
@@ -183,16 +208,20 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(),
-                                "batch normalisation: its gradient has none of its own in ",
-                                "float32: for second derivatives convert the model to float64");
-    const auto saved = context->get_saved_variables();
-    const Tensor &input = saved[0], &output = saved[3];
+    const Saved saved(context->get_saved_variables());
+    const Tensor& input = saved.input;
     const bool relu = context->saved_data["relu"].toBool(), residual = context->saved_data["residual"].toBool();
+    const auto capsule = context->saved_data["batch"].toCapsule();
+    const auto& batch = static_cast<const Batch&>(*capsule);
+    if (at::GradMode::is_enabled()) {
+      TORCH_CHECK_NOT_IMPLEMENTED(!batch.ranks,
+                                  "batch normalisation over ranks: its gradient has none of its own: for ",
+                                  "second derivatives normalise the images of each rank");
+      return gradients_with_graph(saved, gradients[0], relu, residual);
+    }
     const Tensor gradient =
         input.dim() == 2 ? gradients[0].contiguous() : gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
-    const float* scale = saved[1].const_data_ptr<float>();
-    const auto batch = context->saved_data["batch"].toCapsule();
+    const float* scale = saved.affine.const_data_ptr<float>();
     Gradients made;
     dispatch(input, [&]<class T>(T) {
       const int64_t channels = input.size(1);
@@ -200,9 +229,10 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
           {!relu      ? kernels::Mask::none
            : residual ? kernels::Mask::output
                       : kernels::Mask::input,
-           read<T>(gradient), read<T>(input), read<T>(output), scale, scale + channels, scale + 2 * channels},
-          input, saved[2], static_cast<const Batch&>(*batch));
+           read<T>(gradient), read<T>(input), read<T>(saved.output), scale, scale + channels, scale + 2 * channels},
+          input, saved.inverse_deviation, batch);
     });
+    if (!saved.weight.defined()) made.weight = made.bias = Tensor();
     if (!residual) return {made.input, made.weight, made.bias, {}, {}, {}, {}, {}};
     return {made.input, made.weight, made.bias, relu ? made.masked : gradient, {}, {}, {}, {}};
   }
@@ -217,7 +247,8 @@ bool is_channels_last(const Tensor& values) {
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state) {
   const auto type = input.scalar_type();
   return have_kernels(Kernels::batch_norm, input) && (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 &&
-         input.size(1) % kernels::kLanes == 0 && is_channels_last(input) && state.weight.scalar_type() == at::kFloat &&
+         input.size(1) % kernels::kLanes == 0 && is_channels_last(input) &&
+         (!state.weight.defined() || state.weight.scalar_type() == at::kFloat) &&
          (!residual.defined() ||
           (residual.scalar_type() == type && residual.sizes() == input.sizes() && is_channels_last(residual)));
 }
@@ -237,8 +268,9 @@ Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool t
     if (!training) return transformed(input, affine, relu, residual);
     batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
   }
-  const auto addend = residual.defined() ? std::optional(residual) : std::nullopt;
-  return FusedBatchNorm::apply(input, state.weight, state.bias, addend, affine, inverse_deviation, relu, batch);
+  const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+  return FusedBatchNorm::apply(input, given(state.weight), given(state.bias), given(residual), affine,
+                               inverse_deviation, relu, batch);
 }
 
 }  // namespace tandem::models::detail

@@ -131,7 +131,9 @@ class Normalization : public Layer, public memory::HasActivation {
 
 /// batch: torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5. group: epsilon 1e-5, 16 channels a group,
 /// one group if the input is [N, C].
+/// Without `is_affine` it has no weight and no bias; norms that have an activation of their own always have them.
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels,
-                                                  const memory::Activation& activation = memory::activation_of("relu"));
+                                                  const memory::Activation& activation = memory::activation_of("relu"),
+                                                  bool is_affine = true);
 
 }  // namespace tandem::models

@@ -1,0 +1,169 @@
+#include "tandem/models/cells/cell_network.h"
+
+#include <ATen/ATen.h>
+
+#include "tandem/base/error.h"
+#include "tandem/models/network/dropout.h"
+#include "tandem/models/network/layers.h"
+
+namespace tandem::models {
+namespace {
+
+using memory::Block;
+using memory::Flow;
+
+constexpr int64_t kFewestCells = 3;
+
+/// How often the image is halved, the stem included.
+int64_t halvings(const ModelOptions& options) { return options.stem == Stem::imagenet ? 5 : 2; }
+
+bool halves_in(const ModelOptions& options, int64_t cell) {
+  return cell == options.cells / 3 || cell == 2 * options.cells / 3;
+}
+
+int64_t channels_of(const ModelOptions& options, int64_t cell) {
+  int64_t channels = options.cell_channels;
+  for (int64_t i = 0; i <= cell; ++i) channels *= halves_in(options, i) ? 2 : 1;
+  return channels;
+}
+
+int64_t outputs_of(const CellWidths& widths, const ModelOptions& options, int64_t cell) {
+  return channels_of(options, cell) * (halves_in(options, cell) ? widths.reduce : widths.normal);
+}
+
+void check(const ModelOptions& options) {
+  const auto refuse = [](const std::string& fault) { throw SettingsError(fault); };
+  if (options.cells < kFewestCells) {
+    refuse("cells is " + std::to_string(options.cells) + ", wanted " + std::to_string(kFewestCells) +
+           " or more: of fewer, none keeps the image's size");
+  }
+  const int64_t factor = int64_t{1} << halvings(options);
+  for (const auto side : {options.size, options.columns()}) {
+    if (side % factor == 0) continue;
+    refuse("size is " + std::to_string(side) + " with a network of cells, wanted a multiple of " +
+           std::to_string(factor) + ", by which it divides the image's sides");
+  }
+  if (has_own_activation(options.norm)) {
+    refuse(
+        "norm has an activation of its own, wanted another one: in a network of cells the activation comes before "
+        "the convolution");
+  }
+}
+
+/// An evaluation's order of the members: options are checked before they are used.
+const ModelOptions& checked(const ModelOptions& options) {
+  check(options);
+  return options;
+}
+
+/// A child of a container, by its number.
+template <class Module>
+std::shared_ptr<Module> add(torch::nn::Module& list, int number, std::shared_ptr<Module> module) {
+  return list.register_module(std::to_string(number), std::move(module));
+}
+
+std::shared_ptr<Conv2d> conv3x3(int64_t in, int64_t out, int64_t stride) {
+  return std::make_shared<Conv2d>(
+      Conv2d::Options{.in = in, .out = out, .kernel = 3, .stride = stride, .padding = 1, .draw = Draw::fan_in});
+}
+
+std::function<Flow(const Flow&)> imagenet_stem(torch::nn::Module& stem0, torch::nn::Module& stem1,
+                                               const ModelOptions& options) {
+  const int64_t channels = options.cell_channels, half = channels / 2;
+  const auto norm = [&](torch::nn::Module& list, int number, int64_t width) {
+    return add(list, number, make_normalization(options.norm, width));
+  };
+  const auto conv_0 = add(stem0, 0, conv3x3(options.channels, half, 2));
+  const auto norm_0 = norm(stem0, 1, half);
+  const auto conv_1 = add(stem0, 3, conv3x3(half, channels, 2));
+  const auto norm_1 = norm(stem0, 4, channels);
+  const auto conv_2 = add(stem1, 1, conv3x3(channels, channels, 2));
+  const auto norm_2 = norm(stem1, 2, channels);
+  return [=](const Flow& x) {
+    const auto earlier =
+        norm_1->forward(conv_1->forward(norm_0->forward(conv_0->forward(laid_out(x[0])), Then::activation)));
+    return Flow{norm_2->forward(conv_2->forward(earlier.relu())), earlier};
+  };
+}
+
+}  // namespace
+
+CellNetwork::CellNetwork(std::string name, const CellWidths& widths, const ModelOptions& options)
+    : Backbone(std::move(name), checked(options),
+               options.embedding > 0 ? options.embedding : features(widths, options)),
+      widths_(widths),
+      options_(options) {}
+
+int64_t CellNetwork::features(const CellWidths& widths, const ModelOptions& options) {
+  return outputs_of(widths, options, options.cells - 1);
+}
+
+bool CellNetwork::halves(int64_t cell) const { return halves_in(options_, cell); }
+
+CellInputs CellNetwork::inputs_of(int64_t cell) const {
+  const bool is_imagenet = options_.stem == Stem::imagenet;
+  const int64_t of_stem = is_imagenet ? options_.cell_channels : kStemMultiplier * options_.cell_channels;
+  const auto channels = [&](int64_t i) { return i < 0 ? of_stem : outputs_of(widths_, options_, i); };
+  return {channels(cell - 2), channels(cell - 1), cell == 0 ? is_imagenet : halves(cell - 1)};
+}
+
+CellLayerOptions CellNetwork::layers_of(int64_t cell) const {
+  return {.channels = channels_of(options_, cell), .norm = options_.norm};
+}
+
+void CellNetwork::add_stem(const std::shared_ptr<torch::nn::Module>& module, std::function<Flow(Flow)> then) {
+  if (!holds_next_block()) return;
+  const auto list = [this](const std::string& name) {
+    return register_module(name, std::make_shared<torch::nn::Module>("Sequential"));
+  };
+  std::vector<std::shared_ptr<torch::nn::Module>> stems;
+  std::function<Flow(const Flow&)> forward;
+  if (options_.stem == Stem::cifar) {
+    const CellLayerOptions layers = {.channels = kStemMultiplier * options_.cell_channels, .norm = options_.norm};
+    const auto stem = register_module("stem", make_stem(options_.channels, layers));
+    stems = {stem};
+    forward = [stem](const Flow& x) { return Flow{stem->forward(x[0])}; };
+  } else {
+    stems = {list("stem0"), list("stem1")};
+    forward = imagenet_stem(*stems[0], *stems[1], options_);
+  }
+  if (module) stems.push_back(module);
+  add_flow_block("stem", stems,
+                 [forward = std::move(forward), then = std::move(then), channels = options_.channels,
+                  height = options_.size, width = options_.columns()](const Flow& x) {
+                   check_images(x[0], channels);
+                   check_size(x[0], height, width);
+                   return then(forward(x));
+                 });
+}
+
+void CellNetwork::add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell,
+                           std::function<Flow(const Flow&)> forward) {
+  if (!cells_) cells_ = register_module("cells", std::make_shared<torch::nn::Module>("Sequential"));
+  cells_->register_module(std::to_string(i), cell);
+  add_flow_block("cells." + std::to_string(i), {std::move(cell)}, std::move(forward));
+}
+
+void CellNetwork::add_head() {
+  if (!holds_next_block()) return;
+  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options_.dropout, "dropout"));
+  const auto pool = [dropout](const Tensor& x) { return dropout->forward(x.mean({2, 3})); };
+  if (options_.embedding == 0) return add_block("head", {dropout}, pool);
+  const auto embedding =
+      register_module("embedding", std::make_shared<Linear>(features(widths_, options_), options_.embedding,
+                                                            /*bias=*/options_.norm == Norm::none));
+  const auto bn = register_module("embedding_bn", make_normalization(options_.norm, options_.embedding));
+  add_block("head", {dropout, embedding, bn},
+            [=](const Tensor& x) { return bn->forward(embedding->forward(pool(x))); });
+}
+
+/// A block that passes on more than one value.
+void CellNetwork::add_flow_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
+                                 std::function<Flow(const Flow&)> forward) {
+  std::vector<Block> parts(1);
+  parts[0].modules = std::move(modules);
+  parts[0].forward = std::move(forward);
+  add_block(std::move(name), std::move(parts));
+}
+
+}  // namespace tandem::models

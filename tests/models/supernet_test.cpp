@@ -1,0 +1,179 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tandem/base/error.h"
+#include "tandem/base/rng.h"
+#include "tandem/memory/recompute.h"
+#include "tandem/models/backbone.h"
+#include "tandem/models/cells/supernet.h"
+#include "tests/support/text_of.h"
+
+namespace tandem::models {
+namespace {
+
+using test::text_of;
+using torch::autograd::grad;
+
+ModelOptions sizes(int64_t cells = 8, int64_t cell_channels = 16) {
+  return {.name = "search:darts", .channels = 3, .embedding = 0, .cells = cells, .cell_channels = cell_channels};
+}
+
+ModelOptions small() {
+  auto options = sizes(3, 4);
+  options.channels = 2;
+  options.size = 8;
+  return options;
+}
+
+const Space& small_space() {
+  static const auto space = uniform_space(
+      "small", 2, {"none", "max_pool_3x3", "avg_pool_3x3", "skip_connect", "sep_conv_3x3", "dil_conv_5x5"});
+  return space;
+}
+
+Tensor random(const std::vector<int64_t>& shape, uint64_t stream) {
+  auto values = at::empty(shape);
+  fill_normal_(values, 1.0, 5, stream);
+  return values.to(at::kDouble);
+}
+
+/// A network in float64 with alphas that differ, images, and what its features are summed with.
+struct Set {
+  explicit Set(const Space& space) : net(space, small()) {
+    net.to(at::kDouble);
+    const at::NoGradGuard no_grad;
+    for (const auto& tensor : alphas()) tensor.mul_(500);
+  }
+
+  Tensor alpha(const std::string& kind) const { return net.named_parameters()["alphas." + kind]; }
+  std::vector<Tensor> alphas() const { return {alpha("normal"), alpha("reduce")}; }
+  Tensor loss() const { return loss(net.chain()); }
+  Tensor loss(const memory::Chain& chain) const { return (memory::run(chain, images) * upstream).sum(); }
+
+  Supernet net;
+  Tensor images = random({5, 2, 8, 8}, 1), upstream = random({5, 32}, 2);
+};
+
+TEST(Supernet, HasAsManyParametersAsPublished) {
+  const auto parameters = [](const ModelOptions& options) {
+    constexpr int64_t kClasses = 10;
+    const auto net = make(options);
+    int64_t count = (net->dim() + 1) * kClasses;
+    for (const auto& entry : net->named_parameters()) {
+      if (!entry.key().starts_with(kAlphas)) count += entry.value().numel();
+    }
+    return count;
+  };
+  EXPECT_EQ(parameters(sizes()), 1'930'618);
+  auto grey = sizes();
+  grey.channels = 1, grey.size = 28;
+  EXPECT_EQ(parameters(grey), 1'929'754);
+  EXPECT_EQ(parameters(sizes(5)), 1'275'834);
+  EXPECT_EQ(parameters(sizes(20)), 4'548'730);
+  EXPECT_EQ(parameters(sizes(8, 8)), 597'890);
+  EXPECT_EQ(parameters(sizes(3, 8)), 209'442);
+  EXPECT_EQ(parameters(sizes(3, 4)), 72'854);
+}
+
+TEST(Supernet, HasAsManyBuffersAsPublished) {
+  const auto buffers = make(sizes())->buffers();
+  int64_t numbers = 0;
+  for (const auto& buffer : buffers) numbers += buffer.numel();
+  EXPECT_EQ(buffers.size(), 2787U);
+  EXPECT_EQ(numbers, 75'521);
+}
+
+TEST(Supernet, AlphasAreSmallAndDrawnByTheirNames) {
+  const auto alphas = [](uint64_t seed) {
+    auto options = sizes(3, 4);
+    options.seed = seed;
+    const auto net = make(options);
+    return std::vector{net->named_parameters()["alphas.normal"].detach(),
+                       net->named_parameters()["alphas.reduce"].detach()};
+  };
+  const auto first = alphas(7), again = alphas(7), other = alphas(8);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(first[i].sizes(), (std::vector<int64_t>{14, 8}));
+    EXPECT_NEAR(first[i].std().item<double>(), 1e-3, 2e-4);
+    EXPECT_TRUE(first[i].equal(again[i]));
+    EXPECT_FALSE(first[i].equal(other[i]));
+  }
+  EXPECT_FALSE(first[0].equal(first[1]));
+}
+
+TEST(Supernet, TheWeightOfAnOperationScalesIt) {
+  Set set(small_space());
+  set.net.eval();
+  const auto features = [&](int64_t normal, int64_t reduce) {
+    const at::NoGradGuard no_grad;
+    for (const auto& [kind, operation] : {std::pair("normal", normal), {"reduce", reduce}}) {
+      set.alpha(kind).fill_(-1e3);
+      set.alpha(kind).select(1, operation).fill_(0);
+    }
+    return set.net.forward(set.images);
+  };
+  EXPECT_EQ(features(0, 0).abs().max().item<double>(), 0) << "nothing but zeros";
+  EXPECT_FALSE(features(3, 3).allclose(features(3, 4)));
+  EXPECT_FALSE(features(3, 3).allclose(features(1, 3)));
+}
+
+TEST(Supernet, GradientsOfAlphasEqualDifferences) {
+  Set set(small_space());
+  const auto exact = grad({set.loss()}, set.alphas());
+  const at::NoGradGuard no_grad;
+  for (const auto& [kind, edge, operation] : {std::tuple(0, 0, 1), {0, 3, 4}, {1, 2, 5}, {1, 4, 0}}) {
+    const auto entry = set.alphas()[kind][edge][operation];
+    const double e = 1e-6;
+    entry.add_(e);
+    const double above = set.loss().item<double>();
+    entry.sub_(2 * e);
+    const double below = set.loss().item<double>();
+    entry.add_(e);
+    EXPECT_NEAR(exact[kind][edge][operation].item<double>(), (above - below) / (2 * e), 1e-6);
+  }
+}
+
+TEST(Supernet, RecomputationGivesTheSameBits) {
+  const Set set(small_space());
+  const auto plain = grad({set.loss()}, set.net.parameters());
+  auto again = set.net.chain();
+  for (auto& block : again.blocks) {
+    block.forward = [forward = block.forward, modules = block.modules](const memory::Flow& flow) {
+      return memory::recompute(forward, flow, {.modules = modules});
+    };
+  }
+  const auto recomputed = grad({set.loss(again)}, set.net.parameters());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(recomputed[i])) << i;
+}
+
+/// d/da of (dL/dw . v), against differences of dL/da along v.
+TEST(Supernet, CanBeDifferentiatedTwice) {
+  const Set set(uniform_space("two", 2, {"avg_pool_3x3", "skip_connect"}));
+  const auto weights = set.net.named_parameters()["stem.1.weight"];
+  const auto along = random({12}, 9);
+  const auto first = grad({set.loss()}, {weights}, {}, std::nullopt, /*create_graph=*/true);
+  const auto product = grad(first, set.alphas(), {along});
+  const auto gradient_at = [&](double distance) {
+    {
+      const at::NoGradGuard no_grad;
+      weights.add_(along, distance);
+    }
+    return grad({set.loss()}, set.alphas());
+  };
+  const double e = 1e-7;
+  const auto above = gradient_at(e), below = gradient_at(-2 * e);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto expected = (above[i] - below[i]) / (2 * e);
+    EXPECT_LT((product[i] - expected).norm().item<double>(), 1e-5 * expected.norm().item<double>());
+  }
+}
+
+TEST(Supernet, UnknownSpacesAndFewCellsAreRefused) {
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "search:dart"}); }), "space is 'dart', wanted darts, s2 or s3");
+  EXPECT_EQ(text_of<SettingsError>([] { make(sizes(2)); }),
+            "cells is 2, wanted 3 or more: of fewer, none keeps the image's size");
+}
+
+}  // namespace
+}  // namespace tandem::models
