@@ -18,7 +18,8 @@ struct HeadOptions {
   bool naive = false;  // all scores on rank 0, the baseline
   BlockOptions blocks = {};
   std::vector<int64_t> counts = {};  // classes of each rank, in rank order; empty: split_sizes(classes, ranks)
-  int64_t shards = 0;  // the loss in training is ordered_softmax_loss() with so many shards of classes; 0: it is not
+  int64_t shards = 0;  // the loss in training is [ranks], with the same bits for each number of ranks that divides it
+  bool differentiates_twice = false;  // the loss has second derivatives: ReplicatedHead, for plain_softmax() and bias
   std::optional<Sampling> sampling = {};  // while training; nothing: all classes are scored
   uint64_t seed = 1;
   bool draws = true;  // false: the weight's values are undefined, for whoever fills it

@@ -15,7 +15,10 @@ HeadOptions of_one_rank(HeadOptions options) {
   TORCH_CHECK_VALUE(!options.naive, "head: the replicated form gathers no scores, wanted naive left out");
   TORCH_CHECK_VALUE(!options.sampling,
                     "head: the replicated form scores all classes, wanted the sharded one to sample");
+  TORCH_CHECK_VALUE(!options.differentiates_twice || is_plain_softmax(options.scoring),
+                    "head: this scoring has no second derivatives, wanted a softmax over inner products");
   options.counts.clear();
+  options.shards = 0;
   return options;
 }
 
@@ -29,11 +32,11 @@ std::pair<double, double> sum_over_ranks(double one, double other, comm::Process
 }  // namespace
 
 ReplicatedHead::ReplicatedHead(const HeadOptions& options, comm::ProcessGroup& group)
-    : group_(group), alone_(comm::make_single_group()), own_(of_one_rank(options), *alone_) {}
+    : group_(group), alone_(comm::make_single_group()), shards_(options.shards), own_(of_one_rank(options), *alone_) {}
 
 Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
-  const int64_t rows = targets.size(0);
-  const auto own = own_.loss(features, targets, {&rows, 1});
+  const auto own = own_loss(features, targets);
+  if (shards_ > 0 && is_training_) return in_order(own);
   const auto counted = static_cast<double>(targets.ne(-1).sum().item<int64_t>());
   if (is_apart_) return own * (counted / static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
   const auto [sum, counted_by_all] = sum_over_ranks(own.item<double>() * counted, counted, group_);
@@ -41,6 +44,31 @@ Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::
   const auto share = own * (counted / all);
   // The value is the same bits on all ranks, the gradient is this rank's rows'.
   return share - share.detach() + sum / all;
+}
+
+/// The mean over this rank's rows.
+Tensor ReplicatedHead::own_loss(const Tensor& features, const Tensor& targets) {
+  const auto& options = own_.options();
+  if (!options.differentiates_twice) {
+    const int64_t rows = targets.size(0);
+    return own_.loss(features, targets, {&rows, 1});
+  }
+  const auto weight = own_.parameter().tensor;
+  const auto bias = options.scoring.has_bias ? weight.select(1, options.dim) : Tensor();
+  const auto scores = at::linear(features.to(options.dtype), weight.narrow(1, 0, options.dim), bias);
+  const auto sum =
+      at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum, /*ignore_index=*/-1, options.scoring.smoothing);
+  return sum / targets.ne(-1).sum().clamp_min(1);
+}
+
+/// The means of all ranks, of which this rank's has a gradient.
+Tensor ReplicatedHead::in_order(const Tensor& own) {
+  const CategoryScope scope(Category::communication);
+  const std::vector<int64_t> sizes(group_.size(), 1);
+  const auto means = comm::all_gather(own.detach().reshape({1}), group_, 0, sizes);
+  auto place = at::zeros_like(means);
+  place[group_.rank()].fill_(1);
+  return means + place * (own - own.detach());
 }
 
 Ranking ReplicatedHead::top_k(const Tensor& features, int64_t k, std::span<const int64_t>) {

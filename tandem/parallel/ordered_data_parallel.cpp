@@ -6,23 +6,22 @@
 #include <map>
 
 #include "tandem/base/context.h"
-#include "tandem/comm/collectives.h"
-#include "tandem/comm/split.h"
 #include "tandem/memory/meter.h"
 #include "tandem/parallel/detail/broadcast_all.h"
+#include "tandem/parallel/detail/ordered_sum.h"
 
 namespace tandem::parallel {
 
 /// The gradients of one element type: of the shard at hand, and this rank's part of the sum.
 struct OrderedDataParallel::Flat {
-  Flat(const std::vector<Tensor>& of, const comm::ProcessGroup& group) : parameters(of) {
+  Flat(const std::vector<Tensor>& of, comm::ProcessGroup& group)
+      : parameters(of), whole(zeros_for(of)), sum(whole, group) {}
+
+  static Tensor zeros_for(const std::vector<Tensor>& parameters) {
     int64_t count = 0;
     for (const auto& parameter : parameters) count += parameter.numel();
-    sizes = comm::split_sizes(count, group.size());
     const CategoryScope scope(Category::gradients);
-    const auto options = parameters[0].options().requires_grad(false);
-    whole = at::zeros({count}, options);
-    sum = at::zeros({sizes[group.rank()]}, options);
+    return at::zeros({count}, parameters[0].options().requires_grad(false));
   }
 
   /// Makes each .grad a view into `whole`, laid out as its parameter.
@@ -37,16 +36,9 @@ struct OrderedDataParallel::Flat {
     }
   }
 
-  /// Adds the shards' gradients of this rank's part, in rank order.
-  void add(comm::ProcessGroup& group) {
-    const auto own = sum.size(0);
-    const auto parts = comm::all_to_all(whole, group, 0, sizes, std::vector<int64_t>(group.size(), own));
-    for (int rank = 0; rank < group.size(); ++rank) sum.add_(parts.narrow(0, rank * own, own));
-  }
-
   std::vector<Tensor> parameters;
-  std::vector<int64_t> sizes;  // of each rank's part
-  Tensor whole, sum;
+  Tensor whole;
+  detail::OrderedSum sum;
 };
 
 OrderedDataParallel::OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
@@ -67,7 +59,6 @@ void OrderedDataParallel::before_forward(const MicroBatch& micro) {
   for (auto& flat : flats_) {
     flat.whole.zero_();
     flat.lay_gradients();
-    if (micro.is_first()) flat.sum.zero_();
   }
   arrivals_.begin_step();
 }
@@ -85,19 +76,19 @@ void OrderedDataParallel::after_backward(const MicroBatch& micro) {
   // A rank that lacks a gradient tells the others by a NaN, which all see in the sum.
   const bool lacks_one = micro.is_last() && !arrivals_.are_complete();
   if (lacks_one) flats_[0].whole.narrow(0, 0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
-  clock_.count_unhidden([&] { exchange(micro.is_last()); });
+  clock_.count_unhidden([&] { exchange(micro.is_first(), micro.is_last()); });
   if (micro.is_last() && is_spoilt()) arrivals_.check(group_);
 }
 
-void OrderedDataParallel::exchange(bool is_last) {
-  for (auto& flat : flats_) flat.add(group_);
+void OrderedDataParallel::exchange(bool is_first, bool is_last) {
+  for (auto& flat : flats_) flat.sum.add(flat.whole, is_first);
   if (!is_last) return;
-  for (auto& flat : flats_) flat.whole.copy_(comm::all_gather(flat.sum, group_, 0, flat.sizes));
+  for (auto& flat : flats_) flat.sum.end(flat.whole);
 }
 
 SyncMemory OrderedDataParallel::memory() {
   const memory::ProbeScope probe;
-  exchange(/*is_last=*/true);
+  exchange(/*is_first=*/true, /*is_last=*/true);
   return {.exchange = probe.account().peak_bytes(), .owned_gradients = arrivals_.parameters()};
 }
 

@@ -51,7 +51,7 @@ class OrderedDataParallel : public GradientSync, public SyncRehearsal {
  private:
   struct Flat;
 
-  void exchange(bool is_last);
+  void exchange(bool is_first, bool is_last);
   bool is_spoilt() const;
 
   comm::ProcessGroup& group_;

@@ -81,6 +81,10 @@ struct Strategy {
   Axes axes = {Axis::data, Axis::tensor, Axis::pipeline};
 
   bool sums_in_order = false;  // it can: StrategyOptions::shards
+
+  /// Between steps each rank holds all parameters, with the whole of the optimizer's state.
+  bool has_whole_state = false;
+
   /// True: the ranks that share a batch are replicas in one process, `dp.replicas` of the options, and the world is one
   /// rank.
   bool is_one_process = false;

@@ -29,8 +29,11 @@ double learning_rate(const ScheduleOptions& options, int64_t step) {
   const double rise = std::floor(options.warmup * static_cast<double>(options.steps));
   if (at < rise) return options.lr * (at + 1) / rise;
   switch (options.kind) {
-    case ScheduleKind::cosine:
-      return cosine_between(options.lr, 0.0, (at - rise) / std::max(1.0, static_cast<double>(options.steps) - rise));
+    case ScheduleKind::cosine: {
+      const auto from = std::max(static_cast<double>(step / options.every * options.every), rise);
+      const double part = (from - rise) / std::max(1.0, static_cast<double>(options.steps) - rise);
+      return cosine_between(options.lr, options.least, part);
+    }
     case ScheduleKind::step: {
       const auto passed = std::count_if(options.milestones.begin(), options.milestones.end(),
                                         [&](int64_t milestone) { return step >= milestone; });

@@ -60,7 +60,7 @@ Optimizer::Optimizer(std::vector<Parameter> parameters, const OptimizerOptions& 
   check_options(options);
   parallel::check_each_once("optimizer", parameters_);
   const CategoryScope scope(Category::optimizer);
-  const bool adam = options.kind == OptimizerKind::adamw;
+  const bool adam = options.kind != OptimizerKind::sgd;
   for (const auto& parameter : parameters_) {
     numbers_.push_back(numbers_of(parameter));
     const BlockScope block(memory::block_of(parameter.tensor));
@@ -98,6 +98,20 @@ std::vector<Tensor> each_once(const std::vector<Tensor>& tensors) {
   return once;
 }
 
+using Tensors = std::vector<Tensor>;
+
+void fused_adam(const Tensors& weights, const Tensors& gradients, const Tensors& first, const Tensors& second,
+                const Tensors& steps, double learning_rate, double weight_decay, const OptimizerOptions& options) {
+  at::_fused_adam_(weights, gradients, first, second, {}, steps, learning_rate, options.beta1, options.beta2,
+                   weight_decay, options.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+}
+
+void fused_adamw(const Tensors& weights, const Tensors& gradients, const Tensors& first, const Tensors& second,
+                 const Tensors& steps, double learning_rate, double weight_decay, const OptimizerOptions& options) {
+  at::_fused_adamw_(weights, gradients, first, second, {}, steps, learning_rate, options.beta1, options.beta2,
+                    weight_decay, options.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+}
+
 /// The numbers of a tensor in the order in which they lie in memory.
 Tensor in_memory_order(const Tensor& tensor) { return at::as_strided(tensor, {tensor.numel()}, {1}); }
 
@@ -128,8 +142,8 @@ void Optimizer::update(Lists& lists, double learning_rate) const {
     at::_fused_sgd_(weights, gradients, first, numbers.weight_decay, options_.momentum, learning_rate,
                     /*dampening=*/0.0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
   } else {
-    at::_fused_adamw_(weights, gradients, first, second, {}, steps, learning_rate, options_.beta1, options_.beta2,
-                      numbers.weight_decay, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+    const auto update = options_.kind == OptimizerKind::adam ? fused_adam : fused_adamw;
+    update(weights, gradients, first, second, steps, learning_rate, numbers.weight_decay, options_);
   }
   vectors.write_back();
 }
@@ -235,7 +249,7 @@ void Optimizer::step_some_rows(size_t parameter, const Rows& rows, const Tensor&
 }
 
 void Optimizer::move_all_rows(size_t parameter) {
-  check(options_.kind == OptimizerKind::sgd, "rows that a step skips cannot be updated late with AdamW, wanted SGD");
+  check(options_.kind == OptimizerKind::sgd, "rows that a step skips cannot be updated late with Adam, wanted SGD");
   const CategoryScope scope(Category::optimizer);
   lazy_.emplace(parameters_[parameter].tensor.detach(), first_.empty() ? Tensor() : first_[parameter],
                 options_.momentum, numbers_[parameter].weight_decay, options_.nesterov);
@@ -267,7 +281,7 @@ std::vector<Parameter> Optimizer::state() const {
       state.push_back((owner.*place)(name, tensors[i]));
     }
   };
-  const bool adam = options_.kind == OptimizerKind::adamw;
+  const bool adam = options_.kind != OptimizerKind::sgd;
   add(adam ? "exp_avg" : "momentum_buffer", first_, &Parameter::beside);
   add("exp_avg_sq", second_, &Parameter::beside);
   std::unordered_set<const void*> listed;

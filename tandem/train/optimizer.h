@@ -10,7 +10,7 @@
 
 namespace tandem::train {
 
-enum class OptimizerKind { sgd, adamw };
+enum class OptimizerKind { sgd, adam, adamw };
 
 /// Numbers that hold for some of an optimizer's parameters, in place of those of OptimizerOptions.
 struct ParameterGroup {
@@ -27,17 +27,17 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;                              // sgd
   bool nesterov = true;                               // sgd
-  double weight_decay = 5e-4;                         // sgd: added to the gradient; adamw: decoupled
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adamw
+  double weight_decay = 5e-4;                         // sgd, adam: added to the gradient; adamw: decoupled
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
   std::vector<ParameterGroup> groups = {};            // the first that takes a parameter holds for it
 };
 
-/// SGD and AdamW on libtorch's fused kernels. The numbers equal torch.optim's. On CPUs the bits of a number do not
-/// depend on how its tensor has been cut.
+/// SGD, Adam and AdamW on libtorch's fused kernels. The numbers equal torch.optim's. On CPUs the bits of a number do
+/// not depend on how its tensor has been cut.
 ///
-/// The constructor allocates the state: for SGD one tensor per parameter (none without momentum), for AdamW two and a
-/// step count. A parameter without a gradient is not updated. If .grad is sparse, rows without a gradient are not
-/// updated, unless move_all_rows() was called for that parameter; AdamW's step count rises all the same. A row that a
+/// The constructor allocates the state: for SGD one tensor per parameter (none without momentum), for Adam and AdamW
+/// two and a step count. A parameter without a gradient is not updated. If .grad is sparse, rows without a gradient are
+/// not updated, unless move_all_rows() was called for that parameter; the step counts rise all the same. A row that a
 /// sparse .grad names several times gets the sum.
 ///
 /// To leave frozen parameters out, with their state, pass trained_of() (parallel/parameter.h).
@@ -64,7 +64,7 @@ class Optimizer {
 
   /// From now on, rows of this parameter that a step skips get the momentum and weight decay that dense SGD would give
   /// them, but late: when they are next read. Call prepare_rows() with the rows that a step reads, before the step.
-  /// Memory: 4 bytes per row. Throws SettingsError for AdamW.
+  /// Memory: 4 bytes per row. Throws SettingsError for Adam and AdamW.
   void move_all_rows(size_t parameter);
   void prepare_rows(const Rows& rows);
 

@@ -6,7 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
 #include "tandem/memory/meter.h"
-#include "tandem/train/detail/micro_batches.h"
+#include "tandem/train/micro_batches.h"
 #include "tests/support/text_of.h"
 #include "tests/train/classifier_task.h"
 #include "tests/train/loss_recorder.h"
@@ -88,7 +88,7 @@ TEST(Accumulate, ABatchIsCutOnEachRank) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     const int64_t own = group.rank() == 0 ? 8 : 7;
     const data::Batch batch = {at::arange(own).reshape({own, 1, 1, 1}), at::arange(own), 15, group.rank() * 8 + 100};
-    const auto parts = detail::cut(batch, 3, {8, 7}, group.rank());
+    const auto parts = cut(batch, 3, {8, 7}, group.rank());
     ASSERT_EQ(parts.size(), 3u);
     EXPECT_EQ(parts[0].sizes, (std::vector<int64_t>{3, 3}));
     EXPECT_EQ(parts[1].sizes, (std::vector<int64_t>{3, 2}));
@@ -98,7 +98,7 @@ TEST(Accumulate, ABatchIsCutOnEachRank) {
     EXPECT_TRUE(parts[1].batch.labels.equal(batch.labels.slice(0, 3, group.rank() == 0 ? 6 : 5)));
     EXPECT_DOUBLE_EQ(parts[2].shares[0], 4.0 / 15);
     EXPECT_TRUE(parts[0].place.is_first() && parts[2].place.is_last() && !parts[1].place.is_last());
-    EXPECT_EQ(detail::cut(batch, 100, {8, 7}, group.rank()).size(), 8u);  // none is empty on both ranks
+    EXPECT_EQ(cut(batch, 100, {8, 7}, group.rank()).size(), 8u);  // none is empty on both ranks
   });
 }
 

@@ -89,10 +89,9 @@ PlainPasses::PlainPasses(Task& task, parallel::GradientSync& sync, const std::ve
   if (options.shards > 0) ordered_buffers_.emplace(task.buffers(), options.shards / data.size());
 }
 
-std::vector<detail::BatchPart> PlainPasses::parts_of(const data::Batch& batch) const {
-  return options_.shards > 0
-             ? detail::cut_shards(batch, options_.shards, data_)
-             : detail::cut(batch, options_.accumulate, options_.shares.of(batch.global_size), data_.rank());
+std::vector<BatchPart> PlainPasses::parts_of(const data::Batch& batch) const {
+  return options_.shards > 0 ? cut_shards(batch, options_.shards, data_)
+                             : cut(batch, options_.accumulate, options_.shares.of(batch.global_size), data_.rank());
 }
 
 std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) {
@@ -122,7 +121,7 @@ std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, det
 
 memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
   const auto parts = parts_of(batch);
-  const auto images = [](const detail::BatchPart& part) { return part.batch.images.size(0); };
+  const auto images = [](const BatchPart& part) { return part.batch.images.size(0); };
   const auto equals_next = [&](size_t i) {  // which adds to the gradients at the latest
     return i + 1 < parts.size() && images(parts[i]) > 0 && images(parts[i]) == images(parts[i + 1]) &&
            parts[i].batch.global_size == parts[i + 1].batch.global_size;
@@ -137,7 +136,7 @@ memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Acco
 }
 
 /// `adds`: all gradients are there, and backward adds to them: as from the second micro-batch on.
-memory::Composition PlainPasses::rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds,
+memory::Composition PlainPasses::rehearse_part(const BatchPart& part, memory::Account held, bool adds,
                                                const Update& update) {
   std::vector<memory::Change> changes;
   const auto sync = sync_memory();
@@ -180,7 +179,7 @@ Step::Blocks PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_part
 }
 
 /// Leaves gradients of parts_with_gradients().
-std::vector<memory::BlockRecord> PlainPasses::rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part,
+std::vector<memory::BlockRecord> PlainPasses::rehearse_chain(const memory::Chain& chain, const BatchPart& part,
                                                              bool adds, const parallel::SyncMemory& sync) {
   memory::RehearsalOptions options = {.given_away = sync.owned_gradients, .starts_at_output = true};
   if (adds) options.added_to = whole_gradients(sync);

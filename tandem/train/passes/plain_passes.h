@@ -2,8 +2,8 @@
 #include <optional>
 
 #include "tandem/parallel/strategy.h"
-#include "tandem/train/detail/micro_batches.h"
 #include "tandem/train/detail/ordered_buffers.h"
+#include "tandem/train/micro_batches.h"
 #include "tandem/train/passes/passes.h"
 #include "tandem/train/task.h"
 
@@ -28,13 +28,12 @@ class PlainPasses : public Passes {
   Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:
-  std::vector<detail::BatchPart> parts_of(const data::Batch& batch) const;
-  memory::Composition rehearse_part(const detail::BatchPart& part, memory::Account held, bool adds,
-                                    const Update& update);
+  std::vector<BatchPart> parts_of(const data::Batch& batch) const;
+  memory::Composition rehearse_part(const BatchPart& part, memory::Account held, bool adds, const Update& update);
   parallel::SyncMemory sync_memory() const;
   std::vector<Tensor> parts_with_gradients(const parallel::SyncMemory& sync) const;
   std::vector<Tensor> whole_gradients(const parallel::SyncMemory& sync) const;
-  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const detail::BatchPart& part, bool adds,
+  std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const BatchPart& part, bool adds,
                                                   const parallel::SyncMemory& sync);
 
   Task& task_;

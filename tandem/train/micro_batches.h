@@ -5,7 +5,7 @@
 #include "tandem/data/dataset.h"
 #include "tandem/parallel/gradient_sync.h"
 
-namespace tandem::train::detail {
+namespace tandem::train {
 
 /// A part of a global batch.
 struct BatchPart {
@@ -24,4 +24,4 @@ std::vector<BatchPart> cut(const data::Batch& batch, int64_t parts, const std::v
 /// LoaderOptions::shards gives them. Each loss has a number for each rank. Not collective.
 std::vector<BatchPart> cut_shards(const data::Batch& batch, int64_t shards, const comm::ProcessGroup& data);
 
-}  // namespace tandem::train::detail
+}  // namespace tandem::train

@@ -1,4 +1,4 @@
-#include "tandem/train/detail/micro_batches.h"
+#include "tandem/train/micro_batches.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 
 #include "tandem/comm/split.h"
 
-namespace tandem::train::detail {
+namespace tandem::train {
 namespace {
 
 data::Batch narrowed(const data::Batch& batch, int64_t begin, int64_t size, int64_t global_size) {
@@ -58,4 +58,4 @@ std::vector<BatchPart> cut_shards(const data::Batch& batch, int64_t shards, cons
   return result;
 }
 
-}  // namespace tandem::train::detail
+}  // namespace tandem::train
