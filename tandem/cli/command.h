@@ -41,6 +41,7 @@ struct Command {
 
 // One source file each. They return the exit status; an exception becomes one line on stderr and its exit code.
 int run_train(const Arguments& arguments);
+int run_search(const Arguments& arguments);
 int run_eval(const Arguments& arguments);
 int run_predict(const Arguments& arguments);
 int run_embed(const Arguments& arguments);

@@ -1,7 +1,8 @@
+#include "tandem/cli/train.h"
+
 #include <atomic>
 
 #include "tandem/base/log.h"
-#include "tandem/cli/command.h"
 #include "tandem/cli/run/folder.h"
 #include "tandem/cli/run/resume.h"
 #include "tandem/cli/run/training.h"
@@ -16,12 +17,15 @@ namespace tandem::cli {
 namespace {
 
 /// With resume=PATH, the settings of that run (unless --config names a file), then the words.
-job::Job training_job(const Arguments& arguments) {
+job::Job training_job(const Arguments& arguments, void (*prepare)(settings::Settings& settings)) {
   auto settings = read_settings(arguments);
   const auto& source = settings.get_string("resume");
   const bool is_path = source != "none" && source != "auto" && !arguments.flag("--config");
   auto run = is_path ? job::saved_settings(source) : std::nullopt;
-  if (!run) return job::read_job(std::move(settings));
+  if (!run) {
+    prepare(settings);
+    return job::read_job(std::move(settings));
+  }
   run->apply(arguments.words);
   auto job = job::read_job(*std::move(run));
   if (!settings.given("data")) job::check_saved_folder(job);
@@ -30,9 +34,9 @@ job::Job training_job(const Arguments& arguments) {
 
 }  // namespace
 
-int run_train(const Arguments& arguments) {
+int train_with(const Arguments& arguments, void (*prepare)(settings::Settings& settings)) {
   memory::install_meter();
-  auto job = training_job(arguments);
+  auto job = training_job(arguments, prepare);
   job::check_training(job);
   job::check_pairs(job);
   check_resume(job.run);
@@ -52,6 +56,10 @@ int run_train(const Arguments& arguments) {
       job, [&](comm::ProcessGroup& group) { code = run_training(arguments, job, data, group); },
       stop_signals::requested);
   return static_cast<int>(code.load());
+}
+
+int run_train(const Arguments& arguments) {
+  return train_with(arguments, [](settings::Settings&) {});
 }
 
 }  // namespace tandem::cli

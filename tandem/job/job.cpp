@@ -8,6 +8,7 @@
 #include "tandem/base/suggest.h"
 #include "tandem/job/sections/combinations.h"
 #include "tandem/job/sections/mesh.h"
+#include "tandem/job/sections/presets.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 #include "tandem/storage/checksum.h"
@@ -56,9 +57,10 @@ std::string why_idle(const Job& job, std::string_view key) {
 
 std::span<const Section* const> sections() {
   static const std::vector<const Section*> all = {
-      &parallel_section(),  &ddp_section(),      &mesh_section(),       &fsdp_section(), &ps_section(),
-      &averaging_section(), &data_section(),     &model_section(),      &head_section(), &training_section(),
-      &optimizer_section(), &schedule_section(), &evaluation_section(), &run_section(),  &memory_section()};
+      &parallel_section(), &ddp_section(),        &mesh_section(),      &fsdp_section(),
+      &ps_section(),       &averaging_section(),  &data_section(),      &model_section(),
+      &head_section(),     &training_section(),   &optimizer_section(), &schedule_section(),
+      &search_section(),   &evaluation_section(), &run_section(),       &memory_section()};
   return all;
 }
 
@@ -72,6 +74,7 @@ settings::Schema schema() {
 }
 
 Job read_job(settings::Settings settings) {
+  apply_presets(settings);
   Job job{.settings = std::move(settings)};
   for (const auto* section : sections()) section->read(job.settings, job);
   check_mesh(job);

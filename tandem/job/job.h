@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tandem/job/sections/parallel.h"
 #include "tandem/job/sections/run.h"
 #include "tandem/job/sections/schedule.h"
+#include "tandem/job/sections/search.h"
 #include "tandem/job/sections/training.h"
 #include "tandem/settings/settings.h"
 #include "tandem/storage/manifest.h"
@@ -34,6 +36,7 @@ struct Job {
   Head head;
   Training training;
   train::OptimizerOptions optimizer;
+  std::optional<Search> search;  // nullopt: a model is trained as it is
   Schedule schedule;
   Evaluation evaluation;
   Run run;

@@ -34,9 +34,18 @@ data::LoaderOptions loader_options(const Job& job, int rank, int size) {
 train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t steps_per_epoch) {
   auto options = job.schedule.options;
   options.steps = steps;
+  if (job.schedule.changes_by_epoch) options.every = std::max<int64_t>(1, steps_per_epoch);
   for (const double epoch : job.schedule.milestone_epochs)
     options.milestones.push_back(std::llround(epoch * static_cast<double>(steps_per_epoch)));
   return options;
+}
+
+search::SearchStepOptions search_options(const Job& job, const train::SupervisedStepOptions& weights) {
+  return {.architect = job.search->architect,
+          .alphas = job.search->alphas,
+          .alphas_rate = job.search->rate,
+          .weights = weights,
+          .guard = job.search->is_guarded ? std::optional<search::GuardOptions>(std::in_place) : std::nullopt};
 }
 
 }  // namespace
@@ -117,12 +126,28 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
                                                 .loss_scale = job.training.loss_scale,
                                                 .strategy = job.parallel.strategy,
                                                 .strategy_options = job.parallel.strategy_options};
-  parts.step = std::make_unique<train::SupervisedStep>(*parts.task, options, *parts.mesh);
+  if (job.search) {
+    auto step =
+        std::make_unique<search::SearchStep>(*parts.task, job.search->space, search_options(job, options), *parts.mesh);
+    parts.search = step.get();
+    parts.step = std::move(step);
+  } else {
+    parts.step = std::make_unique<train::SupervisedStep>(*parts.task, options, *parts.mesh);
+  }
   return parts;
 }
 
 Assembly assemble(const Job& job, const DataShape& shape, comm::ProcessGroup& world) {
   return assemble(job, shape, even_counts(job, shape.classes, world.size()), world);
+}
+
+std::unique_ptr<data::Loader> begin_search(const Job& job, const Assembly& parts, const data::Dataset& validation,
+                                           int64_t steps_per_epoch, const comm::ProcessGroup& world) {
+  if (parts.search == nullptr) return nullptr;
+  auto loader = training_loader(job, validation, world);
+  parts.search->read_from(*loader);
+  parts.search->move_alphas_from(std::llround(job.search->warmup * static_cast<double>(steps_per_epoch)));
+  return loader;
 }
 
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch) {

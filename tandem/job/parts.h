@@ -84,6 +84,7 @@ struct Assembly {
   std::unique_ptr<parallel::Mesh> mesh;
   std::unique_ptr<train::Task> task;
   std::unique_ptr<train::Step> step;
+  search::SearchStep* search = nullptr;  // the step, if it is that of a search
 };
 
 /// The parts of a job on a rank of `world`, all ranks of the job. `prepare` is called with the task before the step is
@@ -93,6 +94,11 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
 
 /// The same with the classes split evenly, and nothing recomputed.
 Assembly assemble(const Job& job, const DataShape& shape, comm::ProcessGroup& world);
+
+/// Gives a search the loader of its validation images, the data's test images, and says when the alphas begin to move.
+/// Nothing is done, and null returned, unless the assembly is that of a search.
+std::unique_ptr<data::Loader> begin_search(const Job& job, const Assembly& parts, const data::Dataset& validation,
+                                           int64_t steps_per_epoch, const comm::ProcessGroup& world);
 
 /// The name of the classifier's block.
 inline constexpr const char* kHeadBlock = "classifier";

@@ -162,8 +162,8 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
   if (job.training.skip_nonfinite > 0) parts.step->allow_skips(job.training.skip_nonfinite);
   auto held = probe.account();
   const int ranks = group->size();
-  held.add(Category::buffers,
-           data::loader_memory(training_loader_options(job, rank, ranks), shape.image, amount.batches));
+  held.add(Category::buffers, (job.search ? 2 : 1) * data::loader_memory(training_loader_options(job, rank, ranks),
+                                                                         shape.image, amount.batches));
   RankMemory memory;
   detail::name_single_images(job, [&] { memory.step = known ? *known : parts.step->rehearse(batch, held); });
   if (amount.test_images == 0) return memory;

@@ -77,6 +77,11 @@ const Setting& Settings::require(std::string_view key) const {
   throw SettingsError("setting " + quote(key) + " is unknown, wanted one of the settings", remedy);
 }
 
+void Settings::choose(std::string_view key, std::string_view text) {
+  const auto& setting = require(key);
+  entries_[&setting - schema_.data()].value = read_value(setting, text);
+}
+
 void Settings::put(const Setting& setting, Value value) {
   entries_[&setting - schema_.data()] = {std::move(value), true};
 }

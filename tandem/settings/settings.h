@@ -25,6 +25,9 @@ class Settings {
   /// Throws SettingsError: unknown key, wrong value.
   void set(std::string_view key, std::string_view text);
 
+  /// As set(), for a value that the program chooses where none was given: given() stays false.
+  void choose(std::string_view key, std::string_view text);
+
   /// Applies words `key=value`. Throws UsageError for a word of another form, SettingsError as set() does, and for a
   /// setting by its name and by its former one.
   void apply(std::span<const std::string> words);

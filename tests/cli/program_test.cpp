@@ -107,7 +107,7 @@ TEST(Program, FlagsAndSubcommandsInTheWrongPlace) {
             "train.batch=...\n");
   EXPECT_EQ(run_here({"info", "--lr", "0.1"}).err,
             "error: flag '--lr' is unknown, wanted --help, --config or --json: settings have no dashes, did you mean "
-            "diloco.lr or train.lr?\n");
+            "diloco.lr, train.lr or search.lr?\n");
   EXPECT_TRUE(run_here({"info", "-c", "x"}).err.ends_with("did you mean --config?\n"));
   EXPECT_TRUE(run_here({"info", "--json x"}).err.ends_with("write the flag and its value as two words\n"));
   EXPECT_EQ(run_here({"info", "--json", "--config", "x"}).err, "error: flag --json has no value, wanted FILE\n");

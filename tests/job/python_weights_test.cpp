@@ -52,7 +52,7 @@ Tensor there_and_back(const Job& job, const Tensor& images, const Tensor& expect
   comm::run_ranks(
       job.parallel.ranks,
       [&](comm::ProcessGroup& group) {
-        const auto [mesh, task, step] =
+        const auto [mesh, task, step, search] =
             assemble(job, kShape, even_counts(job, kShape.classes, group.size()), group,
                      [&](const train::Task& made) { start_from_weights(job, made, group); });
         EXPECT_TRUE(are_close(embeddings_of(*task, *step, images), expected)) << file;

@@ -46,7 +46,8 @@ TEST(Schema, HoldsTheKeysThatOthersRelyOn) {
 TEST(Schema, DescriptionsName) {
   const auto text = std::regex_replace(settings::describe(schema(), 1000), std::regex("\n  +"), "  ");
   EXPECT_NE(
-      text.find("train.weight_decay  5e-4  weight decay; SGD: added to the gradient; AdamW: decoupled (0 or more)\n"),
+      text.find(
+          "train.weight_decay  5e-4  weight decay; SGD, Adam: added to the gradient; AdamW: decoupled (0 or more)\n"),
       text.npos)
       << text;
   EXPECT_NE(text.find("data.test_fonts  (empty)  "), text.npos) << text;

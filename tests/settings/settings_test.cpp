@@ -116,7 +116,7 @@ TEST(Settings, BothNamesOfASettingAreRefused) {
 TEST(Settings, UnknownKeys) {
   const std::string unknown = "is unknown, wanted one of the settings: ";
   EXPECT_EQ(fault_of("trian.lr=1"), "setting 'trian.lr' " + unknown + "did you mean train.lr?");
-  EXPECT_EQ(fault_of("lr=1"), "setting 'lr' " + unknown + "did you mean diloco.lr or train.lr?");
+  EXPECT_EQ(fault_of("lr=1"), "setting 'lr' " + unknown + "did you mean diloco.lr, train.lr or search.lr?");
   EXPECT_EQ(fault_of("train.classes=9"),
             "setting 'train.classes' " + unknown + "did you mean data.classes or head.classes?");
   EXPECT_EQ(fault_of("batch=9"), "setting 'batch' " + unknown + "did you mean train.batch or eval.batch?");

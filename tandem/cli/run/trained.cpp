@@ -110,6 +110,10 @@ nlohmann::json trained_json(const Trained& trained) {
   for (const auto& score : outcome.scores.list) {
     result[score.name == "loss" ? "test_loss" : score.name] = score.value;  // "loss" is that of training
   }
+  if (trained.found) {
+    result["alphas_hash"] = trained.found->alphas_hash;
+    result["genotype"] = trained.found->genotype;
+  }
   if (outcome.images == 0) result["loss"] = result["images_per_second"] = nullptr;
   result["memory"]["unattributed"] = memory_json(memory::account(Context::kNobody).at_peak);
   for (const auto& [form, ranks] : trained.forms) {
@@ -126,6 +130,7 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
   text += best_text(trained);
+  if (trained.found) text += "cells    " + trained.found->genotype + "\n";
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
   if (const auto hidden = value_of(trained.facts, "hidden")) {
     text += "overlap  " + format_percent(*hidden) + " of the gradients' travel is hidden\n";

@@ -7,6 +7,7 @@
 
 #include "tandem/cli/run/answers.h"
 #include "tandem/cli/run/scores.h"
+#include "tandem/cli/run/search_files.h"
 #include "tandem/comm/transport.h"
 #include "tandem/job/form_memory.h"
 #include "tandem/job/rank_facts.h"
@@ -28,6 +29,7 @@ struct Trained {
   std::vector<job::FormMemory> forms;  // of the head, other than the run's
   FeatureScores features;
   std::optional<TestAnswers> answers;  // of the last test, on rank 0
+  std::optional<Found> found;          // of a search, on rank 0
   std::string weights_hash;
   std::filesystem::path folder;
 };

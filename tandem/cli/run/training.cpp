@@ -137,6 +137,10 @@ class TrainingRun {
     const auto parts = job::assemble(job_, shape_, plan_.task, group_, [&](const train::Task& task) {
       if (begins_anew(job_.run, store, group_)) job::start_from_weights(job_, task, group_);
     });
+    std::unique_ptr<data::Loader> validation;
+    if (data_.test) {
+      validation = job::begin_search(job_, parts, *data_.test, training_->batches_per_epoch(), group_);
+    }
     job::ImageAnswers answers(*parts.mesh, 1);
     options.answered = [&](const data::Batch& batch, const Ranking& best, std::span<const int64_t> sizes) {
       answers.add(batch, best, sizes);
@@ -147,11 +151,15 @@ class TrainingRun {
     if (leads_) set_flight_aside(folder_);
     const auto observer = leads_ ? make_observer(trainer, options, earlier_log) : nullptr;
     train::Observer nobody;
+    std::optional<SearchFiles> search_files;
+    if (observer && parts.search != nullptr) {
+      search_files.emplace(folder_, *parts.search, trainer.step(), *observer, *lock_);
+    }
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
     has_begun_ = true;
     group_.recorder().set_folder(folder_ / kFlightFolder);
-    trained_.outcome = run(trainer, observer ? *observer : nobody);
+    trained_.outcome = run(trainer, search_files ? *search_files : observer ? *observer : nobody);
     if (events && all_own_folder()) {
       write_run_file(folder_ / memory_events_file(group_.rank()), memory_events_text(events->end()));
     }
@@ -220,6 +228,7 @@ class TrainingRun {
     trained_.facts = over_ranks(step.facts(), group_);
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);
+    if (parts.search != nullptr) trained_.found = found_by(*parts.search);
     const auto& outcome = trained_.outcome;
     keeps_result_ = outcome.images == 0 && comm::any_rank(leads_ && fs::exists(folder_ / kResult), group_);
     const bool has_more = data_.retrieval || !job_.evaluation.pairs.empty();
@@ -228,6 +237,10 @@ class TrainingRun {
       step.with_tested_weights([&] { trained_.features = score_features(job_, *parts.task, data_, *parts.mesh); });
     }
     tell_odd_images(data_, group_);
+  }
+
+  Found found_by(search::SearchStep& search) const {
+    return {models::to_text(search.genotype(job_.search->takes_best)), search.alphas_hash()};
   }
 
   /// Returns false, with a warning, if another run has taken the folder: then nothing is written there.

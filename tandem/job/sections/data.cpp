@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "tandem/base/error.h"
+#include "tandem/base/format.h"
 #include "tandem/base/quote.h"
 #include "tandem/data/face_records.h"
 #include "tandem/data/market1501.h"
+#include "tandem/data/subset.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
@@ -283,11 +286,31 @@ void choose_fonts(Job& job) {
 
 }  // namespace
 
+namespace {
+
+/// The training images that weights are not trained on become the test images.
+data::Split for_search(data::Split split, const Job& job) {
+  const double share = job.search->share;
+  if (share < 1) {
+    std::tie(split.train, split.test) = data::cut_in_two(std::move(split.train), share, job.seed);
+    split.summary += " · search on " + format_count(split.train->size()) + " for weights, " +
+                     format_count(split.test->size()) + " for alphas";
+  }
+  const int64_t batch = job.training.batch, images = split.test ? split.test->size() : 0;
+  if (images >= batch) return split;
+  throw SettingsError("train.batch is " + std::to_string(batch) + " with " + std::to_string(images) +
+                          " images for the alphas, wanted at most as many",
+                      share < 1 ? "lower train.batch or search.share" : "lower train.batch, or search.share below 1");
+}
+
+}  // namespace
+
 data::Split open_data(Job& job) {
   auto split = naming_settings({"data"}, [&] {
     choose_fonts(job);
     return job.data.source->open(job);
   });
+  if (job.search) split = naming_settings({"search"}, [&] { return for_search(std::move(split), job); });
   split.summary = with_setting_names(split.summary, {"data"});
   return split;
 }

@@ -89,7 +89,9 @@ constexpr std::array<HeadForm, 3> kForms = {{{.name = "sharded",
                                               .doc = "each rank holds all classes and scores its own images",
                                               .plan = "whole head on each rank",
                                               .make = make<classifier::ReplicatedHead>,
-                                              .is_whole = true}}};
+                                              .is_whole = true,
+                                              .sums_in_order = true,
+                                              .differentiates_twice = true}}};
 constexpr std::array<Choice<Beyond>, 5> kBeyonds = {{{"extend", Beyond::extend},
                                                      {"cosine", Beyond::cosine},
                                                      {"linear", Beyond::linear},

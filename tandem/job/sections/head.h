@@ -21,6 +21,7 @@ struct HeadForm {
   bool gathers_scores = false;  // on rank 0: there are no blocks of classes
   bool updates_rows = false;    // the gradient of a row is final in backward: rows may be sampled, or updated there
   bool sums_in_order = false;   // it can sum over shards of the batch and of the classes (HeadOptions::shards)
+  bool differentiates_twice = false;  // HeadOptions::differentiates_twice
 };
 
 /// All forms; the first is the default.

@@ -8,6 +8,7 @@
 #include "tandem/memory/activation.h"
 #include "tandem/models/genotype.h"
 #include "tandem/models/model.h"
+#include "tandem/models/space.h"
 #include "tandem/storage/named_file.h"
 
 namespace tandem::job {
@@ -22,12 +23,16 @@ std::optional<std::string> read_path(std::string_view text) {
 
 constexpr std::string_view kGenotypeFile = "genotype:";
 
-/// A genotype, or a file with one: what counts is what is in it.
-std::optional<std::string> read_genotype(std::string_view text) {
+/// A genotype, or a file with one: what counts is what is in it. Or the model of a search.
+std::optional<std::string> read_cells(std::string_view text) {
   if (text.starts_with(kGenotypeFile)) {
     const std::filesystem::path path(text.substr(kGenotypeFile.size()));
     const auto content = storage::read_named_file("a genotype", path, models::kMostGenotypeBytes);
     return models::to_text(models::parse_genotype(content, path.string()));
+  }
+  if (models::is_supernet(text)) {
+    models::space_of(text.substr(models::kSearchPrefix.size()));
+    return std::string(text);
   }
   if (!models::has_cells(text)) return std::nullopt;
   return models::to_text(models::parse_genotype(text, "model"));
@@ -47,15 +52,8 @@ models::ModelOptions sizes_of(const Model& model, const std::array<int64_t, 3>& 
           .stem = model.stem};
 }
 
-/// What a network of cells is unless the settings say otherwise: as it was published.
-void choose_for_cells(settings::Settings& settings) {
-  if (!settings.given("embedding")) settings.set("embedding", "0");
-  if (!settings.given("head")) settings.set("head", "linear");
-}
-
 void read_model(settings::Settings& settings, Job& job) {
   const auto &name = settings.get_string("model"), &weights = settings.get_string("model.weights");
-  if (models::has_cells(name)) choose_for_cells(settings);
   job.model = {.name = name,
                .is_identity = models::is_identity(name),
                .embedding = settings.get_int("embedding"),
@@ -86,9 +84,9 @@ const Section& model_section() {
       .rows = {{.key = "model",
                 .default_value = text("resnet_glyph"),
                 .doc = "backbone; none: no backbone, the head sees the raw pixels; those of darts-v1 to amoebanet are "
-                       "of cells",
+                       "of cells; search:darts: all cells of a space at once, to search",
                 .choices = {names.begin(), names.end()},
-                .other = {"genotype:FILE", read_genotype}},
+                .other = {"genotype:FILE|search:SPACE", read_cells}},
                {"embedding",
                 int64_t{128},
                 "size of an embedding, the feature vector of an image and input of the head; 0: the backbone's "

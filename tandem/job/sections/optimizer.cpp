@@ -10,8 +10,8 @@ namespace {
 
 using train::OptimizerKind;
 
-constexpr std::array<Choice<OptimizerKind>, 2> kOptimizerKinds = {
-    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}}};
+constexpr std::array<Choice<OptimizerKind>, 3> kOptimizerKinds = {
+    {{"sgd", OptimizerKind::sgd}, {"adamw", OptimizerKind::adamw}, {"adam", OptimizerKind::adam}}};
 
 void read_optimizer(settings::Settings& settings, Job& job) {
   job.optimizer = {.kind = chosen(kOptimizerKinds, settings.get_string("train.optimizer")),
@@ -37,17 +37,18 @@ const Section& optimizer_section() {
                 .choices = names_of(kOptimizerKinds)},
                {"train.momentum", 0.9, "SGD: momentum", kDecay},
                {"train.nesterov", true, "SGD: Nesterov momentum; needs train.momentum above 0"},
-               {"train.weight_decay", 5e-4, "weight decay; SGD: added to the gradient; AdamW: decoupled", kNotNegative},
+               {"train.weight_decay", 5e-4, "weight decay; SGD, Adam: added to the gradient; AdamW: decoupled",
+                kNotNegative},
                {"train.decay_norms", true, "weight decay also of norms' weights and of biases"},
-               {"train.beta1", 0.9, "AdamW: decay rate of the mean of the gradients", kDecay},
-               {"train.beta2", 0.999, "AdamW: decay rate of the mean of the squared gradients", kDecay}},
+               {"train.beta1", 0.9, "Adam, AdamW: decay rate of the mean of the gradients", kDecay},
+               {"train.beta2", 0.999, "Adam, AdamW: decay rate of the mean of the squared gradients", kDecay}},
       .read = read_optimizer,
       .check = check_optimizer,
       .idle = {{{"train.momentum", "train.nesterov"},
                 [](const Job& job) { return job.optimizer.kind != OptimizerKind::sgd; },
-                "with train.optimizer=adamw"},
+                "except with train.optimizer=sgd"},
                {{"train.beta1", "train.beta2"},
-                [](const Job& job) { return job.optimizer.kind != OptimizerKind::adamw; },
+                [](const Job& job) { return job.optimizer.kind == OptimizerKind::sgd; },
                 "with train.optimizer=sgd"},
                {{"train.decay_norms"},
                 [](const Job& job) { return job.optimizer.weight_decay == 0; },

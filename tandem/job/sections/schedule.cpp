@@ -14,6 +14,8 @@ constexpr std::array<Choice<ScheduleKind>, 4> kScheduleKinds = {{{"onecycle", Sc
                                                                  {"step", ScheduleKind::step},
                                                                  {"constant", ScheduleKind::constant}}};
 
+constexpr std::array<Choice<bool>, 2> kChanges = {{{"step", false}, {"epoch", true}}};
+
 void read_schedule(settings::Settings& settings, Job& job) {
   auto& options = job.schedule.options;
   options.kind = chosen(kScheduleKinds, settings.get_string("train.schedule"));
@@ -25,6 +27,8 @@ void read_schedule(settings::Settings& settings, Job& job) {
   if (options.kind != ScheduleKind::onecycle && !settings.given("train.warmup")) settings.set("train.warmup", "0");
   options.warmup = settings.get_float("train.warmup");
   options.gamma = settings.get_float("train.gamma");
+  options.least = settings.get_float("train.lr_min");
+  job.schedule.changes_by_epoch = chosen(kChanges, settings.get_string("train.lr_every"));
   job.schedule.milestone_epochs = settings.get_numbers("train.milestones");
 }
 
@@ -53,11 +57,19 @@ const Section& schedule_section() {
             "fraction of the steps in which the learning rate rises; schedules other than onecycle have no warm-up "
             "unless this is set",
             kFraction},
+           {"train.lr_min", 0.0, "cosine schedule: learning rate at the end", kNotNegative},
+           {.key = "train.lr_every",
+            .default_value = text("step"),
+            .doc = "cosine schedule: whether each step or each epoch has a learning rate of its own",
+            .choices = names_of(kChanges)},
            {"train.milestones", std::vector<double>(), "step schedule: epochs at which the learning rate falls",
             kNotNegative},
            {"train.gamma", 0.1, "step schedule: factor of the learning rate at each milestone", kFraction}},
       .read = read_schedule,
-      .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "except with train.schedule=step"}},
+      .idle = {{{"train.milestones", "train.gamma"}, has_no_steps, "except with train.schedule=step"},
+               {{"train.lr_min", "train.lr_every"},
+                [](const Job& job) { return job.schedule.options.kind != ScheduleKind::cosine; },
+                "except with train.schedule=cosine"}},
       .hint = hint};
   return section;
 }

@@ -9,6 +9,7 @@ namespace tandem::job {
 struct Schedule {
   train::ScheduleOptions options;        // except steps and milestones, set by the data
   std::vector<double> milestone_epochs;  // where the rate falls
+  bool changes_by_epoch = false;         // not by step
 };
 
 }  // namespace tandem::job

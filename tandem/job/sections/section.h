@@ -53,6 +53,7 @@ const Section& averaging_section();
 const Section& data_section();
 const Section& model_section();
 const Section& head_section();
+const Section& search_section();
 const Section& training_section();
 const Section& optimizer_section();
 const Section& schedule_section();

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+
+#include "tandem/models/space.h"
+#include "tandem/search/search_step.h"
+
+namespace tandem::job {
+
+/// What a search does besides training.
+struct Search {
+  models::Space space;
+  search::ArchitectOptions architect;
+  train::OptimizerOptions alphas;
+  double rate = 0;          // learning rate of the alphas
+  double warmup = 0;        // epochs before they move
+  double share = 0;         // of the training images: those that weights are trained on; 1: all
+  bool is_guarded = false;  // against collapse
+  bool takes_best = false;  // the genotype of the test with the best accuracy, not the last one
+};
+
+/// Whether losses are differentiated twice.
+bool needs_second_derivatives(const Search& search);
+
+}  // namespace tandem::job
