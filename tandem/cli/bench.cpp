@@ -16,6 +16,7 @@
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/bench/peer.h"
 #include "tandem/cli/bench/recompute.h"
+#include "tandem/cli/bench/search.h"
 #include "tandem/cli/bench/step.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
@@ -232,12 +233,13 @@ struct Bench {
   settings::Schema (*schema)();
 };
 
-constexpr std::array<Bench, 8> kBenches = {
+constexpr std::array<Bench, 9> kBenches = {
     {{"comm", run_comm, [] { return settings::Schema(comm_settings()); }},
      {"classifier", run_classifier, [] { return settings::Schema(classifier_settings()); }},
      {"activation", run_activation, activation_schema},
      {"memory", run_memory_bench, memory_bench_schema},
      {"recompute", run_recompute, recompute_schema},
+     {"search", run_bench_search, bench_search_schema},
      {"parity", run_parity, parity_schema},
      {"ddp", run_ddp, ddp_schema},
      {"step", run_step, job::schema}}};

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/median.h"
+#include "tandem/cli/bench/own_side.h"
 #include "tandem/cli/bench/peer.h"
 #include "tandem/parallel/strategy.h"
 
@@ -30,60 +28,16 @@ struct Model {
 };
 constexpr std::array<Model, 2> kModels = {{{"resnet18", 3, 64}, {"resnet_glyph", 3, 32}}};
 
-const std::string kProgram = "/proc/self/exe";
-
-/// A process of ours that takes steps on command.
-class Side {
- public:
-  Side(const std::string& what, const Words& command) : what_(what), process_(command) {
-    const auto line = process_.read_line();
-    if (!line) throw IoError(what + " did not start: " + command.back());
-    facts_ = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
-    if (!facts_.is_object()) throw IoError(what + " says '" + *line + "', wanted a JSON object");
-  }
-
-  const nlohmann::json& facts() const { return facts_; }
-
-  /// Takes steps, and keeps their median.
-  void take(int64_t steps) {
-    process_.write_line(std::to_string(steps));
-    const auto line = process_.read_line();
-    if (!line) throw IoError(what_ + " has ended");
-    std::istringstream text(*line);
-    std::vector<double> seconds;
-    for (double one = 0; text >> one;) seconds.push_back(one);
-    rounds_.push_back(median(seconds));
-  }
-  const std::vector<double>& rounds() const { return rounds_; }
-
- private:
-  std::string what_;
-  PeerProcess process_;
-  nlohmann::json facts_;
-  std::vector<double> rounds_;
-};
-
-Words launched(int ranks, const Words& command) {
-  Words all = {kProgram, "launch", "-n", std::to_string(ranks), "--"};
-  all.insert(all.end(), command.begin(), command.end());
-  return all;
-}
-
 Words own_words(const DdpBench& bench, const Model& model, const std::string& parallel) {
-  Words command = {kProgram,
-                   "bench",
-                   "step",
-                   "data=synthetic",
-                   "head=softmax",
-                   "head.parallel=replicated",
-                   "comm.timeout=3600",
-                   "parallel=" + parallel,
-                   "model=" + std::string(model.name),
-                   "data.size=" + std::to_string(model.size),
-                   "head.classes=" + std::to_string(bench.classes),
-                   "train.batch=" + std::to_string(bench.batch)};
-  command.insert(command.end(), bench.settings.begin(), bench.settings.end());
-  return command;
+  Words settings = {"head=softmax",
+                    "head.parallel=replicated",
+                    "parallel=" + parallel,
+                    "model=" + std::string(model.name),
+                    "data.size=" + std::to_string(model.size),
+                    "head.classes=" + std::to_string(bench.classes),
+                    "train.batch=" + std::to_string(bench.batch)};
+  settings.insert(settings.end(), bench.settings.begin(), bench.settings.end());
+  return step_command(settings);
 }
 
 /// Ours. The peer's model has its classifier on every rank, and so has ours.
@@ -116,24 +70,17 @@ bool has_mode(const Rival& rival, const std::string& mode) {
   return mode == "threads" || !parallel::strategy_of(rival.name).is_one_process;
 }
 
-/// Median over the rounds of the times that one side takes, divided by those of the other.
-double ratio(const std::vector<double>& one, const std::vector<double>& other) {
-  std::vector<double> all;
-  for (size_t i = 0; i < other.size(); ++i) all.push_back(one[i] / other[i]);
-  return median(all);
-}
-
 /// Ours in each mode and on one rank, and the peer, in turn.
 void compare(const DdpBench& bench, const Rival& rival, const Model& model, DdpResult& result) {
   const auto what = std::string(rival.name) + " of " + std::string(model.name);
-  std::vector<std::unique_ptr<Side>> own;
+  std::vector<std::unique_ptr<OwnSide>> own;
   Words modes;
   for (const auto& mode : bench.modes) {
     if (!has_mode(rival, mode)) continue;
     modes.push_back(mode);
-    own.push_back(std::make_unique<Side>(what + ", " + mode, own_command(bench, rival, model, mode)));
+    own.push_back(std::make_unique<OwnSide>(what + ", " + mode, own_command(bench, rival, model, mode)));
   }
-  Side whole(what + ", one rank", whole_command(bench, model));
+  OwnSide whole(what + ", one rank", whole_command(bench, model));
   std::optional<Peer> peer;
   std::vector<double> peer_rounds;
   if (bench.with_peers && rival.has_peer) peer.emplace("torch, " + what, peer_words(bench, rival, model));
@@ -155,12 +102,12 @@ void compare(const DdpBench& bench, const Rival& rival, const Model& model, DdpR
                             .ranks = bench.ranks,
                             .seconds = median(own[i]->rounds()),
                             .one_rank_seconds = median(whole.rounds()),
-                            .one_rank_ratio = ratio(whole.rounds(), own[i]->rounds()),
+                            .one_rank_ratio = ratio_of_rounds(whole.rounds(), own[i]->rounds()),
                             .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
                             .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
     if (!is_compared) continue;
     result.cases.back().peer_seconds = median(peer_rounds);
-    result.cases.back().speedup = ratio(peer_rounds, own[i]->rounds());
+    result.cases.back().speedup = ratio_of_rounds(peer_rounds, own[i]->rounds());
   }
 }
 
