@@ -46,9 +46,10 @@ TEST_F(SearchRun, FindsTheSameOnThreadsProcessesAndAfterAStop) {
   const auto rest = run_tandem(words({"ranks=3", "resume=" + (folder_ / "begun").string(), out("rest")}));
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_EQ(result("rest")["steps"], 5);
+  ASSERT_EQ(run_tandem(words({"recompute=sqrt", out("recomputed")})).status, 0);
   const auto one = result("threads1");
   EXPECT_EQ(one["alphas_hash"].get<std::string>().size(), 32U);
-  for (const std::string name : {"threads2", "threads3", "processes", "rest"}) {
+  for (const std::string name : {"threads2", "threads3", "processes", "rest", "recomputed"}) {
     EXPECT_EQ(result(name)["alphas_hash"], one["alphas_hash"]) << name;
     EXPECT_EQ(result(name)["genotype"], one["genotype"]) << name;
     EXPECT_EQ(result(name)["weights_hash"], one["weights_hash"]) << name;
