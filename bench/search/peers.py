@@ -182,7 +182,8 @@ class Search:
     def held(self):
         tensors = [*self.net.state_dict().values(), *self.alphas, self.images, self.labels]
         for optimizer in (self.sgd, self.adam):
-            tensors += [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+            for state in optimizer.state.values():
+                tensors += [value for value in state.values() if torch.is_tensor(value)]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def bytes(self):

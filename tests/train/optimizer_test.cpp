@@ -367,7 +367,7 @@ TEST(Optimizer, FaultsAreNamed) {
   std::vector<Parameter> one = {Parameter::replicated("a", at::ones({2, 2}))};
   Optimizer adam(one, {.kind = OptimizerKind::adamw});
   EXPECT_EQ(test::text_of([&] { adam.move_all_rows(0); }),
-            "rows that a step skips cannot be updated late with AdamW, wanted SGD");
+            "rows that a step skips cannot be updated late with Adam, wanted SGD");
   EXPECT_EQ(text_of({.groups = {{.takes = kSlowA.takes, .weight_decay = -1}}}),
             "weight_decay of a group is negative, wanted 0 or more");
   EXPECT_EQ(text_of({.groups = {{.takes = kSlowA.takes, .rate = -1}}}),
