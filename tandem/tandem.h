@@ -21,6 +21,7 @@
 #include "tandem/data/image_folder.h"
 #include "tandem/data/loader.h"
 #include "tandem/data/market1501.h"
+#include "tandem/data/small_images.h"
 #include "tandem/data/subset.h"
 #include "tandem/data/tensor_dataset.h"
 #include "tandem/data/verification_pairs.h"

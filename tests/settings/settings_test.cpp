@@ -156,8 +156,10 @@ TEST(Settings, NumbersOutOfRange) {
 TEST(Settings, WrongTexts) {
   EXPECT_EQ(fault_of("head.parallel=shard"),
             "head.parallel is 'shard', wanted sharded, naive or replicated: did you mean sharded?");
-  EXPECT_EQ(fault_of("data=images:"),
-            "data is 'images:', wanted glyphs, synthetic, images:DIR, faces:DIR or market1501:DIR");
+  EXPECT_EQ(
+      fault_of("data=images:"),
+      "data is 'images:', wanted glyphs, synthetic, images:DIR, faces:DIR, market1501:DIR, cifar10:DIR, cifar100:DIR, "
+      "mnist:DIR or fashion:DIR");
   EXPECT_EQ(fault_of("data.classes=9"), "data.classes is '9', wanted gb2312, uro, all or a whole number 10..93773");
   EXPECT_EQ(fault_of("train.nesterov=maybe"), "train.nesterov is 'maybe', wanted true or false");
   EXPECT_EQ(fault_of("resume="), "resume is '', wanted none, auto or a folder");

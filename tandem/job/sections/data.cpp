@@ -9,6 +9,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/data/face_records.h"
 #include "tandem/data/market1501.h"
+#include "tandem/data/small_images.h"
 #include "tandem/data/subset.h"
 #include "tandem/data/synthetic.h"
 #include "tandem/job/job.h"
@@ -25,7 +26,7 @@ using Shape = std::array<int64_t, 3>;
 
 constexpr double kLeastDeviation = 1e-6;
 
-Shape glyph_shape(const Job& job) { return {1, job.data.size, job.data.size}; }
+Shape grey_shape(const Job& job) { return {1, job.data.size, job.data.size}; }
 Shape square_shape(const Job& job) { return {3, job.data.size, job.data.size}; }
 Shape tall_shape(const Job& job) { return {3, job.data.size, job.data.size / 2}; }
 
@@ -66,6 +67,11 @@ data::Split open_market(const Job& job) {
       {.folder = data.folder, .height = data.size, .width = data.size / 2, .form = data.preprocessing.form});
 }
 
+template <auto open>
+data::Split open_small(const Job& job) {
+  return open({.folder = job.data.folder, .size = job.data.size});
+}
+
 constexpr std::array<Choice<data::LayoutKind>, 3> kLayouts = {
     {{"auto", data::LayoutKind::automatic}, {"split", data::LayoutKind::split}, {"flat", data::LayoutKind::flat}}};
 
@@ -75,36 +81,78 @@ struct NamedNormalization {
   data::Normalization numbers;
 };
 
-const std::array<NamedNormalization, 2>& named_normalizations() {
-  static const std::array<NamedNormalization, 2> all = {
-      {{"half", {{0.5}, {0.5}}}, {"imagenet", {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}}}};
+const std::array<NamedNormalization, 5>& named_normalizations() {
+  static const std::array<NamedNormalization, 5> all = {
+      {{"half", {{0.5}, {0.5}}},
+       {"imagenet", {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}},
+       {"cifar", {{0.49139968, 0.48215827, 0.44653124}, {0.24703233, 0.24348505, 0.26158768}}},
+       {"mnist", {{0.13066}, {0.30811}}},
+       {"fashion", {{0.28604}, {0.35302}}}}};
   return all;
 }
 
-constexpr std::array<DataSource, 5> kSources = {{
-    {.name = "glyphs", .is_drawn = true, .is_ink = true, .image_shape = glyph_shape, .open = open_glyphs},
+/// All of them, as the choices of a setting.
+std::vector<std::string_view> names_of_normalizations() {
+  std::vector<std::string_view> names;
+  for (const auto& named : named_normalizations()) names.push_back(named.name);
+  return names;
+}
+
+std::optional<int64_t> side_of_cifar(const std::filesystem::path&) { return 32; }
+
+constexpr std::array<DataSource, 9> kSources = {{
+    {.name = "glyphs", .is_drawn = true, .is_ink = true, .image_shape = grey_shape, .open = open_glyphs},
     {.name = "synthetic", .has_test = false, .image_shape = square_shape, .open = open_synthetic},
     {.name = "images",
      .has_folder = true,
      .has_hold_out = true,
      .has_layout = true,
+     .has_pictures = true,
      .image_shape = square_shape,
      .open = open_images,
      .open_test = open_test_images},
     {.name = "faces",
      .has_folder = true,
      .has_hold_out = true,
+     .has_pictures = true,
      .sign = "train.rec",
      .image_shape = square_shape,
      .open = open_faces,
      .own_size = [](const std::filesystem::path& folder) { return data::face_side(folder); }},
     {.name = "market1501",
      .has_folder = true,
+     .has_pictures = true,
      .sign = "bounding_box_train",
      .least_size = 16,
      .why_least = "the width is half of it",
      .image_shape = tall_shape,
      .open = open_market},
+    {.name = "cifar10",
+     .has_folder = true,
+     .sign = "test_batch.bin",
+     .image_shape = square_shape,
+     .open = open_small<data::cifar10>,
+     .own_size = side_of_cifar},
+    {.name = "cifar100",
+     .has_folder = true,
+     .sign = "fine_label_names.txt",
+     .image_shape = square_shape,
+     .open = open_small<data::cifar100>,
+     .own_size = side_of_cifar},
+    {.name = "mnist",
+     .has_folder = true,
+     .sign = "train-images-idx3-ubyte",
+     .is_grey = true,
+     .image_shape = grey_shape,
+     .open = open_small<data::mnist>,
+     .own_size = data::idx_side},
+    {.name = "fashion",
+     .has_folder = true,
+     .sign = "FashionMNIST",
+     .is_grey = true,
+     .image_shape = grey_shape,
+     .open = open_small<data::fashion_mnist>,
+     .own_size = data::idx_side},
 }};
 
 /// The source that a text names, and its folder; null if the text names no source.
@@ -211,6 +259,7 @@ data::Preprocessing read_preprocessing(const settings::Settings& settings, const
               .width = width,
               .orientation = chosen(kOrientations, settings.get_string("data.orientation")),
               .fit = chosen(kFits, settings.get_string("data.resize"))};
+  if (job.data.source->is_grey) all.form.colours = data::Colours::grey;
   if (job.data.source->is_ink) all.form.colours = data::Colours::grey, all.form.inverted = true;
   all.normalization.mean = read_channels(settings.get_string("data.mean"), &data::Normalization::mean);
   all.normalization.deviation = read_channels(settings.get_string("data.std"), &data::Normalization::deviation);
@@ -322,7 +371,7 @@ const Section& data_section() {
           {{.key = "data",
             .default_value = text("glyphs"),
             .doc = "training data: characters drawn from fonts, noise for benchmarks, a folder with one sub-folder of "
-                   "images per class, InsightFace records, or the folders of Market-1501",
+                   "images per class, InsightFace records, the folders of Market-1501, or the files of CIFAR and MNIST",
             .choices = names_without_folder(),
             .other = {forms, read_data_folder}},
            {.key = "data.classes",
@@ -332,8 +381,8 @@ const Section& data_section() {
             .other = {"a whole number 10..93773", read_class_count}},
            {"data.size",
             int64_t{32},
-            "image size in pixels; glyphs: at most 256; market1501: the height, which is twice the width; faces: "
-            "defaults to the size in the folder's property file",
+            "image size in pixels; glyphs: at most 256; market1501: the height, which is twice the width; faces, "
+            "cifar10, cifar100, mnist, fashion: defaults to that of the stored images",
             {8, 1024}},
            {"data.train_fonts", std::vector<std::string>(),
             "glyphs: fonts to train on; empty: all installed standard fonts that are not held out"},
@@ -373,13 +422,13 @@ const Section& data_section() {
             .choices = names_of(kFits)},
            {.key = "data.mean",
             .default_value = text("half"),
-            .doc = "value = (byte / 255 - data.mean) / data.std; half: 0.5; imagenet: 0.485,0.456,0.406",
-            .choices = {"half", "imagenet"},
+            .doc = "value = (byte / 255 - data.mean) / data.std; half: 0.5; the others: of these sets",
+            .choices = names_of_normalizations(),
             .other = {"one number or three with a comma between them: red, green, blue", read_mean}},
            {.key = "data.std",
             .default_value = text("half"),
-            .doc = "the deviation by which values are divided; half: 0.5; imagenet: 0.229,0.224,0.225",
-            .choices = {"half", "imagenet"},
+            .doc = "the deviation by which values are divided; half: 0.5; the others: of these sets",
+            .choices = names_of_normalizations(),
             .other = {"one number of 1e-6 or more, or three with a comma between them", read_deviation}},
            {"data.unseen", int64_t{0},
             "glyphs: keep this many characters out of training, and test retrieval on them afterwards: one held-out "
@@ -402,7 +451,7 @@ const Section& data_section() {
                 [](const Job& job) { return !job.data.source->has_layout; },
                 "except with data=images:DIR"},
                {{"data.orientation", "data.resize"},
-                [](const Job& job) { return !job.data.source->has_folder && job.evaluation.pairs.empty(); },
+                [](const Job& job) { return !job.data.source->has_pictures && job.evaluation.pairs.empty(); },
                 "without image files"}},
       .identity = {"data", "data.classes", "data.train_fonts", "data.size", "data.orientation"},
       .more_identity = identity_of_preprocessing,

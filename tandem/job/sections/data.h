@@ -38,11 +38,13 @@ struct DataSource {
   bool is_drawn = false;      // the settings of fonts and characters have an effect
   bool has_hold_out = false;  // data.hold_out has an effect
   bool has_layout = false;    // so has data.layout
+  bool has_pictures = false;  // files to decode: data.orientation and data.resize have an effect
   bool has_test = true;       // there may be a test set
   std::string_view sign;      // what only its folders hold; empty: nothing
   int64_t least_size = 1;
   std::string_view why_least = "";  // end of the error text for a smaller size
-  bool is_ink = false;              // one grey channel, light on dark
+  bool is_ink = false;              // one grey channel, light on dark, of dark ink on light paper
+  bool is_grey = false;             // one grey channel, as stored
 
   std::array<int64_t, 3> (*image_shape)(const Job& job);  // channels, height, width
   data::Split (*open)(const Job& job);
