@@ -74,7 +74,8 @@ class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
                         const c10::intrusive_ptr<Batch>& batch) {
     context->save_for_backward({x, numbers});
     context->saved_data["batch"] = c10::IValue::make_capsule(batch);
-    context->saved_data["affine"] = weight.has_value();
+    context->saved_data["weight"] = weight.has_value();
+    context->saved_data["bias"] = bias.has_value();
     context->saved_data["type"] = weight ? weight->scalar_type() : x.scalar_type();
     const auto scale = numbers[0] * numbers[2], shift = -numbers[1] * scale;
     const auto offset = bias ? in_double(*bias) + shift : shift;
@@ -102,8 +103,10 @@ class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
     const auto slope = -scale * inverse * sums[1] / batch.rows, shift = -scale * sums[0] / batch.rows;
     const auto dx = centred.mul_(over(x, slope)).add_(over(x, shift)).addcmul_(dy, over(x, scale));
     const auto options = x.options().dtype(context->saved_data["type"].toScalarType());
-    if (!context->saved_data["affine"].toBool()) return {dx.to(x.scalar_type()), {}, {}, {}, {}};
-    return {dx.to(x.scalar_type()), by_weight.to(options), by_bias.to(options), {}, {}};
+    const auto if_given = [&](const char* name, const Tensor& gradient) {
+      return context->saved_data[name].toBool() ? gradient.to(options) : Tensor();
+    };
+    return {dx.to(x.scalar_type()), if_given("weight", by_weight), if_given("bias", by_bias), {}, {}};
   }
 };
 

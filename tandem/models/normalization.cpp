@@ -21,6 +21,9 @@ Tensor finish(Tensor values, const memory::Activation* activation, const Tensor&
   return activation ? activation->overwrite(values) : values;
 }
 
+/// The weight of a norm that multiplies each channel by a scalar.
+Tensor over_channels(const Tensor& scale, int64_t channels) { return scale.expand({channels}).contiguous(); }
+
 /// Both undefined: there are none.
 void begin(const Tensor& weight, const Tensor& bias) {
   if (!weight.defined()) return;
@@ -42,8 +45,19 @@ class BatchNorm : public Normalization {
   }
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
+    return normalise(input, then, residual, state());
+  }
+
+  Tensor scaled(const Tensor& input, const Tensor& scale) override {
+    if (weight_.defined()) return Normalization::scaled(input, scale);
+    auto state = this->state();
+    state.weight = over_channels(scale, input.size(1));
+    return normalise(input, Then::nothing, {}, state);
+  }
+
+  virtual Tensor normalise(const Tensor& input, Then then, const Tensor& residual,
+                           const memory::BatchNormState& state) {
     check(input);
-    const auto state = this->state();
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       const auto* after = following(then);
       const bool relu = after && after->is_rectifier;
@@ -93,12 +107,14 @@ class GhostBatchNorm : public BatchNorm {
  public:
   using BatchNorm::BatchNorm;
 
-  Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
-    if (!is_training() || input.size(0) <= images_) return BatchNorm::forward(input, then, residual);
+  Tensor normalise(const Tensor& input, Then then, const Tensor& residual,
+                   const memory::BatchNormState& state) override {
+    if (!is_training() || input.size(0) <= images_) return BatchNorm::normalise(input, then, residual, state);
     const auto groups = input.split(images_);
     const auto residuals = residual.defined() ? residual.split(images_) : std::vector<Tensor>(groups.size());
     std::vector<Tensor> outputs;
-    for (size_t i = 0; i < groups.size(); ++i) outputs.push_back(BatchNorm::forward(groups[i], then, residuals[i]));
+    for (size_t i = 0; i < groups.size(); ++i)
+      outputs.push_back(BatchNorm::normalise(groups[i], then, residuals[i], state));
     return at::cat(outputs);
   }
 
@@ -153,6 +169,11 @@ class GroupNorm : public Normalization {
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
     const auto plain = needs_copy(input) ? input.clone(at::MemoryFormat::Contiguous) : input;
     return finish(at::group_norm(plain, groups_of(plain), weight_, bias_, kEpsilon), following(then), residual);
+  }
+
+  Tensor scaled(const Tensor& input, const Tensor& scale) override {
+    if (weight_.defined()) return Normalization::scaled(input, scale);
+    return at::group_norm(input, groups_of(input), over_channels(scale, input.size(1)), {}, kEpsilon);
   }
 
   void initialize(uint64_t, const std::string&) override {

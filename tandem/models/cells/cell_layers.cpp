@@ -28,7 +28,7 @@ class Steps : public CellLayer {
   Steps& rectify() {
     ++count_;
     if (steps_.empty()) {
-      steps_.emplace_back([](const Tensor& x) { return x.relu(); });
+      takes_rectified_ = true;
     } else {
       norms_.back().second = Then::activation;
     }
@@ -56,14 +56,23 @@ class Steps : public CellLayer {
     return *this;
   }
 
-  Tensor forward(const Tensor& x) const override {
-    Tensor value = x;
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override {
+    Tensor value = takes_rectified_ ? x.rectified() : x.values();
     for (const auto& step : steps_) value = step(value);
     return value;
   }
 
+  /// The last step is a norm.
+  Tensor scaled(const CellValue& x, const Tensor& scale) const override {
+    Tensor value = takes_rectified_ ? x.rectified() : x.values();
+    for (size_t i = 0; i + 1 < steps_.size(); ++i) value = steps_[i](value);
+    return norms_.back().first->scaled(value, scale);
+  }
+
  private:
   CellLayerOptions options_;
+  bool takes_rectified_ = false;
   torch::nn::Module* parent_;
   int64_t out_ = 0;
   int count_ = 0;
@@ -76,7 +85,8 @@ class Function : public CellLayer {
   Function(std::string name, std::function<Tensor(const Tensor&)> function, bool is_identity = false)
       : CellLayer(std::move(name)), function_(std::move(function)), is_identity_(is_identity) {}
 
-  Tensor forward(const Tensor& x) const override { return function_(x); }
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override { return function_(x.values()); }
   bool is_identity() const override { return is_identity_; }
 
  private:
@@ -92,7 +102,11 @@ class Normalised : public CellLayer {
     norm_ = register_module("1", make_norm(options, options.channels));
   }
 
-  Tensor forward(const Tensor& x) const override { return norm_->forward(layer_->forward(x)); }
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override { return norm_->forward(layer_->forward(x)); }
+  Tensor scaled(const CellValue& x, const Tensor& scale) const override {
+    return norm_->scaled(layer_->forward(x), scale);
+  }
 
  private:
   std::shared_ptr<CellLayer> layer_;
@@ -112,15 +126,19 @@ class Halving : public CellLayer {
     bn_ = register_module("bn", make_norm(options, out));
   }
 
-  Tensor forward(const Tensor& x) const override {
-    TORCH_CHECK_VALUE(x.size(2) % 2 == 0 && x.size(3) % 2 == 0, "cell: an image of ", x.size(2), " x ", x.size(3),
-                      " is halved, wanted even sides");
-    const auto positive = x.relu();
-    const auto shifted = positive.slice(2, 1).slice(3, 1);
-    return bn_->forward(at::cat({conv_1_->forward(positive), conv_2_->forward(shifted)}, 1));
-  }
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override { return bn_->forward(halved(x)); }
+  Tensor scaled(const CellValue& x, const Tensor& scale) const override { return bn_->scaled(halved(x), scale); }
 
  private:
+  Tensor halved(const CellValue& x) const {
+    const auto& positive = x.rectified();
+    TORCH_CHECK_VALUE(positive.size(2) % 2 == 0 && positive.size(3) % 2 == 0, "cell: an image of ", positive.size(2),
+                      " x ", positive.size(3), " is halved, wanted even sides");
+    const auto shifted = positive.slice(2, 1).slice(3, 1);
+    return at::cat({conv_1_->forward(positive), conv_2_->forward(shifted)}, 1);
+  }
+
   std::shared_ptr<Conv2d> conv_1_, conv_2_;
   std::shared_ptr<Normalization> bn_;
 };

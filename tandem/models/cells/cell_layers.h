@@ -11,12 +11,32 @@
 /// fan-in.
 namespace tandem::models {
 
-/// From one value of a cell to another, [N, C, H, W] each. Never overwrites its input, which several may read.
+/// A value of a cell, [N, C, H, W], which several layers take. Most begin with a ReLU: they share one.
+class CellValue {
+ public:
+  explicit CellValue(Tensor values) : values_(std::move(values)) {}
+
+  const Tensor& values() const { return values_; }
+  const Tensor& rectified() const {
+    if (!rectified_.defined()) rectified_ = values_.relu();
+    return rectified_;
+  }
+
+ private:
+  Tensor values_;
+  mutable Tensor rectified_;
+};
+
+/// From one value of a cell to another. Never overwrites its input.
 class CellLayer : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
 
-  virtual Tensor forward(const Tensor& x) const = 0;
+  virtual Tensor forward(const CellValue& x) const = 0;
+  Tensor forward(const Tensor& x) const { return forward(CellValue(x)); }
+
+  /// forward(x) * scale, [].
+  virtual Tensor scaled(const CellValue& x, const Tensor& scale) const { return forward(x) * scale; }
 
   /// True if the output is the input itself.
   virtual bool is_identity() const { return false; }

@@ -32,7 +32,7 @@ class Cell : public torch::nn::Module {
   }
 
   Tensor forward(const Tensor& earlier, const Tensor& latest) const {
-    std::vector<Tensor> values = {inputs_[0]->forward(earlier), inputs_[1]->forward(latest)};
+    std::vector<CellValue> values = {CellValue(inputs_[0]->forward(earlier)), CellValue(inputs_[1]->forward(latest))};
     size_t at = 0;
     for (const auto& node : genotype_.nodes) {
       Tensor sum;
@@ -40,10 +40,10 @@ class Cell : public torch::nn::Module {
         const auto value = operations_[at++]->forward(values[edge.input]);
         sum = sum.defined() ? sum + value : value;
       }
-      values.push_back(sum);
+      values.emplace_back(std::move(sum));
     }
     std::vector<Tensor> outputs;
-    for (const auto value : genotype_.concat) outputs.push_back(values[value]);
+    for (const auto value : genotype_.concat) outputs.push_back(values[value].values());
     return outputs.size() == 1 ? outputs[0] : at::cat(outputs, 1);
   }
 

@@ -55,10 +55,10 @@ class Mixture : public torch::nn::Module {
   }
 
   /// Adds to `sum`, which is undefined at first. `weights`: one a name.
-  Tensor add_to(Tensor sum, const Tensor& x, const std::vector<Tensor>& weights) const {
+  Tensor add_to(Tensor sum, const CellValue& x, const std::vector<Tensor>& weights) const {
     for (const auto& [place, layer] : operations_) {
-      const auto value = layer->forward(x);
-      sum = sum.defined() ? at::addcmul(sum, value, weights[place]) : value * weights[place];
+      auto value = layer->scaled(x, weights[place]);
+      sum = sum.defined() ? sum + value : std::move(value);
     }
     return sum;
   }
@@ -87,7 +87,7 @@ class SearchCell : public torch::nn::Module {
   }
 
   Tensor forward(const Tensor& earlier, const Tensor& latest, const Tensor& weights) const {
-    std::vector<Tensor> values = {inputs_[0]->forward(earlier), inputs_[1]->forward(latest)};
+    std::vector<CellValue> values = {CellValue(inputs_[0]->forward(earlier)), CellValue(inputs_[1]->forward(latest))};
     const auto of_edges = weights.unbind();
     size_t edge = 0;
     for (int64_t node = 0; node < nodes_; ++node) {
@@ -95,9 +95,11 @@ class SearchCell : public torch::nn::Module {
       for (size_t input = 0; input < kCellInputs + static_cast<size_t>(node); ++input, ++edge) {
         sum = edges_[edge]->add_to(std::move(sum), values[input], of_edges[edge].unbind());
       }
-      values.push_back(std::move(sum));
+      values.emplace_back(std::move(sum));
     }
-    return at::cat(at::TensorList(values).slice(kCellInputs), 1);
+    std::vector<Tensor> outputs;
+    for (size_t i = kCellInputs; i < values.size(); ++i) outputs.push_back(values[i].values());
+    return at::cat(outputs, 1);
   }
 
  private:

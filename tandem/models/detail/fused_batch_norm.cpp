@@ -177,7 +177,7 @@ struct Saved {
 };
 
 /// The gradients of input, weight, bias and residual by operations that have gradients of their own.
-variable_list gradients_with_graph(const Saved& saved, Tensor gradient, bool relu, bool residual) {
+variable_list gradients_with_graph(const Saved& saved, Tensor gradient, bool relu, bool residual, bool has_bias) {
   if (relu) {
     std::vector<int64_t> sizes(saved.input.dim(), 1);
     sizes[1] = saved.input.size(1);
@@ -188,7 +188,7 @@ variable_list gradients_with_graph(const Saved& saved, Tensor gradient, bool rel
   const bool is_affine = saved.weight.defined();
   auto [input, weight, bias] = at::native_batch_norm_backward(gradient, saved.input, saved.weight, {}, {},
                                                               saved.affine[2], saved.inverse_deviation, /*train=*/true,
-                                                              /*eps=*/0, {true, is_affine, is_affine});
+                                                              /*eps=*/0, {true, is_affine, has_bias});
   return {input, weight, bias, residual ? gradient : Tensor(), {}, {}, {}, {}};
 }
 
@@ -202,6 +202,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     context->save_for_backward(
         {input, affine, inverse_deviation, relu && residual.defined() ? output : Tensor(), weight.value_or(Tensor())});
     context->saved_data["relu"] = relu;
+    context->saved_data["bias"] = bias.has_value();
     context->saved_data["residual"] = residual.defined();
     context->saved_data["batch"] = c10::IValue::make_capsule(batch);
     return output;
@@ -211,13 +212,14 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const Saved saved(context->get_saved_variables());
     const Tensor& input = saved.input;
     const bool relu = context->saved_data["relu"].toBool(), residual = context->saved_data["residual"].toBool();
+    const bool has_bias = context->saved_data["bias"].toBool();
     const auto capsule = context->saved_data["batch"].toCapsule();
     const auto& batch = static_cast<const Batch&>(*capsule);
     if (at::GradMode::is_enabled()) {
       TORCH_CHECK_NOT_IMPLEMENTED(!batch.ranks,
                                   "batch normalisation over ranks: its gradient has none of its own: for ",
                                   "second derivatives normalise the images of each rank");
-      return gradients_with_graph(saved, gradients[0], relu, residual);
+      return gradients_with_graph(saved, gradients[0], relu, residual, has_bias);
     }
     const Tensor gradient =
         input.dim() == 2 ? gradients[0].contiguous() : gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
@@ -232,7 +234,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
            read<T>(gradient), read<T>(input), read<T>(saved.output), scale, scale + channels, scale + 2 * channels},
           input, saved.inverse_deviation, batch);
     });
-    if (!saved.weight.defined()) made.weight = made.bias = Tensor();
+    if (!saved.weight.defined()) made.weight = Tensor();
+    if (!has_bias) made.bias = Tensor();
     if (!residual) return {made.input, made.weight, made.bias, {}, {}, {}, {}, {}};
     return {made.input, made.weight, made.bias, relu ? made.masked : gradient, {}, {}, {}, {}};
   }

@@ -106,6 +106,10 @@ class Normalization : public Layer, public memory::HasActivation {
   ///   residual  undefined, or of the input's shape
   virtual Tensor forward(const Tensor& input, Then then = Then::nothing, const Tensor& residual = {}) = 0;
 
+  /// forward(input) * scale, [], of a norm without a weight: batch and group norms take the scale as their weight,
+  /// which keeps no product for backward.
+  virtual Tensor scaled(const Tensor& input, const Tensor& scale) { return forward(input) * scale; }
+
   /// False if forward() may overwrite an input that has a gradient: nobody else may hold it.
   virtual bool keeps_input() const { return true; }
 
