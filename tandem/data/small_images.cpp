@@ -145,7 +145,8 @@ fs::path folder_with(const fs::path& folder, const std::vector<std::string>& bel
                      const std::string& what) {
   for (const auto& one : below) {
     for (const auto& file : files) {
-      if (is_there(folder / one / file)) return (folder / one).lexically_normal();
+      const auto place = one.empty() ? folder : folder / one;
+      if (is_there(place / file)) return place;
     }
   }
   throw DataError("folder '" + folder.string() + "' has no file " + files.front() + ", wanted " + what);

@@ -48,6 +48,9 @@ const std::vector<OptimizerCase>& cases() {
       {"adamw",
        "torch.optim.AdamW(p, lr=1, betas=(0.8, 0.99), weight_decay=0.05)",
        {.kind = OptimizerKind::adamw, .weight_decay = 0.05, .beta1 = 0.8, .beta2 = 0.99}},
+      {"adam",
+       "torch.optim.Adam(p, lr=1, betas=(0.5, 0.999), weight_decay=0.05)",
+       {.kind = OptimizerKind::adam, .weight_decay = 0.05, .beta1 = 0.5, .beta2 = 0.999}},
       {"no_decay_of_b",
        "torch.optim.SGD([dict(params=p[:1]), dict(params=p[1:], weight_decay=0)], lr=1, momentum=0.9, nesterov=True, "
        "weight_decay=0.01)",
