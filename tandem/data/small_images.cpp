@@ -140,15 +140,17 @@ void check_size(int64_t size) {
   if (size != 0) check_image_side("size", size);
 }
 
-/// The first of these folders that has the file.
-fs::path folder_with(const fs::path& folder, const std::vector<std::string>& below, const Names& files,
-                     const std::string& what) {
+/// The first of these folders that has one of the files.
+std::optional<fs::path> find_folder(const fs::path& folder, const Names& below, const Names& files) {
   for (const auto& one : below) {
-    for (const auto& file : files) {
-      const auto place = one.empty() ? folder : folder / one;
-      if (is_there(place / file)) return place;
-    }
+    const auto place = one.empty() ? folder : folder / one;
+    if (std::ranges::any_of(files, [&](const auto& file) { return is_there(place / file); })) return place;
   }
+  return std::nullopt;
+}
+
+fs::path folder_with(const fs::path& folder, const Names& below, const Names& files, const std::string& what) {
+  if (const auto found = find_folder(folder, below, files)) return *found;
   throw DataError("folder '" + folder.string() + "' has no file " + files.front() + ", wanted " + what);
 }
 
@@ -267,10 +269,19 @@ Names idx_names(const std::string& set, const std::string& what, int dims) {
   return names;
 }
 
-fs::path idx_folder(const fs::path& folder, const std::string& title) {
-  return folder_with(folder,
-                     {"", title == "fashion" ? "FashionMNIST/raw" : "MNIST/raw", "MNIST/raw", "FashionMNIST/raw"},
-                     idx_names(kTrainingSet, "images", 3), "IDX files of images and labels, plain or .gz");
+/// Where the files may be, of either set.
+const Names kIdxFolders = {"", "MNIST/raw", "FashionMNIST/raw"};
+
+bool has_idx_files(const fs::path& folder) {
+  return find_folder(folder, kIdxFolders, idx_names(kTrainingSet, "images", 3)).has_value();
+}
+
+/// `own`: where torchvision puts the set.
+fs::path idx_folder(const fs::path& folder, const std::string& own = "") {
+  Names below = kIdxFolders;
+  if (!own.empty()) below = {"", own};
+  return folder_with(folder, below, idx_names(kTrainingSet, "images", 3),
+                     "IDX files of images and labels, plain or .gz");
 }
 
 fs::path idx_file(const fs::path& folder, const std::string& set, const std::string& what, int dims) {
@@ -308,9 +319,10 @@ std::unique_ptr<Dataset> idx_set(const fs::path& folder, const std::string& set,
                                                       .title = title});
 }
 
-Split idx_split(const SmallImageOptions& options, const std::string& title, const Names& names) {
+Split idx_split(const SmallImageOptions& options, const std::string& title, const std::string& own,
+                const Names& names) {
   check_size(options.size);
-  const auto folder = idx_folder(options.folder, title);
+  const auto folder = idx_folder(options.folder, own);
   auto train = idx_set(folder, kTrainingSet, title, options.size, names);
   auto test = idx_set(folder, kTestSet, title, options.size, names);
   const auto shape = train->image_shape();
@@ -326,11 +338,14 @@ Split idx_split(const SmallImageOptions& options, const std::string& title, cons
 
 Split cifar10(const SmallImageOptions& options) { return cifar(options, cifar_10()); }
 Split cifar100(const SmallImageOptions& options) { return cifar(options, cifar_100()); }
-Split mnist(const SmallImageOptions& options) { return idx_split(options, "mnist", {}); }
-Split fashion_mnist(const SmallImageOptions& options) { return idx_split(options, "fashion", kFashionNames); }
+Split mnist(const SmallImageOptions& options) { return idx_split(options, "mnist", "MNIST/raw", {}); }
+Split fashion_mnist(const SmallImageOptions& options) {
+  return idx_split(options, "fashion", "FashionMNIST/raw", kFashionNames);
+}
 
 std::optional<int64_t> idx_side(const fs::path& folder) {
-  const FileBytes images(idx_file(idx_folder(folder, "mnist"), kTrainingSet, "images", 3));
+  if (!has_idx_files(folder)) return std::nullopt;
+  const FileBytes images(idx_file(idx_folder(folder), kTrainingSet, "images", 3));
   const auto sizes = parse_idx(images.bytes(), 3, images.name()).sizes;
   if (sizes[1] != sizes[2] || !is_image_side(sizes[1])) return std::nullopt;
   return sizes[1];

@@ -40,8 +40,8 @@ Split cifar100(const SmallImageOptions& options);
 Split mnist(const SmallImageOptions& options);
 Split fashion_mnist(const SmallImageOptions& options);
 
-/// The side of the training images of mnist() or fashion_mnist(); nullopt unless they are square, and 8..1024. Throws
-/// as these.
+/// The side of the training images of mnist() or fashion_mnist(); nullopt if there are none, and unless they are square
+/// and 8..1024. Throws as these.
 std::optional<int64_t> idx_side(const std::filesystem::path& folder);
 
 }  // namespace tandem::data

@@ -178,8 +178,9 @@ TEST_F(DataRun, AFolderWithoutTheKindOfItsDataIsUnderstood) {
     EXPECT_EQ(ended.status, 78);
     EXPECT_EQ(ended.err,
               "error: data is '" + path(folder) +
-                  "', wanted glyphs, synthetic, images:DIR, faces:DIR or market1501:DIR: did you mean data=" + kind +
-                  ":" + path(folder) + "?\n");
+                  "', wanted glyphs, synthetic, images:DIR, faces:DIR, market1501:DIR, cifar10:DIR, cifar100:DIR, "
+                  "mnist:DIR or fashion:DIR: did you mean data=" +
+                  kind + ":" + path(folder) + "?\n");
   }
 }
 

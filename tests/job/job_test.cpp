@@ -63,7 +63,7 @@ TEST(Job, ANormalizationHasOneForm) {
     EXPECT_TRUE(told({"data=images:x", wrong}).starts_with("data.std is ")) << wrong;
   }
   EXPECT_EQ(told({"data.mean=imagenet"}),
-            "data.mean is imagenet with images of one channel, wanted half or one number");
+            "data.mean is imagenet with images of one channel, wanted half, mnist, fashion or one number");
 }
 
 TEST(Job, HoldsTheOptionsOfDdp) {

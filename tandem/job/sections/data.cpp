@@ -273,7 +273,7 @@ void check_channels(const Job& job) {
   for (const auto& [key, count] : {std::pair("data.mean", mean.size()), {"data.std", deviation.size()}}) {
     if (count == 1 || count == static_cast<size_t>(shape[0])) continue;
     throw SettingsError(std::string(key) + " is " + job.settings.get_string(key) + " with images of one channel, " +
-                        "wanted half or one number");
+                        "wanted half, mnist, fashion or one number");
   }
 }
 
