@@ -59,9 +59,10 @@ TEST_F(SearchRun, FindsTheSameOnThreadsProcessesAndAfterAStop) {
 }
 
 TEST_F(SearchRun, WhatItFoundIsTrained) {
-  ASSERT_EQ(run_tandem(words({"train.steps=4", "ranks=2", out("found")})).status, 0);
+  ASSERT_EQ(run_tandem(words({"train.steps=4", "ranks=2", "search.genotype=best", out("found")})).status, 0);
   const auto genotype = (folder_ / "found" / "genotype.txt").string();
   EXPECT_TRUE(test::slurp(genotype).starts_with("Genotype(normal=["));
+  EXPECT_EQ(test::slurp(genotype), result("found")["genotype"].get<std::string>() + "\n");
   const auto lines = test::slurp(folder_ / "found" / "alphas.jsonl");
   const auto line = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
   EXPECT_EQ(line["step"], 4);

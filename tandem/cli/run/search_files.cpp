@@ -91,9 +91,14 @@ report::SearchPage page_of(const fs::path& folder, const models::Space& space, c
 
 }  // namespace
 
-SearchFiles::SearchFiles(const fs::path& folder, const search::SearchStep& step, int64_t first_step,
+SearchFiles::SearchFiles(const fs::path& folder, const search::SearchStep& step, bool takes_best, int64_t first_step,
                          train::Observer& inner, FolderLock& lock)
-    : folder_(folder), step_(step), inner_(inner), lock_(lock), lines_(lines_until(folder / kAlphasFile, first_step)) {}
+    : folder_(folder),
+      step_(step),
+      takes_best_(takes_best),
+      inner_(inner),
+      lock_(lock),
+      lines_(lines_until(folder / kAlphasFile, first_step)) {}
 
 void SearchFiles::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
   inner_.on_step(step, epoch, lr, loss);
@@ -126,7 +131,7 @@ void SearchFiles::write() {
   const auto page = page_of(folder_, step_.space(), lines_);
   write_run_file(folder_ / kPage, report::render_search_page(page));
   for (const auto& cell : page.frames.back().cells) write_run_file(folder_ / (cell.title + ".svg"), cell_svg(cell));
-  write_run_file(folder_ / kGenotypeFile, models::to_text(step_.genotype()) + "\n");
+  write_run_file(folder_ / kGenotypeFile, models::to_text(step_.genotype(takes_best_)) + "\n");
 }
 
 }  // namespace tandem::cli

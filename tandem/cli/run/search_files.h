@@ -24,7 +24,8 @@ struct Found {
 class SearchFiles : public train::Observer {
  public:
   /// Calls go on to `inner`. Everything must outlive this object.
-  SearchFiles(const std::filesystem::path& folder, const search::SearchStep& step, int64_t first_step,
+  /// `takes_best`: genotype.txt is of the best test so far, not of the last.
+  SearchFiles(const std::filesystem::path& folder, const search::SearchStep& step, bool takes_best, int64_t first_step,
               train::Observer& inner, FolderLock& lock);
 
   void on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) override;
@@ -39,6 +40,7 @@ class SearchFiles : public train::Observer {
 
   std::filesystem::path folder_;
   const search::SearchStep& step_;
+  bool takes_best_;
   train::Observer& inner_;
   FolderLock& lock_;
   std::string lines_;

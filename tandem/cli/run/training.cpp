@@ -153,7 +153,7 @@ class TrainingRun {
     train::Observer nobody;
     std::optional<SearchFiles> search_files;
     if (observer && parts.search != nullptr) {
-      search_files.emplace(folder_, *parts.search, trainer.step(), *observer, *lock_);
+      search_files.emplace(folder_, *parts.search, job_.search->takes_best, trainer.step(), *observer, *lock_);
     }
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
