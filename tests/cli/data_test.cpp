@@ -158,6 +158,26 @@ TEST_F(DataRun, FacesKeepTheSizeThatTheirFolderSays) {
       << ended.err;
 }
 
+/// `count` records of CIFAR-10, whose class is seen from their brightness.
+std::string cifar_records(int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += static_cast<char>(i % 10) + std::string(3072, static_cast<char>(i % 10 * 25));
+  return all;
+}
+
+TEST_F(DataRun, CifarIsTrainedOnAsItIsPublished) {
+  const auto batches = folder_ / "ten/cifar-10-batches-bin";
+  for (int i = 1; i <= 5; ++i) test::spill(batches / ("data_batch_" + std::to_string(i) + ".bin"), cifar_records(20));
+  test::spill(batches / "test_batch.bin", cifar_records(10));
+  const auto ended = train({"data=cifar10:" + path("ten"), "data.mean=cifar", "data.std=cifar", "train.batch=20",
+                            "train.steps=10", "data.affine=0", "data.shift=0"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(times(ended.err, "cifar10  10 classes · 100 images, 10 to test\n"), 1U) << ended.err;
+  const auto eval = run_tandem({"eval", path("run"), "--json", "-"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  EXPECT_EQ(nlohmann::json::parse(eval.out).at("classes").at(3).at("name"), "cat");
+}
+
 TEST_F(DataRun, AnotherOrientationIsAnotherJob) {
   write_images("images");
   const Words job = {"data=images:" + path("images"), "train.batch=5", "train.steps=3"};

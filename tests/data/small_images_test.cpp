@@ -259,7 +259,7 @@ std::string told_of_gzip(const std::string& bytes, uint64_t most = 1 << 20) {
 
 TEST(Gzip, ComesBackWhole) {
   std::string text;
-  for (int i = 0; i < 300'000; ++i) text += static_cast<char>(i * i >> 7);
+  for (int64_t i = 0; i < 300'000; ++i) text += static_cast<char>(i * i >> 7);
   const auto file = packed(text);
   const auto unpacked = gunzip(bytes_of(file), text.size(), "x.gz");
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(unpacked.data()), unpacked.size()), text);
