@@ -8,6 +8,7 @@
 
 #include "tandem/cli/run/folder.h"
 #include "tandem/search/search_step.h"
+#include "tandem/train/trainer.h"
 
 namespace tandem::cli {
 
