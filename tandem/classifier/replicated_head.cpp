@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tandem/base/context.h"
+#include "tandem/base/tangent.h"
 #include "tandem/comm/collectives.h"
 
 namespace tandem::classifier {
@@ -56,9 +57,7 @@ Tensor ReplicatedHead::own_loss(const Tensor& features, const Tensor& targets) {
   const auto weight = own_.parameter().tensor;
   const auto bias = options.scoring.has_bias ? weight.select(1, options.dim) : Tensor();
   const auto scores = at::linear(features.to(options.dtype), weight.narrow(1, 0, options.dim), bias);
-  const auto sum =
-      at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum, /*ignore_index=*/-1, options.scoring.smoothing);
-  return sum / targets.ne(-1).sum().clamp_min(1);
+  return differentiable_cross_entropy(scores, targets, options.scoring.smoothing);
 }
 
 /// The means of all ranks, of which this rank's has a gradient.

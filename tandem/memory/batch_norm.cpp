@@ -4,8 +4,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
 
 #include "tandem/base/context.h"
+#include "tandem/base/tangent.h"
 
 namespace tandem::memory {
 namespace {
@@ -110,12 +112,119 @@ class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
   }
 };
 
+/// (x - mean) / sqrt(variance + epsilon), as a new tensor.
+Tensor normalised(const Tensor& x, const Tensor& mean, const Tensor& inverse) {
+  return x.to(wide(x)).sub(over(x, mean)).mul_(over(x, inverse));
+}
+
+/// Rows of sums over the batch, of all ranks, divided by its rows: means.
+Tensor means_of(const std::vector<Tensor>& own, const Batch& batch) {
+  if (!batch.ranks) return at::stack(own) / batch.rows;
+  auto sums = in_double(at::stack(own));
+  batch.ranks->add(sums.view({-1}));
+  return (sums / batch.rows).to(own[0].options());
+}
+
+/// The tangent of the output along that of the input, t. With n = (x - mean) / deviation and <.> the mean of the batch,
+///
+///   result = weight / deviation (t - <t> - n <n t>)
+class TangentNode : public torch::autograd::Function<TangentNode> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& tangent,
+                        const std::optional<Tensor>& weight, const Tensor& mean, const Tensor& inverse,
+                        const c10::intrusive_ptr<Batch>& batch) {
+    auto result = normalised(x, mean, inverse);
+    const auto t = tangent.to(wide(x));
+    const auto dims = all_but_channels(x);
+    const auto means = means_of({t.sum(dims), (result * t).sum(dims)}, *batch);
+    context->save_for_backward({x, tangent, weight.value_or(Tensor()), mean, inverse, means});
+    context->saved_data["batch"] = c10::IValue::make_capsule(batch);
+    const auto scale = weight ? *weight * inverse : inverse;
+    result.mul_(over(x, -means[1])).add_(t).sub_(over(x, means[0])).mul_(over(x, scale));
+    return result.to(x.scalar_type());
+  }
+
+  /// For the gradient g, with a = <n g>, b = <n t>, c = <g t> - <g> <t>:
+  ///
+  ///   by t       weight / deviation (g - <g> - n a)
+  ///   by x       -weight / variance (b g + a t + n (c - 3 a b) - b <g> - a <t>)
+  ///   by weight  the sum of g (t - <t> - n b) / deviation
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "batch normalisation: third derivatives");
+    const auto saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[2], &inverse = saved[4];
+    const auto of_t = saved[5][0], b = saved[5][1];
+    const auto capsule = context->saved_data["batch"].toCapsule();
+    const auto& batch = static_cast<const Batch&>(*capsule);
+    const auto dims = all_but_channels(x);
+    const auto g = gradients[0].to(wide(x)), t = saved[1].to(wide(x)), n = normalised(x, saved[3], inverse);
+    const auto sum_g = g.sum(dims), sum_gn = (g * n).sum(dims), sum_gt = (g * t).sum(dims);
+    const auto means = means_of({sum_g, sum_gn, sum_gt}, batch);
+    const auto of_g = means[0], a = means[1], c = means[2] - of_g * of_t;
+    const auto scale = weight.defined() ? weight * inverse : inverse, steep = -scale * inverse;
+    Tensor by_x, by_t, by_weight;
+    if (context->needs_input_grad(0)) {
+      by_x = g * over(x, steep * b);
+      by_x.addcmul_(t, over(x, steep * a)).addcmul_(n, over(x, steep * (c - 3 * a * b)));
+      by_x = by_x.sub_(over(x, steep * (b * of_g + a * of_t))).to(x.scalar_type());
+    }
+    if (context->needs_input_grad(1)) {
+      by_t = g.sub(over(x, of_g)).addcmul_(n, over(x, -a)).mul_(over(x, scale)).to(saved[1].scalar_type());
+    }
+    if (weight.defined()) by_weight = (sum_gt - of_t * sum_g - b * sum_gn).mul_(inverse).to(weight.scalar_type());
+    return {by_x, by_t, by_weight, {}, {}, {}};
+  }
+};
+
+bool has_tangent(const Tensor& x, const BatchNormState& state) {
+  return tangent_of(x).defined() || tangent_of(state.weight).defined() || tangent_of(state.bias).defined();
+}
+
+/// y with its tangent. `normalise`: gives what y is, with another weight and bias.
+Tensor with_tangent_of_norm(const Tensor& y, const Tensor& x, const BatchNormState& state, const Tensor& mean,
+                            const Tensor& inverse, double rows,
+                            const std::function<Tensor(const Tensor& weight, const Tensor& bias)>& normalise) {
+  Tensor tangent;
+  if (tangent_of(x).defined()) tangent = batch_norm_tangent(x, state.weight, mean, inverse, state.ranks, rows);
+  auto weight = tangent_of(state.weight), bias = tangent_of(state.bias);
+  if (weight.defined() || bias.defined()) {
+    if (!weight.defined()) weight = at::zeros_like(bias);
+    if (!bias.defined()) bias = at::zeros_like(weight);
+    const auto of_weights = normalise(weight, bias);
+    tangent = tangent.defined() ? tangent + of_weights : of_weights;
+  }
+  return with_tangent(y, tangent);
+}
+
+/// In training, by this rank's images.
+Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state, double momentum) {
+  const bool leaves = current_context().statistics == BatchStatistics::leave;
+  const auto primal = primal_of(x);
+  const auto [y, mean, inverse] = at::native_batch_norm(
+      primal, primal_of(state.weight), primal_of(state.bias), leaves ? Tensor() : state.running_mean,
+      leaves ? Tensor() : state.running_var, /*training=*/true, momentum, state.epsilon);
+  return with_tangent_of_norm(y, x, state, mean, inverse,
+                              static_cast<double>(x.numel()) / static_cast<double>(x.size(1)),
+                              [&](const Tensor& weight, const Tensor& bias) {
+                                return std::get<0>(at::native_batch_norm(primal, weight, bias, {}, {},
+                                                                         /*training=*/true, 0, state.epsilon));
+                              });
+}
+
 }  // namespace
+
+Tensor batch_norm_tangent(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
+                          const std::shared_ptr<StatisticsExchange>& ranks, double rows) {
+  const auto given = weight.defined() ? std::optional(primal_of(weight)) : std::nullopt;
+  return TangentNode::apply(primal_of(x), tangent_of(x), given, mean.to(wide(x)), inverse_deviation.to(wide(x)),
+                            c10::make_intrusive<Batch>(ranks, rows));
+}
 
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
   const bool has_numbers = x.numel() > 0;
   if (!training || !state.ranks) {
     const double momentum = training && has_numbers ? begin_move(state) : 0;
+    if (training && has_numbers && has_tangent(x, state)) return batch_norm_with_tangent(x, state, momentum);
     const bool reads_running = !training || current_context().statistics != BatchStatistics::leave;
     return at::batch_norm(x, state.weight, state.bias, reads_running ? state.running_mean : Tensor(),
                           reads_running ? state.running_var : Tensor(), training, momentum, state.epsilon,
@@ -130,8 +239,17 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
     numbers = numbers_of(state, statistics);
     batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
   }
-  const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return SharedBatchNorm::apply(x, given(state.weight), given(state.bias), numbers, batch);
+  const auto normalise = [&](const Tensor& weight, const Tensor& bias, const Tensor& by) {
+    const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+    return SharedBatchNorm::apply(primal_of(x), given(weight), given(bias), by, batch);
+  };
+  const auto y = normalise(primal_of(state.weight), primal_of(state.bias), numbers);
+  if (!has_tangent(x, state)) return y;
+  return with_tangent_of_norm(y, x, state, numbers[1], numbers[2], batch->rows,
+                              [&](const Tensor& weight, const Tensor& bias) {
+                                const auto of_weight = at::stack({in_double(weight), numbers[1], numbers[2]});
+                                return normalise(weight, bias, of_weight);
+                              });
 }
 
 }  // namespace tandem::memory

@@ -2,12 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/tangent.h"
 #include "tandem/memory/detail/recompute_frame.h"
+#include "tandem/memory/detail/tangent_region.h"
 
 namespace tandem::memory {
 
 Flow recompute(const std::function<Flow(const Flow&)>& forward, const Flow& inputs, const RecomputeOptions& options) {
   if (!at::GradMode::is_enabled()) return forward(inputs);
+  if (TangentScope::is_open()) return detail::recompute_with_tangents(forward, inputs, options);
   return std::make_shared<detail::Frame>(forward, inputs, options)->run(inputs);
 }
 

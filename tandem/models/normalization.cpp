@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
+#include "tandem/base/tangent.h"
 #include "tandem/memory/batch_norm.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/models/detail/fused_batch_norm.h"
@@ -151,11 +152,12 @@ class InplaceAbn : public BatchNorm {
 };
 
 class GroupNorm : public Normalization {
-  /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory.
+  /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory, and
+  /// its tangent takes a view that there is none of.
   bool needs_copy(const Tensor& input) const {
+    if (input.suggest_memory_format() != at::MemoryFormat::ChannelsLast) return false;
     const bool is_trained = weight_.defined() && (weight_.requires_grad() || bias_.requires_grad());
-    return at::GradMode::is_enabled() && is_trained && !input.requires_grad() &&
-           input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+    return tangent_of(input).defined() || (at::GradMode::is_enabled() && is_trained && !input.requires_grad());
   }
 
  public:
@@ -167,13 +169,13 @@ class GroupNorm : public Normalization {
   }
 
   Tensor forward(const Tensor& input, Then then, const Tensor& residual) override {
-    const auto plain = needs_copy(input) ? input.clone(at::MemoryFormat::Contiguous) : input;
+    const auto plain = laid_out_for(input);
     return finish(at::group_norm(plain, groups_of(plain), weight_, bias_, kEpsilon), following(then), residual);
   }
 
   Tensor scaled(const Tensor& input, const Tensor& scale) override {
     if (weight_.defined()) return Normalization::scaled(input, scale);
-    return at::group_norm(input, groups_of(input), over_channels(scale, input.size(1)), {}, kEpsilon);
+    return at::group_norm(laid_out_for(input), groups_of(input), over_channels(scale, input.size(1)), {}, kEpsilon);
   }
 
   void initialize(uint64_t, const std::string&) override {
@@ -182,6 +184,10 @@ class GroupNorm : public Normalization {
   }
 
  private:
+  Tensor laid_out_for(const Tensor& input) const {
+    return needs_copy(input) ? input.clone(at::MemoryFormat::Contiguous) : input;
+  }
+
   static int64_t groups_of(const Tensor& input) {
     const int64_t channels = input.size(1);
     return input.dim() > 2 && channels % kChannelsPerGroup == 0 ? channels / kChannelsPerGroup : 1;

@@ -5,6 +5,7 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
+#include "tandem/base/tangent.h"
 #include "tandem/comm/split.h"
 #include "tandem/models/space.h"
 
@@ -19,23 +20,12 @@ Context held_context(const data::Batch& batch) {
   return context;
 }
 
-std::vector<Tensor> differentiate(const Tensor& loss, const std::vector<Tensor>& by, bool keeps_graph = false) {
+/// Undefined where the loss does not depend on it.
+std::vector<Tensor> differentiate(const Tensor& loss, const std::vector<Tensor>& by) {
+  if (!loss.requires_grad()) return std::vector<Tensor>(by.size());
   const PhaseScope phase(Phase::backward);
-  return torch::autograd::grad({loss}, by, {}, std::nullopt, /*create_graph=*/keeps_graph, /*allow_unused=*/true);
-}
-
-/// The gradient of sum over i of (values[i] . vector[i]).
-std::vector<Tensor> differentiate_along(const std::vector<Tensor>& values, const std::vector<Tensor>& vector,
-                                        const std::vector<Tensor>& by) {
-  std::vector<Tensor> outputs, directions;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!values[i].defined() || !values[i].requires_grad()) continue;
-    outputs.push_back(values[i]);
-    directions.push_back(vector[i]);
-  }
-  if (outputs.empty()) return std::vector<Tensor>(by.size());
-  const PhaseScope phase(Phase::backward);
-  return torch::autograd::grad(outputs, by, directions, std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  const c10::AutoFwGradMode no_tangents(false);  // of gradients
+  return torch::autograd::grad({loss}, by, {}, std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
 }
 
 std::vector<Tensor> copies_of(const std::vector<Tensor>& tensors) {
@@ -63,16 +53,19 @@ void require_gradients(const std::vector<Tensor>& tensors, bool is_on) {
   for (auto tensor : tensors) tensor.requires_grad_(is_on);
 }
 
-/// While it lives, the tensors require a gradient.
+/// While it lives, the tensors require a gradient, or none.
 class GradientScope {
  public:
-  explicit GradientScope(const std::vector<Tensor>& tensors) : tensors_(tensors) { require_gradients(tensors_, true); }
-  ~GradientScope() { require_gradients(tensors_, false); }
+  explicit GradientScope(const std::vector<Tensor>& tensors, bool is_on = true) : tensors_(tensors), is_on_(is_on) {
+    require_gradients(tensors_, is_on_);
+  }
+  ~GradientScope() { require_gradients(tensors_, !is_on_); }
   GradientScope(const GradientScope&) = delete;
   GradientScope& operator=(const GradientScope&) = delete;
 
  private:
   const std::vector<Tensor>& tensors_;
+  bool is_on_;
 };
 
 /// Replaces the weights by those after a step with these gradients.
@@ -173,7 +166,7 @@ double Architect::run(const data::Batch& training, const data::Batch& validation
     const auto vector = slice(ahead.views(), 0, weight_tensors_.size());
     saved.reset();
     const bool is_exact = options_.product == Product::exact;
-    const auto product = is_exact ? exact_product(training, vector) : differences(training, vector);
+    const auto product = is_exact ? derivative_along(training, weight_tensors_, vector) : differences(training, vector);
     const double rate = step.nesterov ? step.rate * (1 + step.momentum) : step.rate;
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < alpha_tensors_.size(); ++i) alpha_tensors_[i].mutable_grad().sub_(product[i], rate);
@@ -183,13 +176,7 @@ double Architect::run(const data::Batch& training, const data::Batch& validation
 
 std::vector<Tensor> Architect::hessian_product(const data::Batch& validation, const std::vector<Tensor>& vector) {
   const GradientScope scope(alpha_tensors_);
-  auto product = total_of(alpha_tensors_);
-  add_parts(validation, product, [&](const Loss& loss) {
-    return differentiate_along(differentiate(loss.objective, alpha_tensors_, /*keeps_graph=*/true), vector,
-                               alpha_tensors_);
-  });
-  product.end();
-  return copies_of(product.views());
+  return derivative_along(validation, alpha_tensors_, vector);
 }
 
 std::vector<train::BatchPart> Architect::parts_of(const data::Batch& batch) const {
@@ -223,12 +210,14 @@ void Architect::add_parts(const data::Batch& batch, parallel::GradientTotal& tot
   }
 }
 
-std::vector<Tensor> Architect::exact_product(const data::Batch& training, const std::vector<Tensor>& vector) {
+/// Of the gradient by the alphas, along `vector` in `tensors`: the gradient of the loss's own derivative along it.
+std::vector<Tensor> Architect::derivative_along(const data::Batch& batch, const std::vector<Tensor>& tensors,
+                                                const std::vector<Tensor>& vector) {
+  const GradientScope none(weight_tensors_, false);
+  const TangentScope tangents(tensors, vector);
   auto product = total_of(alpha_tensors_);
-  add_parts(training, product, [&](const Loss& loss) {
-    return differentiate_along(differentiate(loss.objective, weight_tensors_, /*keeps_graph=*/true), vector,
-                               alpha_tensors_);
-  });
+  add_parts(batch, product,
+            [&](const Loss& loss) { return differentiate(tangent_of(loss.objective), alpha_tensors_); });
   product.end();
   return copies_of(product.views());
 }

@@ -13,8 +13,8 @@ namespace tandem::search {
 
 /// How the product of the second derivatives with a vector is worked out.
 enum class Product : uint8_t {
-  exact,        // by backward through backward
-  differences,  // (gradient at w + e v - gradient at w - e v) / 2 e: less memory and time, wrong at the kinks of ReLU
+  exact,        // the gradient of the loss's derivative along v, which travels forward (base/tangent.h)
+  differences,  // (gradient at w + e v - gradient at w - e v) / 2 e: wrong at the kinks of ReLU
   multiplied    // the same times e in place of divided by it, as pt.darts has it: for comparisons
 };
 
@@ -52,7 +52,7 @@ struct VirtualStep {
 ///
 /// The alphas are the parameters of the task whose names begin with "alphas."; they require no gradient between two
 /// calls, so that a step which trains the weights leaves them as they are. The exact product wants a task whose
-/// operations can be differentiated twice.
+/// operations have tangents that can be differentiated: the loss differentiable_cross_entropy() (base/tangent.h) has.
 /// Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section 2.3.
 class Architect {
  public:
@@ -89,7 +89,8 @@ class Architect {
   Loss loss_of(const train::BatchPart& part);
   void add_parts(const data::Batch& batch, parallel::GradientTotal& total, const Gradients& gradients);
   parallel::GradientTotal total_of(const std::vector<Tensor>& tensors);
-  std::vector<Tensor> exact_product(const data::Batch& training, const std::vector<Tensor>& vector);
+  std::vector<Tensor> derivative_along(const data::Batch& batch, const std::vector<Tensor>& tensors,
+                                       const std::vector<Tensor>& vector);
   std::vector<Tensor> differences(const data::Batch& training, const std::vector<Tensor>& vector);
 
   train::Task& task_;

@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/tangent.h"
 #include "tandem/memory/recompute.h"
 #include "tandem/models/backbone.h"
 #include "tandem/models/cells/supernet.h"
@@ -19,8 +20,9 @@ ModelOptions sizes(int64_t cells = 8, int64_t cell_channels = 16) {
   return {.name = "search:darts", .channels = 3, .embedding = 0, .cells = cells, .cell_channels = cell_channels};
 }
 
-ModelOptions small() {
+ModelOptions small(Norm norm) {
   auto options = sizes(3, 4);
+  options.norm = norm;
   options.channels = 2;
   options.size = 8;
   return options;
@@ -40,7 +42,7 @@ Tensor random(const std::vector<int64_t>& shape, uint64_t stream) {
 
 /// A network in float64 with alphas that differ, images, and what its features are summed with.
 struct Set {
-  explicit Set(const Space& space) : net(space, small()) {
+  explicit Set(const Space& space, Norm norm = Norm::batch) : net(space, small(norm)) {
     net.to(at::kDouble);
     const at::NoGradGuard no_grad;
     for (const auto& tensor : alphas()) tensor.mul_(500);
@@ -54,6 +56,16 @@ struct Set {
   Supernet net;
   Tensor images = random({5, 2, 8, 8}, 1), upstream = random({5, 32}, 2);
 };
+
+/// Each block computed again in backward.
+memory::Chain with_regions(memory::Chain chain) {
+  for (auto& block : chain.blocks) {
+    block.forward = [forward = block.forward, modules = block.modules](const memory::Flow& flow) {
+      return memory::recompute(forward, flow, {.modules = modules});
+    };
+  }
+  return chain;
+}
 
 TEST(Supernet, HasAsManyParametersAsPublished) {
   const auto parameters = [](const ModelOptions& options) {
@@ -137,23 +149,40 @@ TEST(Supernet, GradientsOfAlphasEqualDifferences) {
 TEST(Supernet, RecomputationGivesTheSameBits) {
   const Set set(small_space());
   const auto plain = grad({set.loss()}, set.net.parameters());
-  auto again = set.net.chain();
-  for (auto& block : again.blocks) {
-    block.forward = [forward = block.forward, modules = block.modules](const memory::Flow& flow) {
-      return memory::recompute(forward, flow, {.modules = modules});
-    };
-  }
-  const auto recomputed = grad({set.loss(again)}, set.net.parameters());
+  const auto recomputed = grad({set.loss(with_regions(set.net.chain()))}, set.net.parameters());
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(recomputed[i])) << i;
 }
 
-/// d/da of (dL/dw . v), against differences of dL/da along v.
+/// d/da of (dL/dw . v): backward through backward, and by tangents of the weights, also computed again.
 TEST(Supernet, CanBeDifferentiatedTwice) {
+  for (const auto norm : {Norm::batch, Norm::group, Norm::ghost, Norm::none}) {
+    SCOPED_TRACE(static_cast<int>(norm));
+    const Set set(small_space(), norm);
+    std::vector<Tensor> weights, along;
+    for (const auto& entry : set.net.named_parameters()) {
+      if (entry.key().starts_with(kAlphas)) continue;
+      weights.push_back(entry.value());
+      along.push_back(random(entry.value().sizes().vec(), 9 + weights.size()));
+    }
+    const auto first = grad({set.loss()}, weights, {}, std::nullopt, /*create_graph=*/true);
+    const auto expected = grad(first, set.alphas(), along);
+    for (auto& weight : weights) weight.requires_grad_(false);
+    const TangentScope tangents(weights, along);
+    for (const auto& chain : {set.net.chain(), with_regions(set.net.chain())}) {
+      const auto tangent = tangent_of(set.loss(chain));
+      const c10::AutoFwGradMode no_tangents(false);
+      const auto product = grad({tangent}, set.alphas());
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_LT((product[i] - expected[i]).norm().item<double>(), 1e-12 * expected[i].norm().item<double>());
+      }
+    }
+  }
+}
+
+TEST(Supernet, TheProductIsTheDerivativeOfTheGradient) {
   const Set set(uniform_space("two", 2, {"avg_pool_3x3", "skip_connect"}));
   const auto weights = set.net.named_parameters()["stem.1.weight"];
   const auto along = random({12}, 9);
-  const auto first = grad({set.loss()}, {weights}, {}, std::nullopt, /*create_graph=*/true);
-  const auto product = grad(first, set.alphas(), {along});
   const auto gradient_at = [&](double distance) {
     {
       const at::NoGradGuard no_grad;
@@ -163,6 +192,11 @@ TEST(Supernet, CanBeDifferentiatedTwice) {
   };
   const double e = 1e-7;
   const auto above = gradient_at(e), below = gradient_at(-2 * e);
+  gradient_at(e);
+  const TangentScope tangents({weights}, {along});
+  const auto tangent = tangent_of(set.loss());
+  const c10::AutoFwGradMode no_tangents(false);
+  const auto product = grad({tangent}, set.alphas());
   for (size_t i = 0; i < 2; ++i) {
     const auto expected = (above[i] - below[i]) / (2 * e);
     EXPECT_LT((product[i] - expected).norm().item<double>(), 1e-5 * expected.norm().item<double>());

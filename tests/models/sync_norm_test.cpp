@@ -1,9 +1,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tandem/base/rng.h"
+#include "tandem/base/tangent.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
@@ -37,7 +40,9 @@ Tensor run_recomputed(const memory::Chain& chain, const Tensor& images) {
   return memory::recompute(
       [&](const Tensor& all) {
         memory::Flow flow = {all};
-        for (const auto& block : chain.blocks) flow = memory::recompute(block.forward, flow);
+        for (const auto& block : chain.blocks) {
+          flow = memory::recompute(block.forward, flow, {.modules = block.modules});
+        }
         return flow[0];
       },
       images);
@@ -135,6 +140,44 @@ TEST(SyncNorm, InFloat32StaysNearFloat64) {
   for (const auto& counts : divisions()) {
     for (const auto& forward : {Forward(run_plain), Forward(run_recomputed)}) {
       expect_one_device({.counts = counts, .type = at::kFloat, .tolerance = 1e-4, .forward = forward}, 1);
+    }
+  }
+}
+
+/// Of a network whose weights move along a direction, the gradient by the images of the loss's derivative.
+Tensor product_of(Backbone& model, const Tensor& images, const Tensor& factor, const Forward& forward) {
+  std::vector<Tensor> weights = model.parameters(), along;
+  for (auto& weight : weights) along.push_back(random(weight.sizes().vec(), 50 + along.size(), weight.scalar_type()));
+  for (auto& weight : weights) weight.requires_grad_(false);
+  const auto leaf = images.clone().requires_grad_();
+  const TangentScope tangents(weights, along);
+  const auto tangent = tangent_of((forward(model.chain(), leaf) * factor).sum());
+  const c10::AutoFwGradMode no_tangents(false);
+  return torch::autograd::grad({tangent}, {leaf})[0];
+}
+
+TEST(SyncNorm, HasTheSecondDerivativesOfOneDevice) {
+  const auto options = [](Norm norm) {
+    return ModelOptions{
+        .name = "darts-v2", .channels = 2, .size = 8, .embedding = 0, .norm = norm, .cells = 3, .cell_channels = 4};
+  };
+  const auto images = random({kImages, 2, 8, 8}, 1, at::kDouble), factor = random({kImages, 64}, 2, at::kDouble);
+  const auto whole_model = make(options(Norm::batch));
+  whole_model->to(at::kDouble);
+  const auto whole = product_of(*whole_model, images, factor, run_plain);
+  for (const auto& counts : divisions()) {
+    if (std::ranges::count(counts, 0) > 0) continue;  // torch's tangents of convolutions of no images
+    for (const auto& forward : {Forward(run_plain), Forward(run_recomputed)}) {
+      comm::run_ranks(static_cast<int>(counts.size()), [&](comm::ProcessGroup& group) {
+        auto own_options = options(Norm::sync);
+        own_options.ranks = parallel::share_statistics(group);
+        const auto model = make(own_options);
+        model->to(at::kDouble);
+        const auto first = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
+        const auto count = counts[static_cast<size_t>(group.rank())];
+        const auto own = product_of(*model, images.narrow(0, first, count), factor.narrow(0, first, count), forward);
+        expect_near({own}, {whole.narrow(0, first, count)}, 1e-11);
+      });
     }
   }
 }

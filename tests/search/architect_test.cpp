@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/tangent.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
 #include "tandem/models/backbone.h"
@@ -211,7 +212,7 @@ TEST(Architect, EachSumOverTheRanksCounts) {
 /// Features of a network of a search are the scores.
 std::unique_ptr<train::Task> supernet_task(const std::shared_ptr<models::Backbone>& net) {
   return std::make_unique<train::ModuleTask>(net, net->chain(), [](const Tensor& scores, const Tensor& labels) {
-    return at::cross_entropy_loss(scores, labels);
+    return differentiable_cross_entropy(scores, labels);
   });
 }
 

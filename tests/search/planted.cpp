@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "tandem/base/tangent.h"
 #include "tandem/comm/world.h"
 #include "tandem/models/cells/cell_layers.h"
 #include "tandem/models/genotype.h"
@@ -43,7 +44,7 @@ class PlantedNet : public torch::nn::Module {
   }
 
   Tensor forward(const Tensor& x) const {
-    const auto shares = alphas_.softmax(0).unbind();
+    const auto shares = differentiable_log_softmax(alphas_, 0).exp().unbind();
     Tensor sum;
     for (size_t i = 0; i < operations_.size(); ++i) {
       const auto value = operations_[i]->forward(x) * shares[i];
@@ -210,7 +211,7 @@ Outcome run(const std::vector<std::string_view>& names, const std::shared_ptr<Pl
   const auto group = comm::make_single_group();
   parallel::Mesh mesh({}, *group);
   train::ModuleTask task(
-      net, [](const Tensor& scores, const Tensor& labels) { return at::cross_entropy_loss(scores, labels); });
+      net, [](const Tensor& scores, const Tensor& labels) { return differentiable_cross_entropy(scores, labels); });
   Architect architect(task, options, *group);
   const train::OptimizerOptions sgd = {.momentum = recipe.momentum, .nesterov = false, .weight_decay = kDecay};
   train::SupervisedStep weights(task, {.optimizer = sgd, .clip = recipe.clip, .num_classes = 2}, mesh);

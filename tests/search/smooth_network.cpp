@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/rng.h"
+#include "tandem/base/tangent.h"
 #include "tandem/comm/split.h"
 
 namespace tandem::search::test_search {
@@ -27,7 +28,7 @@ Tensor scores_of(const std::vector<Tensor>& weights, const Tensor& shares, const
   return at::linear(at::softplus(x).mean({2, 3}), weights[3], weights[4]);
 }
 
-Tensor mean_loss(const Tensor& scores, const Tensor& labels) { return at::cross_entropy_loss(scores, labels); }
+Tensor mean_loss(const Tensor& scores, const Tensor& labels) { return differentiable_cross_entropy(scores, labels); }
 
 /// The loss of each rank's samples, of which this rank knows its own.
 class ShardedTask : public train::ModuleTask {
@@ -64,7 +65,9 @@ SmoothModule::SmoothModule(uint64_t seed) {
   alphas_ = alphas->register_parameter("normal", random({2, 3}, 0.3, seed + 50));
 }
 
-Tensor SmoothModule::forward(const Tensor& images) const { return scores_of(weights_, alphas_.softmax(1), images); }
+Tensor SmoothModule::forward(const Tensor& images) const {
+  return scores_of(weights_, differentiable_log_softmax(alphas_, 1).exp(), images);
+}
 
 Tensor SmoothModule::loss(const std::vector<Tensor>& weights, const Tensor& shares, const data::Batch& batch) const {
   return mean_loss(scores_of(weights, shares, batch.images), batch.labels);

@@ -57,10 +57,6 @@ void check_search(const Job& job) {
     refuse("head is " + job.settings.get_string("head") + why + ", wanted linear or softmax",
            "its loss has no second derivatives; search.hvp=fd and search.order=1 need none");
   }
-  if (models::shares_statistics(job.model.norm)) {
-    refuse("model.norm is " + job.settings.get_string("model.norm") + why + ", wanted batch or ghost",
-           "statistics of all ranks have no second derivatives; search.hvp=fd and search.order=1 need none");
-  }
 }
 
 }  // namespace
@@ -77,8 +73,8 @@ const Section& search_section() {
                 {1, 2}},
                {.key = "search.hvp",
                 .default_value = text("exact"),
-                .doc = "search.order=2: the product of second derivatives with a vector; exact: by backward through "
-                       "backward; fd: by finite differences, with less memory and time, and far off with ReLU",
+                .doc = "search.order=2: the product of second derivatives with a vector; exact: the gradient of a "
+                       "derivative; fd: by finite differences, with less memory, and far off with ReLU",
                 .choices = names_of(kProductKinds)},
                {"search.radius", 0.01, "search.hvp=fd: how far the weights are moved, in all", kPositive},
                {"search.lr", 3e-4, "learning rate of the alphas, whose optimizer is Adam of betas 0.5 and 0.999",

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tandem/base/rng.h"
+#include "tandem/base/tangent.h"
 #include "tandem/models/network/layers.h"
 
 namespace tandem::models {
@@ -25,7 +26,9 @@ class AlphasOfSpace : public Layer {
     reduce_ = register_parameter("reduce", at::empty({space.edges(), space.reduce.operations()}));
   }
 
-  Flow weights() const { return {normal_.softmax(1), reduce_.softmax(1)}; }
+  Flow weights() const {
+    return {differentiable_log_softmax(normal_, 1).exp(), differentiable_log_softmax(reduce_, 1).exp()};
+  }
 
   void initialize(uint64_t seed, const std::string& name) override {
     const at::NoGradGuard no_grad;
