@@ -33,7 +33,7 @@ void run_search(comm::ProcessGroup& group) {
   const auto net =
       models::make({.name = "search:s3", .channels = 1, .size = 8, .embedding = 2, .cells = 3, .cell_channels = 4});
   train::ModuleTask task(net, net->chain(), [](const Tensor& scores, const Tensor& labels) {
-    return at::cross_entropy_loss(scores, labels);
+    return differentiable_cross_entropy(scores, labels);
   });
   parallel::Mesh mesh({.data = group.size()}, group);
   search::SearchStepOptions options{.alphas_rate = 0.01};

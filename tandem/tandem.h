@@ -4,6 +4,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/base/seed_scope.h"
+#include "tandem/base/tangent.h"
 #include "tandem/base/tensor.h"
 #include "tandem/classifier/class_sharded_head.h"
 #include "tandem/classifier/mesh_head.h"

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/linear.h>
 
 #include <thread>
 
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
+#include "tandem/base/tangent.h"
 #include "tests/memory/recompute_model.h"
 #include "tests/support/text_of.h"
 
@@ -128,6 +130,46 @@ TEST(Recompute, SecondAndThirdDerivativesAreThose) {
     const auto third = grad({second.sum()}, {x})[0];
     return std::vector{first.detach(), second.detach(), third};
   });
+}
+
+/// By x and the weight, the gradients of the derivative along a direction of the weight.
+std::vector<Tensor> of_tangent(const std::function<Tensor(const torch::nn::Linear&, const Tensor&)>& run) {
+  torch::nn::Linear linear(torch::nn::LinearOptions(4, 4));
+  const auto x = random_leaf({3, 4}, 2);
+  linear->to(at::kDouble);
+  {
+    const at::NoGradGuard no_grad;
+    linear->weight.copy_(random({4, 4}, 3));
+    linear->bias.copy_(random({4}, 4));
+  }
+  const TangentScope tangents({linear->weight}, {random({4, 4}, 5)});
+  const auto tangent = tangent_of(run(linear, x).square().sum());
+  const c10::AutoFwGradMode no_tangents(false);
+  return grad({tangent}, {x, linear->weight, linear->bias});
+}
+
+Tensor squash_twice(torch::nn::Linear linear, const Tensor& x) { return linear(linear(x).tanh()).tanh(); }
+
+TEST(Recompute, TangentsTravelThroughRegions) {
+  const auto plain = of_tangent(squash_twice);
+  const auto region = [](const torch::nn::Linear& linear, const Tensor& x) {
+    const RecomputeOptions options{.modules = {linear.ptr()}};
+    const auto inner = [=](const Tensor& y) {
+      return recompute([=](const Tensor& z) { return squash_twice(linear, z); }, y, options);
+    };
+    return recompute([=](const Tensor& y) { return inner(y) + y; }, x, options) - x;
+  };
+  const auto again = of_tangent(region);
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].allclose(again[i], 1e-12, 1e-14)) << i;
+}
+
+TEST(Recompute, WhereTangentsTravelModulesNameAllParameters) {
+  const auto unnamed = [](const torch::nn::Linear& linear, const Tensor& x) {
+    return recompute([=](const Tensor& y) { return squash_twice(linear, y); }, x);
+  };
+  EXPECT_EQ(test::text_of([&] { of_tangent(unnamed); }),
+            "recompute: a parameter of [4, 4] is of no module that the options name, wanted all of them where tangents "
+            "travel");
 }
 
 TEST(Recompute, BackwardRunsInParts) {

@@ -130,6 +130,7 @@ class RegionNode : public torch::autograd::Function<RegionNode> {
     }
     variable_list all(inputs.size() + region.trained.size() + 1);
     if (of.empty()) return all;
+    check_leaves(of, by);
     const auto found =
         torch::autograd::grad(of, by, along, std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
     for (size_t i = 0; i < found.size(); ++i) all[places[i]] = found[i];
