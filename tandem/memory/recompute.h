@@ -69,8 +69,8 @@ struct RecomputeOptions {
 /// draws from the default generator on a thread-rank. Tensors in memory that a kernel changes without a new version of
 /// the tensor are found by their values only.
 ///
-/// Where tangents travel (base/tangent.h) forward builds no graph, and backward builds that of the second call: `modules`
-/// must name what holds each parameter that requires a gradient.
+/// Where tangents travel (base/tangent.h) forward builds no graph, and backward builds that of the second call:
+/// `modules` must name what holds each parameter that requires a gradient.
 ///
 /// On its first call in a process it puts itself in front of libtorch's autograd engine, for the hooks on saved
 /// tensors; that engine still does all work.

@@ -152,8 +152,8 @@ class InplaceAbn : public BatchNorm {
 };
 
 class GroupNorm : public Normalization {
-  /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory, and
-  /// its tangent takes a view that there is none of.
+  /// With channels last, libtorch's backward writes a gradient of the input also where none is wanted, to no memory,
+  /// and its tangent takes a view that there is none of.
   bool needs_copy(const Tensor& input) const {
     if (input.suggest_memory_format() != at::MemoryFormat::ChannelsLast) return false;
     const bool is_trained = weight_.defined() && (weight_.requires_grad() || bias_.requires_grad());
