@@ -8,9 +8,8 @@
 namespace tandem {
 
 /// While it lives, each tensor has the tangent beside it: leaves, such as weights. Threads may hold scopes of their own
-/// tensors at the same time; within a thread they do not nest. Backward of a tangent must run while it lives,
-/// and with c10::AutoFwGradMode off, without which torch works out tangents of gradients too. Memory:
-/// that of the tangents, which are not copied.
+/// tensors at the same time; within a thread they do not nest. Backward of a tangent must run while it lives, and with
+/// c10::AutoFwGradMode off, or torch works out tangents of gradients too. Memory: that of the tangents, not copied.
 class TangentScope {
  public:
   TangentScope(std::vector<Tensor> tensors, const std::vector<Tensor>& tangents);

@@ -176,6 +176,14 @@ class TangentNode : public torch::autograd::Function<TangentNode> {
   }
 };
 
+/// By TangentNode. `x`: with its tangent.
+Tensor batch_norm_tangent(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
+                          const std::shared_ptr<StatisticsExchange>& ranks, double rows) {
+  const auto given = weight.defined() ? std::optional(primal_of(weight)) : std::nullopt;
+  return TangentNode::apply(primal_of(x), tangent_of(x), given, mean.to(wide(x)), inverse_deviation.to(wide(x)),
+                            c10::make_intrusive<Batch>(ranks, rows));
+}
+
 bool has_tangent(const Tensor& x, const BatchNormState& state) {
   return tangent_of(x).defined() || tangent_of(state.weight).defined() || tangent_of(state.bias).defined();
 }
@@ -212,13 +220,6 @@ Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state, dou
 }
 
 }  // namespace
-
-Tensor batch_norm_tangent(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
-                          const std::shared_ptr<StatisticsExchange>& ranks, double rows) {
-  const auto given = weight.defined() ? std::optional(primal_of(weight)) : std::nullopt;
-  return TangentNode::apply(primal_of(x), tangent_of(x), given, mean.to(wide(x)), inverse_deviation.to(wide(x)),
-                            c10::make_intrusive<Batch>(ranks, rows));
-}
 
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
   const bool has_numbers = x.numel() > 0;

@@ -21,17 +21,9 @@ namespace tandem::memory {
 /// collective. Kept for backward: x and three numbers a channel. Without state.ranks this is ATen's batch_norm.
 ///
 /// Throws c10::ValueError if all ranks together have one value a channel, and, with state.ranks,
-/// c10::NotImplementedError for second derivatives.
+/// c10::NotImplementedError for backward through backward; a tangent of y (base/tangent.h) can be differentiated with
+/// state.ranks too.
 /// Source: Ioffe, Szegedy 2015, Batch Normalization (arXiv:1502.03167), section 3.
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training);
-
-/// The tangent (base/tangent.h) of the result in training, along that of x, for batch norms with kernels of their own.
-/// It can be differentiated backward, once, by x, its tangent and the weight. Kept for backward: x and its tangent.
-///   x                  with its tangent          weight  [C], without one, or undefined
-///   mean, inverse_deviation  [C] of the batch
-///   ranks              null: the batch is this rank's; else collective, and so is backward
-///   rows               values a channel, of all ranks
-Tensor batch_norm_tangent(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
-                          const std::shared_ptr<StatisticsExchange>& ranks, double rows);
 
 }  // namespace tandem::memory

@@ -52,12 +52,12 @@ class BufferScope {
   std::vector<Tensor> buffers_, copies_;
 };
 
+}  // namespace
+
 Context holding(Context context) {
   if (context.statistics == BatchStatistics::move) context.statistics = BatchStatistics::hold;
   return context;
 }
-
-}  // namespace
 
 Replay::Replay(Frame& frame, Frame::Values& values) : frame_(frame), values_(values) {
   for (int64_t slot = 0; slot < static_cast<int64_t>(frame.slots_.size()); ++slot) {

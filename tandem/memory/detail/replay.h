@@ -6,6 +6,9 @@
 
 namespace tandem::memory::detail {
 
+/// The context of a second call of forward, for that of the first.
+Context holding(Context context);
+
 /// One more call of a frame's forward, for the tensors that it saves.
 class Replay : public HookSource {
  public:

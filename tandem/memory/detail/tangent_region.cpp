@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -13,6 +12,7 @@
 #include "tandem/base/tangent.h"
 #include "tandem/memory/detail/autocast_settings.h"
 #include "tandem/memory/detail/generator_state.h"
+#include "tandem/memory/detail/replay.h"
 #include "tandem/memory/detail/tensor_trace.h"
 
 namespace tandem::memory::detail {
@@ -20,14 +20,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-std::vector<Tensor> parameters_of(const RecomputeOptions& options) {
-  std::vector<Tensor> all;
-  for (const auto& module : options.modules) {
-    for (auto& parameter : module->parameters()) all.push_back(parameter);
-  }
-  return all;
-}
 
 /// Which values of a flow there are, and which of them have tangents. In a list the values come first.
 struct Layout {
@@ -140,9 +132,7 @@ class RegionNode : public torch::autograd::Function<RegionNode> {
  private:
   /// The second call of forward.
   static variable_list again(const Region& region, const variable_list& inputs) {
-    auto context = region.context;
-    if (context.statistics == BatchStatistics::move) context.statistics = BatchStatistics::hold;
-    const ContextScope scope(context);
+    const ContextScope scope(holding(region.context));
     const GeneratorScope generators(region.generators);
     const AutocastScope autocast(region.autocast);
     const at::AutoGradMode with_gradients(true);
@@ -177,7 +167,7 @@ Flow recompute_with_tangents(const std::function<Flow(const Flow&)>& forward, co
                              const RecomputeOptions& options) {
   const auto region = c10::make_intrusive<Region>(forward, options, Layout::of(inputs));
   auto list = region->inputs.list_of(inputs);
-  for (const auto& parameter : parameters_of(options)) {
+  for (const auto& parameter : parameters_of({.name = {}, .modules = options.modules, .forward = {}})) {
     if (!parameter.requires_grad()) continue;
     region->trained.push_back(parameter);
     list.push_back(primal_of(parameter));

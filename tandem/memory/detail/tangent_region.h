@@ -10,8 +10,7 @@ namespace tandem::memory::detail {
 ///   backward   inputs, their tangents ──▶ forward ──▶ its graph ──▶ gradients of inputs, tangents, parameters
 ///
 /// Options other than `modules` and `generators` have no effect; `modules` must hold every parameter that requires a
-/// gradient. Parameters have their tangents until backward
-/// has ended. Memory: the inputs and their tangents.
+/// gradient. Parameters have their tangents until backward has ended. Memory: the inputs and their tangents.
 Flow recompute_with_tangents(const std::function<Flow(const Flow&)>& forward, const Flow& inputs,
                              const RecomputeOptions& options);
 

@@ -12,7 +12,6 @@
 #include "tandem/base/device_kernels.h"
 #include "tandem/base/tangent.h"
 #include "tandem/kernels/channel_kernels.h"
-#include "tandem/memory/batch_norm.h"
 
 namespace tandem::models::detail {
 namespace {
@@ -252,8 +251,8 @@ bool is_channels_last(const Tensor& values) {
 bool can_fuse(const Tensor& input, const Tensor& residual, const BatchNormState& state) {
   const auto type = input.scalar_type();
   return have_kernels(Kernels::batch_norm, input) && (input.dim() == 2 || input.dim() == 4) && input.numel() > 0 &&
-         input.size(1) % kernels::kLanes == 0 && is_channels_last(input) && !tangent_of(input).defined() &&
-         !tangent_of(state.weight).defined() && (!state.weight.defined() || state.weight.scalar_type() == at::kFloat) &&
+         input.size(1) % kernels::kLanes == 0 && is_channels_last(input) && !TangentScope::is_open() &&
+         (!state.weight.defined() || state.weight.scalar_type() == at::kFloat) &&
          (!residual.defined() ||
           (residual.scalar_type() == type && residual.sizes() == input.sizes() && is_channels_last(residual)));
 }
@@ -274,13 +273,8 @@ Tensor fused_batch_norm(const Tensor& input, const BatchNormState& state, bool t
     batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
   }
   const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  const auto output = FusedBatchNorm::apply(primal_of(input), given(state.weight), given(state.bias), given(residual),
-                                            affine, inverse_deviation, relu, batch);
-  if (!tangent_of(input).defined()) return output;
-  auto tangent =
-      memory::batch_norm_tangent(input, state.weight, affine[2], inverse_deviation, state.ranks, batch->rows);
-  if (relu) tangent = tangent * (output.detach() > 0);
-  return with_tangent(output, tangent);
+  return FusedBatchNorm::apply(input, given(state.weight), given(state.bias), given(residual), affine,
+                               inverse_deviation, relu, batch);
 }
 
 }  // namespace tandem::models::detail
