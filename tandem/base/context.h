@@ -40,6 +40,7 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;          // of training, from 0
   int64_t first_sample = 0;  // of the batch, as data::Batch counts them
+  double progress = 0;       // share of training's steps that are done, below 1
 
   bool operator==(const Context&) const = default;
 };
