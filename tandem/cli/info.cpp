@@ -73,8 +73,11 @@ settings::Settings with_images(settings::Settings settings) {
   return settings;
 }
 
-/// 0 while the number of classes is not known.
-int64_t head_parameters(const job::Job& job) { return job.head.classes * job.head.options.columns(); }
+/// Of all classifiers; 0 while the number of classes is not known.
+int64_t head_parameters(const job::Job& job, const job::ModelFacts& facts) {
+  const int64_t auxiliary = facts.auxiliary_dim > 0 ? facts.auxiliary_dim + 1 : 0;  // a bias
+  return job.head.classes * (job.head.options.columns() + auxiliary);
+}
 
 nlohmann::json model_json(const job::Job& job, const job::ModelFacts& facts) {
   auto blocks = nlohmann::json::array();
@@ -91,15 +94,16 @@ nlohmann::json model_json(const job::Job& job, const job::ModelFacts& facts) {
   }
   return {{"model", job.model.name},
           {"batch", job.training.batch},
-          {"parameters", facts.parameters + head_parameters(job)},
-          {"head_parameters", head_parameters(job)},
+          {"parameters", facts.parameters + head_parameters(job, facts)},
+          {"head_parameters", head_parameters(job, facts)},
           {"buffers", facts.buffers},
           {"blocks", blocks}};
 }
 
 std::string model_table(const job::Job& job, const job::ModelFacts& facts) {
   Table table({"block", "parameters", "buffers", "output", "saved", "more in forward", "in backward"});
-  memory::Cost all{.name = "all", .parameters = facts.parameters + head_parameters(job), .buffers = facts.buffers};
+  memory::Cost all{
+      .name = "all", .parameters = facts.parameters + head_parameters(job, facts), .buffers = facts.buffers};
   for (const auto& block : facts.blocks) {
     table.add_row({block.name, format_count(block.parameters), format_count(block.buffers), format_bytes(block.output),
                    format_bytes(block.saved), format_bytes(block.forward_extra), format_bytes(block.backward_extra)});
@@ -107,8 +111,8 @@ std::string model_table(const job::Job& job, const job::ModelFacts& facts) {
     all.saved += block.saved;
   }
   if (job.head.classes > 0) {
-    table.add_row(
-        {"classifier of " + format_count(job.head.classes), format_count(head_parameters(job)), "0", "", "", "", ""});
+    table.add_row({"classifier of " + format_count(job.head.classes), format_count(head_parameters(job, facts)), "0",
+                   "", "", "", ""});
   }
   table.add_row({all.name, format_count(all.parameters), format_count(all.buffers), format_bytes(all.output),
                  format_bytes(all.saved), "", ""});

@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/rng.h"
 #include "tandem/classifier/head.h"
 #include "tandem/classifier/mesh_head.h"
+#include "tandem/classifier/replicated_head.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
@@ -40,6 +42,27 @@ std::unique_ptr<classifier::Head> make_head(const Job& job, const DataShape& sha
   return std::make_unique<classifier::MeshHead>(std::move(head), over, mesh);
 }
 
+/// Each rank holds it whole, and scores its own rows. Null for features of no size.
+std::unique_ptr<classifier::Head> make_auxiliary(const Job& job, const DataShape& shape, int64_t features,
+                                                 parallel::Mesh& mesh) {
+  if (features == 0) return nullptr;
+  auto scoring = classifier::linear_softmax();
+  scoring.smoothing = job.head.options.scoring.smoothing;
+  const auto& head = job.head.options;
+  auto auxiliary = std::make_unique<classifier::ReplicatedHead>(
+      classifier::HeadOptions{.classes = shape.classes,
+                              .dim = features,
+                              .scoring = scoring,
+                              .blocks = head.blocks,
+                              .shards = head.shards,
+                              .seed = head.seed ^ stream_of(kAuxiliaryWeight),
+                              .dtype = head.dtype,
+                              .device = head.device},
+      mesh.batch());
+  memory::tag(auxiliary->parameter().tensor, Category::parameters, block_number(kHeadBlock));
+  return auxiliary;
+}
+
 /// A replicated backbone, and a classifier in the form of the job.
 class Classification : public train::Task {
  public:
@@ -48,6 +71,8 @@ class Classification : public train::Task {
         type_(job.training.precision.type),
         backbone_(make_backbone(job, shape.image, statistics_exchange(job, mesh))),
         head_(make_head(job, shape, plan, mesh)),
+        auxiliary_(make_auxiliary(job, shape, backbone_->auxiliary_dim(), mesh)),
+        auxiliary_share_(job.model.auxiliary),
         behind_(mesh.place({}).behind - parallel::kBatchAxes),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
@@ -65,7 +90,7 @@ class Classification : public train::Task {
   }
 
   void run_apart() override {
-    head_->run_apart();
+    for (auto* head : heads()) head->run_apart();
     is_apart_ = true;
   }
   parallel::Axes summed_along() const override { return is_apart_ ? parallel::kBatchAxes : parallel::Axes(); }
@@ -73,11 +98,10 @@ class Classification : public train::Task {
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
     memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return input(x); })}};
     for (const auto& block : backbone_->chain().blocks) chain.blocks.push_back(block);
-    chain.blocks.push_back(memory::make_block(
-        kHeadBlock, {},
-        [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](const Tensor& x) {
-          return head_->loss(x, labels, sizes);
-        }));
+    memory::Block classifier{.name = kHeadBlock};
+    classifier.forward = [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](
+                             const memory::Flow& features) { return memory::Flow{loss_of(features, labels, sizes)}; };
+    chain.blocks.push_back(std::move(classifier));
     // Without gradients nothing is kept, and a segment would only hold its input to its end.
     return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
   }
@@ -98,7 +122,7 @@ class Classification : public train::Task {
 
   void set_training(bool training) override {
     backbone_->train(training);
-    head_->set_training(training);
+    for (auto* head : heads()) head->set_training(training);
   }
 
   memory::Chain* replicated_chain() override { return &backbone_->chain(); }
@@ -106,6 +130,7 @@ class Classification : public train::Task {
   std::vector<train::Parameter> parameters() const override {
     auto all = train::parameters_of(*backbone_);
     all.push_back(head_->parameter(kHeadWeight));
+    if (auxiliary_) all.push_back(auxiliary_->parameter(kAuxiliaryWeight));
     for (auto& parameter : all) {
       if (parameter.placement.is_everywhere()) parameter.placement.behind = behind_;
     }
@@ -124,6 +149,18 @@ class Classification : public train::Task {
   std::vector<train::Parameter> buffers() const override { return train::buffers_of(*backbone_); }
 
  private:
+  std::vector<classifier::Head*> heads() const {
+    if (auxiliary_) return {head_.get(), auxiliary_.get()};
+    return {head_.get()};
+  }
+
+  /// `features`: those of the images, and auxiliary ones if there are any.
+  Tensor loss_of(const memory::Flow& features, const Tensor& labels, std::span<const int64_t> sizes) {
+    auto loss = head_->loss(features[0], labels, sizes);
+    if (features.size() == 1) return loss;
+    return loss + auxiliary_->loss(features[1], labels, sizes) * auxiliary_share_;
+  }
+
   Tensor forward(const data::Batch& batch) const { return backbone_->forward(input(batch.images)); }
 
   Ranking ranking(const Tensor& features, int64_t k, std::span<const int64_t> sizes) const {
@@ -136,7 +173,8 @@ class Classification : public train::Task {
   c10::Device device_;
   at::ScalarType type_;
   std::shared_ptr<models::Backbone> backbone_;
-  std::unique_ptr<classifier::Head> head_;
+  std::unique_ptr<classifier::Head> head_, auxiliary_;  // the second may be null
+  double auxiliary_share_;
   parallel::Axes behind_;  // of what each rank holds whole: ranks with the same batch come before this one
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
@@ -170,6 +208,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                 .cells = job.model.cells,
                                 .cell_channels = job.model.channels,
                                 .stem = job.model.stem,
+                                .has_auxiliary = job.model.auxiliary > 0,
+                                .drop_path = job.model.drop_path,
                                 .dropout = job.model.dropout,
                                 .products = job.training.precision.products,
                                 .ranks = std::move(ranks),

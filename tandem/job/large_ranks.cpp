@@ -65,6 +65,7 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
     job.model.name = "none";
     job.model.is_identity = true;
     job.model.norm = models::Norm::batch;  // of this rank alone
+    job.model.auxiliary = 0;
   }
   job.model.features = size.features;
   if (job.model.embedding > 0 || !has_backbone) job.model.embedding = size.features;

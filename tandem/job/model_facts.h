@@ -9,6 +9,7 @@ namespace tandem::job {
 /// What a job's backbone consists of and needs. Bytes are those of one rank that has the whole batch.
 struct ModelFacts {
   int64_t parameters = 0, buffers = 0;  // numbers
+  int64_t auxiliary_dim = 0;            // features that an auxiliary classifier sees; 0: there is none
   std::vector<memory::Cost> blocks;
 };
 

@@ -106,6 +106,9 @@ inline constexpr const char* kHeadBlock = "classifier";
 /// The name of the class weight among the task's parameters.
 inline constexpr const char* kHeadWeight = "head.weight";
 
+/// The name of the class weight of an auxiliary classifier, which looks at an auxiliary head.
+inline constexpr const char* kAuxiliaryWeight = "auxiliary_head.weight";
+
 /// All options except stop_requested, which the caller sets.
 train::TrainerOptions trainer_options(const Job& job, int64_t steps_per_epoch);
 

@@ -8,6 +8,7 @@
 #include "tandem/comm/agree.h"
 #include "tandem/comm/joint_work.h"
 #include "tandem/job/model_card.h"
+#include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
 #include "tandem/storage/file_io.h"
 #include "tandem/train/starting_weights.h"
@@ -20,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// torchvision's models have no embedding, and other data have other classes.
-const train::WeightRoles kRoles = {.may_miss = {"head.", "embedding.", "embedding_bn."}, .may_differ = {"head."}};
+const train::WeightRoles kRoles = {.may_miss = {"head.", "embedding.", "embedding_bn.", "auxiliary_head."},
+                                   .may_differ = {"head.", kAuxiliaryWeight}};
 
 /// What the weights say of themselves: beside a checkpoint's files, or in the file. A card that this version cannot
 /// read counts as none.

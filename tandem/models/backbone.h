@@ -21,19 +21,23 @@ class Backbone : public torch::nn::Module {
   /// Of a model that is built as a whole (ModelOptions::blocks).
   ///   images   [N, channels(), H, W] floating; N = 0 is allowed: a rank without samples still takes part in backward,
   ///            and all its gradients are zero
-  ///   returns  [N, dim()] of the images' type (of ModelOptions::products if given)
+  ///   returns  [N, dim()] of the images' type (of ModelOptions::products if given); auxiliary features are dropped
   /// Throws c10::ValueError (another shape; one value per channel with batch normalisation in training).
-  Tensor forward(Tensor images) const { return memory::run(chain_, std::move(images)); }
+  Tensor forward(Tensor images) const { return memory::run(chain_, memory::Flow{std::move(images)})[0]; }
 
-  /// The network as blocks, in their order; forward() runs these. A copy keeps the modules alive.
+  /// The network as blocks, in their order; forward() runs these. In training it gives the features, and then, where
+  /// there are any, the auxiliary ones, [N, auxiliary_dim()]. A copy keeps the modules alive.
   const memory::Chain& chain() const { return chain_; }
   memory::Chain& chain() { return chain_; }
 
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
+  int64_t auxiliary_dim() const { return auxiliary_dim_; }  // 0: there are none
   int64_t num_blocks() const { return num_blocks_; }  // of the whole model
 
  protected:
+  void set_auxiliary_dim(int64_t dim) { auxiliary_dim_ = dim; }
+
   /// Whether the next block is one of ModelOptions::blocks; asked once a block, in their order. If not, none of its
   /// modules is made.
   bool holds_next_block() {
@@ -54,7 +58,7 @@ class Backbone : public torch::nn::Module {
   static void check_size(const Tensor& images, int64_t height, int64_t width);
 
  private:
-  int64_t channels_, dim_;
+  int64_t channels_, dim_, auxiliary_dim_ = 0;
   std::optional<BlockRange> held_;
   int64_t num_blocks_ = 0;
   memory::Chain chain_;

@@ -62,7 +62,9 @@ struct ModelOptions {
   int64_t cells = 20;               // of a network of cells, and the channels of its first ones
   int64_t cell_channels = 36;
   Stem stem = Stem::cifar;
-  double dropout = 0;                           // before the embedding, in mlp after each activation
+  bool has_auxiliary = false;  // of a network of cells: while it is trained it gives auxiliary features, too
+  double drop_path = 0;        // of a network of cells: the rate by the end of training, see DropPath
+  double dropout = 0;          // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
   std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all

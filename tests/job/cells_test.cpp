@@ -1,8 +1,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
 #include "tandem/models/genotype.h"
 #include "tests/job/step_peaks.h"
 #include "tests/job/whole_run.h"
@@ -13,8 +16,9 @@
 namespace tandem::job {
 namespace {
 
-const Words kSmall = {"model=darts-v2", "model.cells=3", "model.channels=4",       "data.size=8",
-                      "train.batch=13", "train.lr=0.02", "train.precision=float64"};
+const Words kSmall = {"model=darts-v2",          "model.cells=3",       "model.channels=4",
+                      "model.auxiliary=0.4",     "data.size=8",         "train.batch=13",
+                      "train.precision=float64", "model.drop_path=0.3", "train.lr=0.02"};
 
 TEST(Cells, AreAsPublishedUnlessTheSettingsSayOtherwise) {
   const auto job = job_of({"model=darts-v2", "data=synthetic"});
@@ -48,7 +52,8 @@ TEST(Cells, OfOtherSizesAreAnotherJob) {
   };
   const auto own = identity_of({});
   EXPECT_EQ(identity_of({"model.cells=20"}), own);
-  for (const std::string more : {"model.cells=8", "model.channels=16", "model.stem=imagenet", "model=darts-v1"}) {
+  for (const std::string more : {"model.cells=8", "model.channels=16", "model.stem=imagenet", "model=darts-v1",
+                                 "model.auxiliary=0.4", "model.drop_path=0.2"}) {
     EXPECT_NE(identity_of({more}), own) << more;
   }
 }
@@ -77,9 +82,32 @@ TEST(Cells, TrainOnRanksAsOnOneDevice) {
   const auto words = with(kSmall, {"model.norm=group"});
   const auto one = whole_run(words, 3);
   for (const Words& more : {Words{"ranks=2"}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "parallel=zero1"},
-                            Words{"ranks=3", "head.parallel=replicated"}, Words{"ranks=2", "head.fused_update=true"}}) {
+                            Words{"ranks=3", "head.parallel=replicated"}, Words{"ranks=2", "head.fused_update=true"},
+                            Words{"ranks=3", "parallel=dp"}, Words{"ranks=3", "parallel=ps"}}) {
     EXPECT_LT(difference(whole_run(with(words, more), 3), one), 1e-12) << testing::PrintToString(more);
   }
+}
+
+/// In the first step no path is dropped yet.
+TEST(Cells, ASecondClassifiersLossCountsAsMuchAsItsShare) {
+  const auto loss = [](const std::string& share) {
+    return whole_run(with(kSmall, {"model.auxiliary=" + share}), 1).losses[0];
+  };
+  const double alone = loss("0"), second = (loss("0.4") - alone) / 0.4;
+  const auto classes = static_cast<double>(Patterns().num_classes());
+  EXPECT_NEAR(second, std::log(classes), 0.1) << "of a classifier that knows nothing";
+  EXPECT_NEAR(loss("0.8") - alone, 0.8 * second, 1e-12);
+}
+
+TEST(Cells, ASecondClassifierNeedsNoTest) {
+  const auto job = job_of(kSmall);
+  comm::run_ranks(1, [&](comm::ProcessGroup& group) {
+    const auto parts = assemble(job, {10, {3, 8, 8}}, group);
+    parts.task->set_training(false);
+    data::Batch batch{.images = at::rand({3, 3, 8, 8}), .labels = at::arange(3)};
+    batch.global_size = 3;
+    EXPECT_EQ(parts.task->embed(batch).sizes(), (std::vector<int64_t>{3, job.model.features}));
+  });
 }
 
 TEST(Cells, RecomputedTrainAsBefore) {
@@ -88,7 +116,8 @@ TEST(Cells, RecomputedTrainAsBefore) {
 }
 
 TEST(Cells, TheirPeaksArePredicted) {
-  for (const Words& more : {Words{}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "recompute=log"}}) {
+  for (const Words& more : {Words{}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "recompute=log"},
+                            Words{"ranks=3", "parallel=dp"}, Words{"ranks=2", "parallel=zero2"}}) {
     for (const auto& [predicted, measured] : peaks_of(with(with(kSmall, {"train.precision=float32"}), more))) {
       EXPECT_EQ(predicted, measured) << testing::PrintToString(more);
     }

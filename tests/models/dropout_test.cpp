@@ -70,5 +70,58 @@ TEST(Dropout, IsPartOfTheModelsThatHaveIt) {
   }
 }
 
+/// After this share of training.
+Tensor masks_at(double progress, const DropPath& paths, int64_t first, int64_t samples, int64_t step = 0) {
+  const ContextScope scope({.seed = 1, .step = step, .first_sample = first, .progress = progress});
+  return paths.masks(20, samples, at::kDouble);
+}
+
+TEST(DropPath, DropsMoreAndMoreOfALayersOutputsAsAWhole) {
+  const DropPath paths(0.4, "cell");
+  EXPECT_TRUE(masks_at(0, paths, 0, 3).equal(at::ones({20, 3, 1, 1, 1}, at::kDouble))) << "of the same bytes";
+  for (const double progress : {0.25, 0.5, 1.0}) {
+    const double rate = 0.4 * progress;
+    const auto masks = masks_at(progress, paths, 0, 2000);
+    EXPECT_NEAR(masks.eq(0).to(at::kDouble).mean().item<double>(), rate, 0.012);  // of 40,000: five deviations
+    EXPECT_TRUE(masks.masked_select(masks.ne(0)).allclose(at::full({}, 1 / (1 - rate), at::kDouble), 1e-6));
+  }
+}
+
+TEST(DropPath, DependsOnTheSampleAloneHoweverTheBatchIsSplit) {
+  const DropPath paths(0.5, "cell");
+  const auto whole = masks_at(0.9, paths, 0, 7);
+  EXPECT_TRUE(at::cat({masks_at(0.9, paths, 0, 3), masks_at(0.9, paths, 3, 4)}, 1).equal(whole));
+  EXPECT_FALSE(masks_at(0.9, paths, 0, 7, 1).equal(whole)) << "another step";
+  EXPECT_FALSE(masks_at(0.9, DropPath(0.5, "other"), 0, 7).equal(whole)) << "another cell";
+}
+
+TEST(DropPath, DropsNothingInEvaluationAndWithRateZero) {
+  DropPath paths(0.5, "cell"), none(0, "none");
+  EXPECT_FALSE(masks_at(0.9, none, 0, 3).defined());
+  paths.eval();
+  EXPECT_FALSE(masks_at(0.9, paths, 0, 3).defined());
+  EXPECT_EQ(test::text_of<c10::ValueError>([] { DropPath(1.0, "cell"); }).substr(0, 45),
+            "drop path is 1, wanted 0 or more and below 1");
+}
+
+TEST(DropPath, ACellDropsItsOperationsButNotItsIdentities) {
+  const char* const sums =
+      "Genotype(normal=[[('skip_connect', 0), ('avg_pool_3x3', 1)]], normal_concat=[2], "
+      "reduce=[[('avg_pool_3x3', 0), ('avg_pool_3x3', 1)]], reduce_concat=[2])";
+  const ModelOptions plain = {
+      .name = sums, .channels = 1, .size = 8, .embedding = 0, .norm = Norm::none, .cells = 3, .cell_channels = 2};
+  auto dropping = plain;
+  dropping.drop_path = 0.5;
+  const auto with = make(dropping), without = make(plain);
+  const auto images = at::rand({1, 1, 8, 8}).expand({50, 1, 8, 8});
+  const ContextScope scope({.seed = 3, .progress = 1});
+  memory::Chain first{{without->chain().blocks.begin(), without->chain().blocks.begin() + 2}};
+  memory::Chain first_with{{with->chain().blocks.begin(), with->chain().blocks.begin() + 2}};
+  const auto whole = memory::run(first, memory::Flow{images})[0], dropped = memory::run(first_with, {images})[0];
+  const auto kinds = std::get<0>(at::unique_dim(dropped, 0));  // with the pooled value twice, and without it
+  ASSERT_EQ(kinds.size(0), 2);
+  EXPECT_TRUE(kinds.mean({0}).allclose(whole[0], 1e-5, 1e-6));
+}
+
 }  // namespace
 }  // namespace tandem::models

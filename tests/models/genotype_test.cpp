@@ -116,50 +116,57 @@ TEST(Genotype, ACellOfNasBench201) {
 
 struct Count {
   std::string_view name;
-  int64_t parameters;
+  int64_t parameters, with_auxiliary = 0;  // 0: not published
   int64_t channels = 36, cells = 20, classes = 10;
   Stem stem = Stem::cifar;
 };
 
-/// Of the networks of quark0/darts, as its modules count them, the classifier with its bias and without the auxiliary
-/// head.
+constexpr const char* kSkips =
+    "Genotype(normal=[('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1), "
+    "('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1)], normal_concat=range(2, 6), "
+    "reduce=[('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1), "
+    "('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1)], reduce_concat=range(2, 6))";
+
+/// With the classifiers, which have a bias.
+int64_t parameters_of(const Count& of, bool has_auxiliary) {
+  const auto model = make({.name = std::string(of.name),
+                           .channels = 3,
+                           .size = of.stem == Stem::cifar ? 32 : 64,
+                           .embedding = 0,
+                           .cells = of.cells,
+                           .cell_channels = of.channels,
+                           .stem = of.stem,
+                           .has_auxiliary = has_auxiliary});
+  int64_t count = (model->dim() + 1) * of.classes;
+  if (has_auxiliary) count += (model->auxiliary_dim() + 1) * of.classes;
+  for (const auto& parameter : model->parameters()) count += parameter.numel();
+  return count;
+}
+
+/// Of the networks of quark0/darts, as its modules count them.
 TEST(GenotypeNetwork, HasAsManyParametersAsPublished) {
   const std::vector<Count> counts = {
-      {"darts-v2", 3349342},
-      {"darts-v1", 3169414},
-      {"pc-darts", 3634678},
-      {"p-darts", 3433798},
+      {"darts-v2", 3349342, 3825768},
+      {"darts-v1", 3169414, 3645840},
+      {"pc-darts", 3634678, 4111104},
+      {"p-darts", 3433798, 3910224},
       {"nasnet", 3830950},
       {"amoebanet", 3145078},
-      {"drnas", 4099294},
-      {"pc-darts-imagenet", 3721510},
-      {"drnas-imagenet", 4048750},
-      {"darts-v2", 3401272, 36, 20, 100},
-      {"darts-v2", 246106, 16, 8},
-      {"darts-v2", 4718752, 48, 14, 1000, Stem::imagenet},
-      {"pc-darts-imagenet", 5342464, 48, 14, 1000, Stem::imagenet},
-      {"pc-darts", 5270560, 48, 14, 1000, Stem::imagenet},
-      {"p-darts", 4944352, 48, 14, 1000, Stem::imagenet},
-      {"drnas-imagenet", 5726368, 48, 14, 1000, Stem::imagenet},
-      {"Genotype(normal=[('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1), "
-       "('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1)], normal_concat=range(2, "
-       "6), "
-       "reduce=[('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1), "
-       "('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 0), ('skip_connect', 1)], "
-       "reduce_concat=range(2, 6))",
-       1580950},
+      {"drnas", 4099294, 4575720},
+      {"pc-darts-imagenet", 3721510, 4197936},
+      {"drnas-imagenet", 4048750, 4525176},
+      {"darts-v2", 3401272, 0, 36, 20, 100},
+      {"darts-v2", 246106, 681572, 16, 8},
+      {"darts-v2", 4718752, 5979528, 48, 14, 1000, Stem::imagenet},
+      {"pc-darts-imagenet", 5342464, 6603240, 48, 14, 1000, Stem::imagenet},
+      {"pc-darts", 5270560, 6531336, 48, 14, 1000, Stem::imagenet},
+      {"p-darts", 4944352, 6205128, 48, 14, 1000, Stem::imagenet},
+      {"drnas-imagenet", 5726368, 6987144, 48, 14, 1000, Stem::imagenet},
+      {kSkips, 1580950},
   };
-  for (const auto& [name, wanted, channels, cells, classes, stem] : counts) {
-    const auto model = make({.name = std::string(name),
-                             .channels = 3,
-                             .size = 32,
-                             .embedding = 0,
-                             .cells = cells,
-                             .cell_channels = channels,
-                             .stem = stem});
-    int64_t count = (model->dim() + 1) * classes;
-    for (const auto& parameter : model->parameters()) count += parameter.numel();
-    EXPECT_EQ(count, wanted) << name;
+  for (const auto& count : counts) {
+    EXPECT_EQ(parameters_of(count, false), count.parameters) << count.name;
+    if (count.with_auxiliary > 0) EXPECT_EQ(parameters_of(count, true), count.with_auxiliary) << count.name;
   }
 }
 
@@ -184,6 +191,8 @@ TEST(GenotypeNetwork, OptionsThatDoNotServe) {
             "cells is 2, wanted 3 or more: of fewer, none keeps the image's size");
   EXPECT_EQ(with([](auto& options) { options.size = 30; }),
             "size is 30 with a network of cells, wanted a multiple of 4, by which it divides the image's sides");
+  EXPECT_EQ(with([](auto& options) { options.size = 4, options.has_auxiliary = true; }),
+            "size is 4 with an auxiliary classifier, wanted 8 or more");
   EXPECT_EQ(with([](auto& options) { options.norm = Norm::abn_leaky; }),
             "norm has an activation of its own, wanted another one: in a network of cells the activation comes before "
             "the convolution");

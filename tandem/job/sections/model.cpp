@@ -65,6 +65,8 @@ void read_model(settings::Settings& settings, Job& job) {
                .cells = settings.get_int("model.cells"),
                .channels = settings.get_int("model.channels"),
                .stem = chosen(kStems, settings.get_string("model.stem")),
+               .auxiliary = settings.get_float("model.auxiliary"),
+               .drop_path = settings.get_float("model.drop_path"),
                .freeze = settings.get_list("model.freeze"),
                .weights = weights == kDrawn ? "" : weights,
                .weights_prefix = settings.get_string("model.weights_prefix")};
@@ -73,7 +75,8 @@ void read_model(settings::Settings& settings, Job& job) {
 
 std::vector<std::string_view> identity_of_cells(const Job& job) {
   if (!models::has_cells(job.model.name)) return {};
-  return {"model.cells", "model.channels", "model.stem"};
+  if (models::is_supernet(job.model.name)) return {"model.cells", "model.channels", "model.stem"};
+  return {"model.cells", "model.channels", "model.stem", "model.auxiliary", "model.drop_path"};
 }
 
 }  // namespace
@@ -115,6 +118,16 @@ const Section& model_section() {
                 .doc = "models of cells: what comes before them; cifar: a convolution that keeps the image's size; "
                        "imagenet: three, which leave an eighth of it",
                 .choices = names_of(kStems)},
+               {"model.auxiliary",
+                0.0,
+                "models of cells: what the loss of a second classifier counts, which looks at two thirds of the cells "
+                "while they are trained, such as 0.4; 0: there is none",
+                {0, 10}},
+               {"model.drop_path",
+                0.0,
+                "models of cells: fraction of the operations that training leaves out of each image by its end, from "
+                "none at its beginning on",
+                {0, 1, false, true}},
                {"model.ghost", int64_t{32}, "model.norm=ghost: images of a rank that share statistics", {1, 1e9}},
                {"model.zero_gamma", false,
                 "residual networks: the last norm of each block starts at 0, so that the block starts as its shortcut"},
@@ -131,33 +144,35 @@ const Section& model_section() {
                 "model.weights: which of several models in the file to read, by the beginning of its names there, such "
                 "as teacher; empty: the one that there is"}},
       .read = read_model,
-      .idle = {{{"model.cells", "model.channels", "model.stem"},
-                [](const Job& job) { return !models::has_cells(job.model.name); },
-                "except with models of cells"},
-               {{"model.activation", "model.zero_gamma"},
-                [](const Job& job) { return models::has_cells(job.model.name); },
-                "with models of cells"},
-               {{"model.norm", "model.activation", "model.dropout", "model.freeze"},
-                [](const Job& job) { return job.model.is_identity; },
-                "with model=none: it has no layers"},
-               {{"model.norm", "model.zero_gamma"},
-                [](const Job& job) { return !models::has_norms(job.model.name); },
-                "on this model: it has no normalisation"},
-               {{"model.zero_gamma"},
-                [](const Job& job) { return job.model.norm == models::Norm::none; },
-                "with model.norm=none"},
-               {{"model.ghost"},
-                [](const Job& job) {
-                  return job.model.norm != models::Norm::ghost || !models::has_norms(job.model.name);
-                },
-                "except with model.norm=ghost"},
-               {{"model.freeze"}, [](const Job& job) { return job.model.freeze.empty(); }, "when it is empty"},
-               {{"model.weights_prefix"},
-                [](const Job& job) { return job.model.weights.empty(); },
-                "without model.weights"},
-               {{"model.activation"},
-                [](const Job& job) { return models::has_own_activation(job.model.norm); },
-                "with this model.norm: its activation is a part of it"}},
+      .idle =
+          {{{"model.cells", "model.channels", "model.stem"},
+            [](const Job& job) { return !models::has_cells(job.model.name); },
+            "except with models of cells"},
+           {{"model.auxiliary", "model.drop_path"},
+            [](const Job& job) { return !models::has_cells(job.model.name) || models::is_supernet(job.model.name); },
+            "except with models of cells, and in no search"},
+           {{"model.activation", "model.zero_gamma"},
+            [](const Job& job) { return models::has_cells(job.model.name); },
+            "with models of cells"},
+           {{"model.norm", "model.activation", "model.dropout", "model.freeze"},
+            [](const Job& job) { return job.model.is_identity; },
+            "with model=none: it has no layers"},
+           {{"model.norm", "model.zero_gamma"},
+            [](const Job& job) { return !models::has_norms(job.model.name); },
+            "on this model: it has no normalisation"},
+           {{"model.zero_gamma"},
+            [](const Job& job) { return job.model.norm == models::Norm::none; },
+            "with model.norm=none"},
+           {{"model.ghost"},
+            [](const Job& job) { return job.model.norm != models::Norm::ghost || !models::has_norms(job.model.name); },
+            "except with model.norm=ghost"},
+           {{"model.freeze"}, [](const Job& job) { return job.model.freeze.empty(); }, "when it is empty"},
+           {{"model.weights_prefix"},
+            [](const Job& job) { return job.model.weights.empty(); },
+            "without model.weights"},
+           {{"model.activation"},
+            [](const Job& job) { return models::has_own_activation(job.model.norm); },
+            "with this model.norm: its activation is a part of it"}},
       .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout", "model.ghost"},
       .more_identity = identity_of_cells};
   return section;

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "tandem/base/error.h"
+#include "tandem/models/cells/auxiliary_head.h"
 #include "tandem/models/network/dropout.h"
 #include "tandem/models/network/layers.h"
 
@@ -42,6 +45,10 @@ void check(const ModelOptions& options) {
     if (side % factor == 0) continue;
     refuse("size is " + std::to_string(side) + " with a network of cells, wanted a multiple of " +
            std::to_string(factor) + ", by which it divides the image's sides");
+  }
+  if (options.has_auxiliary && std::min(options.size, options.columns()) < 2 * factor) {
+    refuse("size is " + std::to_string(std::min(options.size, options.columns())) +
+           " with an auxiliary classifier, wanted " + std::to_string(2 * factor) + " or more");
   }
   if (has_own_activation(options.norm)) {
     refuse(
@@ -92,7 +99,9 @@ CellNetwork::CellNetwork(std::string name, const CellWidths& widths, const Model
     : Backbone(std::move(name), checked(options),
                options.embedding > 0 ? options.embedding : features(widths, options)),
       widths_(widths),
-      options_(options) {}
+      options_(options) {
+  if (options.has_auxiliary) set_auxiliary_dim(AuxiliaryHead::kFeatures);
+}
 
 int64_t CellNetwork::features(const CellWidths& widths, const ModelOptions& options) {
   return outputs_of(widths, options, options.cells - 1);
@@ -144,17 +153,34 @@ void CellNetwork::add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell,
   add_flow_block("cells." + std::to_string(i), {std::move(cell)}, std::move(forward));
 }
 
+void CellNetwork::add_auxiliary_head_after(int64_t cell) {
+  if (!options_.has_auxiliary || cell != 2 * options_.cells / 3 || !holds_next_block()) return;
+  const auto head =
+      register_module("auxiliary_head", std::make_shared<AuxiliaryHead>(outputs_of(widths_, options_, cell), options_));
+  add_flow_block("auxiliary_head", {head}, [head](Flow flow) {
+    if (head->is_training()) flow.push_back(head->forward(flow[0]));
+    return flow;
+  });
+}
+
 void CellNetwork::add_head() {
   if (!holds_next_block()) return;
   const auto dropout = register_module("dropout", std::make_shared<Dropout>(options_.dropout, "dropout"));
   const auto pool = [dropout](const Tensor& x) { return dropout->forward(x.mean({2, 3})); };
-  if (options_.embedding == 0) return add_block("head", {dropout}, pool);
+  if (options_.embedding == 0) {
+    return add_flow_block("head", {dropout}, [pool](Flow flow) {
+      flow[0] = pool(flow[0]);
+      return flow;
+    });
+  }
   const auto embedding =
       register_module("embedding", std::make_shared<Linear>(features(widths_, options_), options_.embedding,
                                                             /*bias=*/options_.norm == Norm::none));
   const auto bn = register_module("embedding_bn", make_normalization(options_.norm, options_.embedding));
-  add_block("head", {dropout, embedding, bn},
-            [=](const Tensor& x) { return bn->forward(embedding->forward(pool(x))); });
+  add_flow_block("head", {dropout, embedding, bn}, [=](Flow flow) {
+    flow[0] = bn->forward(embedding->forward(pool(flow[0])));
+    return flow;
+  });
 }
 
 /// A block that passes on more than one value.

@@ -25,6 +25,8 @@ struct CellInputs {
 /// A cell projects both inputs to C channels. The cells L / 3 and 2 L / 3 halve the image and double C. Each cell is a
 /// block of the chain; what crosses a cut are the outputs of two cells.
 ///
+/// With ModelOptions::has_auxiliary an AuxiliaryHead looks at the output of cell 2 L / 3 while the network is trained.
+///
 /// Stem::cifar: a 3 x 3 convolution to 3 C channels, norm. Stem::imagenet: two convolutions of stride 2 to C channels,
 /// and a third for the second input of the first cell: the image is an eighth when it enters the cells.
 class CellNetwork : public Backbone {
@@ -34,7 +36,8 @@ class CellNetwork : public Backbone {
 
  protected:
   /// Throws SettingsError, naming `cells`, `cell_channels`, `size` or `norm`: fewer than 3 cells; sides that cannot be
-  /// halved as often as the network does; a norm that has an activation of its own.
+  /// halved as often as the network does, or leave an auxiliary head one pixel; a norm that has an activation of its
+  /// own.
   CellNetwork(std::string name, const CellWidths& widths, const ModelOptions& options);
 
   bool halves(int64_t cell) const;
@@ -50,7 +53,11 @@ class CellNetwork : public Backbone {
   void add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell,
                 std::function<memory::Flow(const memory::Flow&)> forward);
 
-  /// The block "head", which takes the last cell's output.
+  /// The block "auxiliary_head" behind this cell, if it is the one that a second classifier looks at: it adds a value
+  /// to what is passed on, while the network is trained.
+  void add_auxiliary_head_after(int64_t cell);
+
+  /// The block "head", which takes the last cell's output, and passes on an auxiliary value.
   void add_head();
 
  private:

@@ -13,6 +13,9 @@ class GenotypeNetwork : public CellNetwork {
 
   /// Of an image, before the embedding.
   static int64_t features(const Genotype& genotype, const ModelOptions& options);
+
+ private:
+  void add_genotype_cell(const Genotype& genotype, int64_t i);
 };
 
 }  // namespace tandem::models

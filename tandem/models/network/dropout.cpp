@@ -8,6 +8,10 @@
 namespace tandem::models {
 namespace {
 
+void check_rate(const char* what, double rate) {
+  TORCH_CHECK_VALUE(rate >= 0 && rate < 1, what, " is ", rate, ", wanted 0 or more and below 1");
+}
+
 /// 0 or 1 / (1 - rate) for each value of so many samples.
 Tensor mask_of(int64_t samples, int64_t values, double rate, uint64_t stream) {
   const auto context = current_context();
@@ -28,7 +32,7 @@ Tensor mask_of(int64_t samples, int64_t values, double rate, uint64_t stream) {
 
 Dropout::Dropout(double rate, const std::string& name)
     : torch::nn::Module("Dropout"), rate_(rate), stream_(stream_of(name)) {
-  TORCH_CHECK_VALUE(rate >= 0 && rate < 1, "dropout is ", rate, ", wanted 0 or more and below 1");
+  check_rate("dropout", rate);
 }
 
 Tensor Dropout::forward(const Tensor& input) const {
@@ -36,6 +40,17 @@ Tensor Dropout::forward(const Tensor& input) const {
   const int64_t samples = input.size(0);
   const auto mask = mask_of(samples, input.numel() / samples, rate_, stream_);
   return input * mask.to(input.options()).view(input.sizes());
+}
+
+DropPath::DropPath(double rate, const std::string& name)
+    : torch::nn::Module("DropPath"), rate_(rate), stream_(stream_of(name)) {
+  check_rate("drop path", rate);
+}
+
+Tensor DropPath::masks(int64_t layers, int64_t samples, const at::TensorOptions& options) const {
+  if (rate_ == 0 || !is_training()) return {};
+  const auto masks = mask_of(samples, layers, rate_ * current_context().progress, stream_);
+  return masks.t().contiguous().to(options).view({layers, samples, 1, 1, 1});
 }
 
 }  // namespace tandem::models
