@@ -73,6 +73,13 @@ struct Recipe {
   int64_t batch = 32;
   double rate = 0.025, momentum = 0.9, clip = 5, alphas_rate = 0.02;
   bool is_constant = false;  // the rate
+  int64_t steps = kSteps;
+  double warmup = 0;
+
+  double alphas_rate_at(int64_t step) const {
+    const double rising = std::floor(warmup * static_cast<double>(steps));
+    return alphas_rate * std::min(1.0, static_cast<double>(step + 1) / std::max(1.0, rising));
+  }
 };
 
 /// Random numbers of one seed.
@@ -221,17 +228,17 @@ Outcome run(const std::vector<std::string_view>& names, const std::shared_ptr<Pl
   const train::ScheduleOptions schedule = {
       .kind = recipe.is_constant ? train::ScheduleKind::constant : train::ScheduleKind::cosine,
       .lr = recipe.rate,
-      .steps = kSteps,
-      .warmup = 0};
+      .steps = recipe.steps,
+      .warmup = recipe.warmup};
   Batches of_training(std::move(training), recipe.batch, 2 * seed),
       of_validation(std::move(validation), recipe.batch, 2 * seed + 1);
   const auto velocity = velocity_of(weights, architect);
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < recipe.steps; ++step) {
     const double rate = train::learning_rate(schedule, step);
     const auto batch = of_training.next();
     architect.run(batch, of_validation.next(),
                   {.rate = rate, .momentum = recipe.momentum, .weight_decay = kDecay, .velocity = velocity});
-    alphas.step(recipe.alphas_rate);
+    alphas.step(recipe.alphas_rate_at(step));
     alphas.zero_grad();
     weights.run(batch, step, rate);
   }
@@ -265,7 +272,14 @@ Outcome search_planted(std::string_view operation, uint64_t seed, const SearchOp
   auto training = draw_planted(operation, options.has_random_labels, draw);
   auto validation = draw_planted(operation, options.has_random_labels, draw);
   const auto net = std::make_shared<PlantedNet>(names, kChannels, /*has_norms=*/true, options.gain, seed);
-  return run(names, net, std::move(training), std::move(validation), {},
+  const auto times = static_cast<double>(options.times);
+  const Recipe once;
+  const Recipe recipe = {.batch = once.batch * options.times,
+                         .rate = once.rate * times,
+                         .alphas_rate = once.alphas_rate * options.alphas_times,
+                         .steps = once.steps / options.times,
+                         .warmup = options.warmup};
+  return run(names, net, std::move(training), std::move(validation), recipe,
              {.order = options.order, .product = options.product}, seed);
 }
 

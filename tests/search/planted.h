@@ -24,6 +24,9 @@ struct SearchOptions {
   bool has_random_labels = false;
   int order = 2;
   Product product = Product::exact;
+  int64_t times = 1;        // as large batches, at a rate as much higher, over as much fewer steps
+  double alphas_times = 1;  // the rate of the alphas
+  double warmup = 0;        // share of the steps in which both rates rise from 0
 };
 
 /// The operations that can be planted: dil_conv_5x5, max_pool_3x3, avg_pool_3x3, skip_connect.

@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <iomanip>
@@ -9,7 +10,8 @@
 
 #include "tests/search/planted.h"
 
-// usage: planted [SEEDS]: the searches whose answer is known, over so many seeds (10), on one thread.
+// usage: planted [SEEDS] [large]: the searches whose answer is known, over so many seeds (10), on one thread; large:
+// with larger batches, by several rules for the rate of the alphas.
 namespace tandem::search::planted {
 namespace {
 
@@ -32,8 +34,32 @@ void over_seeds(const std::string& what, std::string_view wanted, int seeds,
             << std::endl;
 }
 
+/// Batches `times` as large over as much fewer steps. Goyal et al. 2017 (arXiv:1706.02677) give the rate of SGD; for
+/// Adam, which moves the alphas, there is no such ground.
+void run_large(int seeds) {
+  struct Rule {
+    const char* name;
+    double (*alphas_times)(double times);
+    double warmup = 0;
+  };
+  const auto same = [](double) { return 1.0; };
+  const auto root = [](double times) { return std::sqrt(times); };
+  const auto linear = [](double times) { return times; };
+  for (const int times : {1, 2, 4}) {
+    for (const auto& [name, alphas_times, warmup] :
+         {Rule{"same", same}, Rule{"root", root}, Rule{"linear", linear}, Rule{"linear, warm-up", linear, 0.1}}) {
+      if (times == 1 && alphas_times != +same) continue;
+      for (const std::string_view operation : {"dil_conv_5x5", "avg_pool_3x3", "skip_connect"}) {
+        over_seeds("batches x " + std::to_string(times) + ", " + name, operation, seeds, [&](uint64_t seed) {
+          return search_planted(operation, seed,
+                                {.times = times, .alphas_times = alphas_times(times), .warmup = warmup});
+        });
+      }
+    }
+  }
+}
+
 void run_all(int seeds) {
-  at::set_num_threads(1);
   for (const auto operation : planted_operations()) {
     for (const double gain : {10.0, 2.0}) {
       if (gain < 10 && operation != "max_pool_3x3") continue;
@@ -57,4 +83,12 @@ void run_all(int seeds) {
 }  // namespace
 }  // namespace tandem::search::planted
 
-int main(int count, char** words) { tandem::search::planted::run_all(count > 1 ? std::atoi(words[1]) : 10); }
+int main(int count, char** words) {
+  at::set_num_threads(1);
+  const int seeds = count > 1 ? std::atoi(words[1]) : 10;
+  if (count > 2 && std::string_view(words[2]) == "large") {
+    tandem::search::planted::run_large(seeds);
+  } else {
+    tandem::search::planted::run_all(seeds);
+  }
+}
