@@ -33,7 +33,7 @@ class Backbone : public torch::nn::Module {
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
   int64_t auxiliary_dim() const { return auxiliary_dim_; }  // 0: there are none
-  int64_t num_blocks() const { return num_blocks_; }  // of the whole model
+  int64_t num_blocks() const { return num_blocks_; }        // of the whole model
 
  protected:
   void set_auxiliary_dim(int64_t dim) { auxiliary_dim_ = dim; }

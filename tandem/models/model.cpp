@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tandem/base/error.h"
+#include "tandem/models/cells/bench_201_network.h"
 #include "tandem/models/cells/genotype_network.h"
 #include "tandem/models/cells/supernet.h"
 #include "tandem/models/network/flat.h"
@@ -57,6 +58,12 @@ constexpr std::array<Entry, 6> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
 
 constexpr Entry kCells = {"", make_cells, cell_features};
 
+std::shared_ptr<Backbone> make_bench_201(const ModelOptions& options) {
+  return std::make_shared<Bench201Network>(parse_bench_201(options.name, "model"), options);
+}
+
+constexpr Entry kBench201 = {"", make_bench_201, Bench201Network::features};
+
 const Space& space_in(const ModelOptions& options) {
   return space_of(std::string_view(options.name).substr(kSearchPrefix.size()));
 }
@@ -87,6 +94,7 @@ const Entry& entry_of(std::string_view name) {
   const auto model = std::ranges::find(kModels, name, &Entry::name);
   if (model != kModels.end()) return *model;
   if (is_supernet(name)) return kSupernet;
+  if (is_bench_201(name)) return kBench201;
   if (has_cells(name)) return kCells;
   throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(model_names()));
 }
@@ -105,8 +113,10 @@ std::span<const std::string_view> model_names() {
 }
 
 bool has_cells(std::string_view name) {
-  return known_genotype(name) != nullptr || name.starts_with("Genotype(") || is_supernet(name);
+  return known_genotype(name) != nullptr || name.starts_with("Genotype(") || is_supernet(name) || is_bench_201(name);
 }
+
+bool is_bench_201(std::string_view name) { return name.starts_with('|'); }
 
 bool is_supernet(std::string_view name) { return name.starts_with(kSearchPrefix); }
 

@@ -49,7 +49,7 @@ struct BlockRange {
 };
 
 struct ModelOptions {
-  std::string name;      // one of model_names(), or a genotype (genotype.h), whose network is made
+  std::string name;      // one of model_names(), or a genotype or a cell (genotype.h), whose network is made
   int64_t channels = 1;  // of the images
   int64_t size = 32;     // height of the images; mlp and resnet_glyph depend on it
   int64_t width = 0;     // of the images; 0: equal to the height
@@ -80,6 +80,9 @@ parallel::Axes axes_of(std::string_view name);
 
 /// True for a model of cells, which is named after a genotype or by its text, or is that of a search.
 bool has_cells(std::string_view name);
+
+/// True for a model that is named by a cell of NAS-Bench-201 (parse_bench_201()).
+bool is_bench_201(std::string_view name);
 
 /// True for the model of a search over a space (space.h), "search:darts", whose parameters "alphas.<...>" stand for an
 /// architecture.

@@ -19,7 +19,9 @@ std::shared_ptr<Backbone> network(int64_t cells, int64_t size, bool has_auxiliar
   return model;
 }
 
-memory::Flow run(const Backbone& model, const Tensor& images) { return memory::run(model.chain(), memory::Flow{images}); }
+memory::Flow run(const Backbone& model, const Tensor& images) {
+  return memory::run(model.chain(), memory::Flow{images});
+}
 
 Tensor normalised(const Tensor& x, const Backbone& model, const std::string& name) {
   const auto parameters = model.named_parameters();

@@ -117,7 +117,8 @@ TEST(DropPath, ACellDropsItsOperationsButNotItsIdentities) {
   const ContextScope scope({.seed = 3, .progress = 1});
   memory::Chain first{{without->chain().blocks.begin(), without->chain().blocks.begin() + 2}};
   memory::Chain first_with{{with->chain().blocks.begin(), with->chain().blocks.begin() + 2}};
-  const auto whole = memory::run(first, memory::Flow{images})[0], dropped = memory::run(first_with, memory::Flow{images})[0];
+  const auto whole = memory::run(first, memory::Flow{images})[0],
+             dropped = memory::run(first_with, memory::Flow{images})[0];
   const auto kinds = std::get<0>(at::unique_dim(dropped, 0));  // with the pooled value twice, and without it
   ASSERT_EQ(kinds.size(0), 2);
   EXPECT_TRUE(kinds.mean({0}).allclose(whole[0], 1e-5, 1e-6));

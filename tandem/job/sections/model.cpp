@@ -23,19 +23,28 @@ std::optional<std::string> read_path(std::string_view text) {
 
 constexpr std::string_view kGenotypeFile = "genotype:";
 
+/// In one form, however it was written.
+std::string cells_of(std::string_view text, const std::string& source) {
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  if (begin != text.npos && models::is_bench_201(text.substr(begin))) {
+    return models::to_bench_201_text(models::parse_bench_201(text, source));
+  }
+  return models::to_text(models::parse_genotype(text, source));
+}
+
 /// A genotype, or a file with one: what counts is what is in it. Or the model of a search.
 std::optional<std::string> read_cells(std::string_view text) {
   if (text.starts_with(kGenotypeFile)) {
     const std::filesystem::path path(text.substr(kGenotypeFile.size()));
     const auto content = storage::read_named_file("a genotype", path, models::kMostGenotypeBytes);
-    return models::to_text(models::parse_genotype(content, path.string()));
+    return cells_of(content, path.string());
   }
   if (models::is_supernet(text)) {
     models::space_of(text.substr(models::kSearchPrefix.size()));
     return std::string(text);
   }
   if (!models::has_cells(text)) return std::nullopt;
-  return models::to_text(models::parse_genotype(text, "model"));
+  return cells_of(text, "model");
 }
 
 constexpr std::array<Choice<models::Stem>, 2> kStems = {
@@ -151,6 +160,9 @@ const Section& model_section() {
            {{"model.auxiliary", "model.drop_path"},
             [](const Job& job) { return !models::has_cells(job.model.name) || models::is_supernet(job.model.name); },
             "except with models of cells, and in no search"},
+           {{"model.auxiliary", "model.stem"},
+            [](const Job& job) { return models::is_bench_201(job.model.name); },
+            "with a cell of NAS-Bench-201"},
            {{"model.activation", "model.zero_gamma"},
             [](const Job& job) { return models::has_cells(job.model.name); },
             "with models of cells"},

@@ -16,6 +16,7 @@ struct Preset {
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {{models::has_cells, {{"embedding", "0"}, {"head", "linear"}}},
+                                          {models::is_bench_201, {{"model.cells", "15"}, {"model.channels", "16"}}},
                                           {models::is_supernet,
                                            {{"head.parallel", "replicated"},
                                             {"model.cells", "8"},

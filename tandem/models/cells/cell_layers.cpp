@@ -176,12 +176,7 @@ Made dilated(const CellLayerOptions& options) {
 
 template <int64_t kernel>
 Made plain(const CellLayerOptions& options) {
-  auto steps = std::make_shared<Steps>("ReLUConvBN", true, options);
-  const int64_t channels = options.channels;
-  steps->rectify()
-      .convolve({.in = channels, .out = channels, .kernel = kernel, .stride = options.stride, .padding = kernel / 2})
-      .normalise();
-  return steps;
+  return make_convolution(options.channels, kernel, options);
 }
 
 Made crossed(const CellLayerOptions& options) {
@@ -259,10 +254,16 @@ std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayer
   return layer->make(options);
 }
 
-std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options) {
+std::shared_ptr<CellLayer> make_convolution(int64_t in, int64_t kernel, const CellLayerOptions& options) {
   auto steps = std::make_shared<Steps>("ReLUConvBN", true, options);
-  steps->rectify().convolve({.in = in, .out = options.channels, .kernel = 1}).normalise();
+  steps->rectify()
+      .convolve({.in = in, .out = options.channels, .kernel = kernel, .stride = options.stride, .padding = kernel / 2})
+      .normalise();
   return steps;
+}
+
+std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options) {
+  return make_convolution(in, 1, options);
 }
 
 std::shared_ptr<CellLayer> make_halving(int64_t in, const CellLayerOptions& options) {

@@ -60,7 +60,10 @@ struct CellLayerOptions {
 /// Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section 3.1. Throws c10::ValueError for another name.
 std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options);
 
-/// ReLU, 1 x 1 convolution from `in` channels, norm.
+/// ReLU, kernel x kernel convolution from `in` channels, norm.
+std::shared_ptr<CellLayer> make_convolution(int64_t in, int64_t kernel, const CellLayerOptions& options);
+
+/// The same, 1 x 1.
 std::shared_ptr<CellLayer> make_projection(int64_t in, const CellLayerOptions& options);
 
 /// ReLU; two 1 x 1 convolutions of stride 2 from `in` channels to half of the channels each, of which the second begins

@@ -6,13 +6,11 @@
 
 #include "tandem/base/error.h"
 #include "tandem/models/cells/auxiliary_head.h"
-#include "tandem/models/network/dropout.h"
 #include "tandem/models/network/layers.h"
 
 namespace tandem::models {
 namespace {
 
-using memory::Block;
 using memory::Flow;
 
 constexpr int64_t kFewestCells = 3;
@@ -49,11 +47,6 @@ void check(const ModelOptions& options) {
   if (options.has_auxiliary && std::min(options.size, options.columns()) < 2 * factor) {
     refuse("size is " + std::to_string(std::min(options.size, options.columns())) +
            " with an auxiliary classifier, wanted " + std::to_string(2 * factor) + " or more");
-  }
-  if (has_own_activation(options.norm)) {
-    refuse(
-        "norm has an activation of its own, wanted another one: in a network of cells the activation comes before "
-        "the convolution");
   }
 }
 
@@ -96,10 +89,7 @@ std::function<Flow(const Flow&)> imagenet_stem(torch::nn::Module& stem0, torch::
 }  // namespace
 
 CellNetwork::CellNetwork(std::string name, const CellWidths& widths, const ModelOptions& options)
-    : Backbone(std::move(name), checked(options),
-               options.embedding > 0 ? options.embedding : features(widths, options)),
-      widths_(widths),
-      options_(options) {
+    : CellChain(std::move(name), checked(options), features(widths, options)), widths_(widths) {
   if (options.has_auxiliary) set_auxiliary_dim(AuxiliaryHead::kFeatures);
 }
 
@@ -107,17 +97,17 @@ int64_t CellNetwork::features(const CellWidths& widths, const ModelOptions& opti
   return outputs_of(widths, options, options.cells - 1);
 }
 
-bool CellNetwork::halves(int64_t cell) const { return halves_in(options_, cell); }
+bool CellNetwork::halves(int64_t cell) const { return halves_in(options(), cell); }
 
 CellInputs CellNetwork::inputs_of(int64_t cell) const {
-  const bool is_imagenet = options_.stem == Stem::imagenet;
-  const int64_t of_stem = is_imagenet ? options_.cell_channels : kStemMultiplier * options_.cell_channels;
-  const auto channels = [&](int64_t i) { return i < 0 ? of_stem : outputs_of(widths_, options_, i); };
+  const bool is_imagenet = options().stem == Stem::imagenet;
+  const int64_t of_stem = is_imagenet ? options().cell_channels : kStemMultiplier * options().cell_channels;
+  const auto channels = [&](int64_t i) { return i < 0 ? of_stem : outputs_of(widths_, options(), i); };
   return {channels(cell - 2), channels(cell - 1), cell == 0 ? is_imagenet : halves(cell - 1)};
 }
 
 CellLayerOptions CellNetwork::layers_of(int64_t cell) const {
-  return {.channels = channels_of(options_, cell), .norm = options_.norm};
+  return {.channels = channels_of(options(), cell), .norm = options().norm};
 }
 
 void CellNetwork::add_stem(const std::shared_ptr<torch::nn::Module>& module, std::function<Flow(Flow)> then) {
@@ -127,69 +117,33 @@ void CellNetwork::add_stem(const std::shared_ptr<torch::nn::Module>& module, std
   };
   std::vector<std::shared_ptr<torch::nn::Module>> stems;
   std::function<Flow(const Flow&)> forward;
-  if (options_.stem == Stem::cifar) {
-    const CellLayerOptions layers = {.channels = kStemMultiplier * options_.cell_channels, .norm = options_.norm};
-    const auto stem = register_module("stem", make_stem(options_.channels, layers));
+  if (options().stem == Stem::cifar) {
+    const CellLayerOptions layers = {.channels = kStemMultiplier * options().cell_channels, .norm = options().norm};
+    const auto stem = register_module("stem", make_stem(options().channels, layers));
     stems = {stem};
     forward = [stem](const Flow& x) { return Flow{stem->forward(x[0])}; };
   } else {
     stems = {list("stem0"), list("stem1")};
-    forward = imagenet_stem(*stems[0], *stems[1], options_);
+    forward = imagenet_stem(*stems[0], *stems[1], options());
   }
   if (module) stems.push_back(module);
   add_flow_block("stem", stems,
-                 [forward = std::move(forward), then = std::move(then), channels = options_.channels,
-                  height = options_.size, width = options_.columns()](const Flow& x) {
+                 [forward = std::move(forward), then = std::move(then), channels = options().channels,
+                  height = options().size, width = options().columns()](const Flow& x) {
                    check_images(x[0], channels);
                    check_size(x[0], height, width);
                    return then(forward(x));
                  });
 }
 
-void CellNetwork::add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell,
-                           std::function<Flow(const Flow&)> forward) {
-  if (!cells_) cells_ = register_module("cells", std::make_shared<torch::nn::Module>("Sequential"));
-  cells_->register_module(std::to_string(i), cell);
-  add_flow_block("cells." + std::to_string(i), {std::move(cell)}, std::move(forward));
-}
-
 void CellNetwork::add_auxiliary_head_after(int64_t cell) {
-  if (!options_.has_auxiliary || cell != 2 * options_.cells / 3 || !holds_next_block()) return;
-  const auto head =
-      register_module("auxiliary_head", std::make_shared<AuxiliaryHead>(outputs_of(widths_, options_, cell), options_));
+  if (!options().has_auxiliary || cell != 2 * options().cells / 3 || !holds_next_block()) return;
+  const auto head = register_module("auxiliary_head",
+                                    std::make_shared<AuxiliaryHead>(outputs_of(widths_, options(), cell), options()));
   add_flow_block("auxiliary_head", {head}, [head](Flow flow) {
     if (head->is_training()) flow.push_back(head->forward(flow[0]));
     return flow;
   });
-}
-
-void CellNetwork::add_head() {
-  if (!holds_next_block()) return;
-  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options_.dropout, "dropout"));
-  const auto pool = [dropout](const Tensor& x) { return dropout->forward(x.mean({2, 3})); };
-  if (options_.embedding == 0) {
-    return add_flow_block("head", {dropout}, [pool](Flow flow) {
-      flow[0] = pool(flow[0]);
-      return flow;
-    });
-  }
-  const auto embedding =
-      register_module("embedding", std::make_shared<Linear>(features(widths_, options_), options_.embedding,
-                                                            /*bias=*/options_.norm == Norm::none));
-  const auto bn = register_module("embedding_bn", make_normalization(options_.norm, options_.embedding));
-  add_flow_block("head", {dropout, embedding, bn}, [=](Flow flow) {
-    flow[0] = bn->forward(embedding->forward(pool(flow[0])));
-    return flow;
-  });
-}
-
-/// A block that passes on more than one value.
-void CellNetwork::add_flow_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
-                                 std::function<Flow(const Flow&)> forward) {
-  std::vector<Block> parts(1);
-  parts[0].modules = std::move(modules);
-  parts[0].forward = std::move(forward);
-  add_block(std::move(name), std::move(parts));
 }
 
 }  // namespace tandem::models

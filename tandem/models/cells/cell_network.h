@@ -1,7 +1,7 @@
 #pragma once
 #include <functional>
 
-#include "tandem/models/backbone.h"
+#include "tandem/models/cells/cell_chain.h"
 #include "tandem/models/cells/cell_layers.h"
 
 namespace tandem::models {
@@ -17,7 +17,7 @@ struct CellInputs {
   bool is_earlier_larger;
 };
 
-/// What networks of cells have in common, with the parameters' names of quark0/darts:
+/// A network whose cells take the outputs of the two before them, with the parameters' names of quark0/darts:
 ///
 ///   stem ──┬── cell 0 ──┬── cell 1 ──┬── ... ──┬── cell L-1 ── mean over the image ── [embedding, norm]
 ///          └────────────┴─▶ each cell also takes the output of the cell before the last
@@ -29,44 +29,30 @@ struct CellInputs {
 ///
 /// Stem::cifar: a 3 x 3 convolution to 3 C channels, norm. Stem::imagenet: two convolutions of stride 2 to C channels,
 /// and a third for the second input of the first cell: the image is an eighth when it enters the cells.
-class CellNetwork : public Backbone {
+class CellNetwork : public CellChain {
  public:
   /// Of an image, before the embedding.
   static int64_t features(const CellWidths& widths, const ModelOptions& options);
 
  protected:
-  /// Throws SettingsError, naming `cells`, `cell_channels`, `size` or `norm`: fewer than 3 cells; sides that cannot be
-  /// halved as often as the network does, or leave an auxiliary head one pixel; a norm that has an activation of its
-  /// own.
+  /// Throws SettingsError, naming `cells` or `size`: fewer than 3 cells; sides that cannot be halved as often as the
+  /// network does, or leave an auxiliary head one pixel. Or as CellChain().
   CellNetwork(std::string name, const CellWidths& widths, const ModelOptions& options);
 
   bool halves(int64_t cell) const;
   CellInputs inputs_of(int64_t cell) const;
   CellLayerOptions layers_of(int64_t cell) const;
-  const ModelOptions& options() const { return options_; }
 
   /// The block "stem". `then` is given the output of the stem and, if the first cell takes another one besides, that;
   /// `module`, if any, is what it uses.
   void add_stem(const std::shared_ptr<torch::nn::Module>& module, std::function<memory::Flow(memory::Flow)> then);
 
-  /// The block "cells.<i>". `forward` must hold what it uses by value, and never this object.
-  void add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell,
-                std::function<memory::Flow(const memory::Flow&)> forward);
-
   /// The block "auxiliary_head" behind this cell, if it is the one that a second classifier looks at: it adds a value
   /// to what is passed on, while the network is trained.
   void add_auxiliary_head_after(int64_t cell);
 
-  /// The block "head", which takes the last cell's output, and passes on an auxiliary value.
-  void add_head();
-
  private:
-  void add_flow_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
-                      std::function<memory::Flow(const memory::Flow&)> forward);
-
   CellWidths widths_;
-  ModelOptions options_;
-  std::shared_ptr<torch::nn::Module> cells_;
 };
 
 }  // namespace tandem::models
