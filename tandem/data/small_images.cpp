@@ -149,15 +149,28 @@ std::optional<fs::path> find_folder(const fs::path& folder, const Names& below, 
   return std::nullopt;
 }
 
-fs::path folder_with(const fs::path& folder, const Names& below, const Names& files, const std::string& what) {
+/// What a folder may hold in place of the files, and what helps then.
+struct Instead {
+  Names files;
+  std::string remedy;
+};
+
+fs::path folder_with(const fs::path& folder, const Names& below, const Names& files, const std::string& what,
+                     const std::vector<Instead>& instead = {}) {
   if (const auto found = find_folder(folder, below, files)) return *found;
-  throw DataError("folder '" + folder.string() + "' has no file " + files.front() + ", wanted " + what);
+  const auto other =
+      std::ranges::find_if(instead, [&](const auto& one) { return find_folder(folder, {""}, one.files).has_value(); });
+  throw DataError("folder '" + folder.string() + "' has no file " + files.front() + ", wanted " + what,
+                  other == instead.end() ? "" : other->remedy);
 }
 
 // CIFAR
 
+constexpr const char* kOfPython = "what is there is the Python version: take the binary one";
+
 struct CifarKind {
   std::string title, folder, names_file;
+  Instead packed, of_python;
   Names training, test;
   int64_t classes, labels;  // labels of a record: the last one counts
   Names names;
@@ -168,6 +181,8 @@ const CifarKind& cifar_10() {
       .title = "cifar10",
       .folder = "cifar-10-batches-bin",
       .names_file = "batches.meta.txt",
+      .packed = {{"cifar-10-binary.tar.gz"}, "unpack cifar-10-binary.tar.gz there"},
+      .of_python = {{"data_batch_1", "cifar-10-batches-py/data_batch_1", "cifar-10-python.tar.gz"}, kOfPython},
       .training = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       .test = {"test_batch.bin"},
       .classes = 10,
@@ -177,14 +192,17 @@ const CifarKind& cifar_10() {
 }
 
 const CifarKind& cifar_100() {
-  static const CifarKind kind = {.title = "cifar100",
-                                 .folder = "cifar-100-binary",
-                                 .names_file = "fine_label_names.txt",
-                                 .training = {"train.bin"},
-                                 .test = {"test.bin"},
-                                 .classes = 100,
-                                 .labels = 2,
-                                 .names = {}};
+  static const CifarKind kind = {
+      .title = "cifar100",
+      .folder = "cifar-100-binary",
+      .names_file = "fine_label_names.txt",
+      .packed = {{"cifar-100-binary.tar.gz"}, "unpack cifar-100-binary.tar.gz there"},
+      .of_python = {{"train", "cifar-100-python/train", "cifar-100-python.tar.gz"}, kOfPython},
+      .training = {"train.bin"},
+      .test = {"test.bin"},
+      .classes = 100,
+      .labels = 2,
+      .names = {}};
   return kind;
 }
 
@@ -247,8 +265,9 @@ Split split_of(std::unique_ptr<Dataset> train, std::unique_ptr<Dataset> test, in
 
 Split cifar(const SmallImageOptions& options, const CifarKind& kind) {
   check_size(options.size);
-  const auto folder = folder_with(options.folder, {"", kind.folder}, kind.training,
-                                  "the binary files of " + kind.title + ", there or in " + kind.folder);
+  const auto folder =
+      folder_with(options.folder, {"", kind.folder}, kind.training,
+                  "the binary files of " + kind.title + ", there or in " + kind.folder, {kind.packed, kind.of_python});
   const auto names = names_in(folder / kind.names_file, kind);
   return split_of(cifar_set(folder, kind.training, kind, options.size, names),
                   cifar_set(folder, kind.test, kind, options.size, names), kCifarSide);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "tests/support/files.h"
@@ -182,6 +183,64 @@ TEST(Augment, BlurSpreadsInkAndKeepsItsSum) {
   EXPECT_EQ(out[38], 0);
 }
 
+/// Each place of a padded crop is as likely as any other, and each result is a part of the padded image.
+TEST(Augment, APaddedCropIsAPartOfThePaddedImage) {
+  constexpr int64_t kHeight = 5, kWidth = 7, kPadding = 2, kDraws = 4000;
+  const auto pixels = noise_image(kHeight * kWidth);
+  auto options = no_augmentation();
+  options.crop_padding = kPadding;
+  options.background = 9;
+  const auto part_at = [&](int64_t right, int64_t down) {
+    std::vector<uint8_t> part;
+    for (int64_t y = down; y < kHeight + down; ++y) {
+      for (int64_t x = right; x < kWidth + right; ++x) {
+        const bool inside = x >= 0 && x < kWidth && y >= 0 && y < kHeight;
+        part.push_back(inside ? pixels[static_cast<size_t>(y * kWidth + x)] : options.background);
+      }
+    }
+    return augment(no_augmentation(), {1, kHeight, kWidth}, part);
+  };
+  std::map<std::vector<float>, int64_t> times;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    ++times[augment(options, {1, kHeight, kWidth}, pixels, static_cast<uint64_t>(i))];
+  }
+  EXPECT_EQ(times.size(), 25U);
+  for (int64_t down = -kPadding; down <= kPadding; ++down) {
+    for (int64_t right = -kPadding; right <= kPadding; ++right) {
+      EXPECT_NEAR(static_cast<double>(times[part_at(right, down)]), kDraws / 25.0, 60);  // 5 deviations
+    }
+  }
+}
+
+/// The square's middle is at each pixel as often as at any other.
+TEST(Augment, ACutoutIsASquareOfZeros) {
+  constexpr int64_t kHeight = 5, kWidth = 7, kDraws = 7000;
+  const std::vector<uint8_t> pixels(2 * kHeight * kWidth, 200);
+  for (const int64_t side : {1, 4, 6, 100}) {
+    auto options = no_augmentation();
+    options.cutout = side;
+    const float whole = augment(no_augmentation(), {2, kHeight, kWidth}, pixels)[0];
+    const auto cut_at = [&](int64_t y, int64_t x) {
+      std::vector<float> wanted(pixels.size(), whole);
+      for (int64_t i = 0; i < std::ssize(wanted); ++i) {
+        const int64_t down = i / kWidth % kHeight - (y - side / 2), right = i % kWidth - (x - side / 2);
+        if (down >= 0 && down < side && right >= 0 && right < side) wanted[static_cast<size_t>(i)] = 0;
+      }
+      return wanted;
+    };
+    std::map<std::vector<float>, int64_t> wanted, times;
+    for (int64_t i = 0; i < kHeight * kWidth; ++i) ++wanted[cut_at(i / kWidth, i % kWidth)];
+    for (int64_t i = 0; i < kDraws; ++i) {
+      ++times[augment(options, {2, kHeight, kWidth}, pixels, static_cast<uint64_t>(i))];
+    }
+    EXPECT_EQ(times.size(), wanted.size());
+    for (const auto& [image, places] : wanted) {
+      const double expected = static_cast<double>(kDraws * places) / (kHeight * kWidth);
+      EXPECT_NEAR(static_cast<double>(times[image]), expected, 5 * std::sqrt(expected)) << side;
+    }
+  }
+}
+
 TEST(Augment, WrongOptionsAreTold) {
   const auto told = [](AugmentOptions options) {
     return text_of<SettingsError>([&] { Augmenter(options, {1, 8, 8}); });
@@ -191,6 +250,8 @@ TEST(Augment, WrongOptionsAreTold) {
   EXPECT_EQ(told({.blur = 1.5}), "blur is 1.500000, wanted 0..1");
   EXPECT_EQ(told({.blur_sigma = 0}), "blur_sigma is 0.000000, wanted 0.3..10");
   EXPECT_EQ(told({.noise = NAN}), "noise is nan, wanted 0..1");
+  EXPECT_EQ(told({.crop_padding = -1}), "crop_padding is -1, wanted 0..1024");
+  EXPECT_EQ(told({.cutout = 1025}), "cutout is 1025, wanted 0..1024");
   EXPECT_EQ(told({.normalization = {{NAN}, {1}}}), "mean is nan, wanted a number");
   EXPECT_EQ(told({.normalization = {{0}, {0}}}), "deviation is 0.000000, wanted a number over 0");
   EXPECT_EQ(told({.normalization = {{0, 0}, {1}}}), "mean has 2 numbers, wanted 1");

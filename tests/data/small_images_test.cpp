@@ -194,6 +194,18 @@ TEST(SmallImages, MissingFilesAreNamed) {
   EXPECT_EQ(text_of<DataError>([&] { cifar10({.folder = folder.path()}); }),
             "folder '" + name +
                 "' has no file data_batch_1.bin, wanted the binary files of cifar10, there or in cifar-10-batches-bin");
+  const auto remedy_with = [&](const std::string& file) {
+    test::spill(folder / file, "");
+    try {
+      cifar10({.folder = folder.path()});
+    } catch (const DataError& error) {
+      return error.remedy();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(remedy_with("other"), "");
+  EXPECT_EQ(remedy_with("data_batch_1"), "what is there is the Python version: take the binary one");
+  EXPECT_EQ(remedy_with("cifar-10-binary.tar.gz"), "unpack cifar-10-binary.tar.gz there");
   EXPECT_EQ(
       text_of<DataError>([&] { mnist({.folder = folder.path()}); }),
       "folder '" + name + "' has no file train-images-idx3-ubyte, wanted IDX files of images and labels, plain or .gz");

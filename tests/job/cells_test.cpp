@@ -20,6 +20,14 @@ const Words kSmall = {"model=darts-v2",          "model.cells=3",       "model.c
                       "model.auxiliary=0.4",     "data.size=8",         "train.batch=13",
                       "train.precision=float64", "model.drop_path=0.3", "train.lr=0.02"};
 
+double difference(const WholeRun& one, const WholeRun& other) {
+  double most = one.losses.size() == other.losses.size() ? 0 : 1;
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    most = std::max(most, std::abs(one.losses[i] - other.losses[i]) / one.losses[i]);
+  }
+  return most;
+}
+
 TEST(Cells, AreAsPublishedUnlessTheSettingsSayOtherwise) {
   const auto job = job_of({"model=darts-v2", "data=synthetic"});
   EXPECT_EQ(job.model.embedding, 0);
@@ -45,6 +53,37 @@ TEST(Cells, OfAFileAreKnownByWhatItHolds) {
   EXPECT_EQ(read_job(settings).model.name, job.model.name);
 }
 
+const Words kBench201 = {"data.size=8",    "model.channels=4",   "model.cells=3",           "train.batch=13",
+                         "train.lr=0.02",  "model.norm=group",   "train.precision=float64", "model.drop_path=0.3",
+                         "data=synthetic", "model.auxiliary=0.4"};
+
+/// The cell that NAS-Bench-201 finds best on CIFAR-10.
+const std::string kBestCell =
+    "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|";
+
+TEST(Cells, OfBench201AreKnownByWhatTheFileHolds) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder / "found.txt").string();
+  test::spill(path, "\n" + kBestCell + "\n");
+  const auto job = job_of({"model=genotype:" + path, "data=synthetic"});
+  EXPECT_EQ(job.model.name, kBestCell);
+  EXPECT_EQ(job.model.features, 64);
+  EXPECT_EQ(job.model.cells, 15);
+  EXPECT_EQ(identity(job, Patterns()), identity(job_of({"model=" + kBestCell, "data=synthetic"}), Patterns()));
+  test::spill(path, "|nor_conv_3x3~1|");
+  EXPECT_THROW(job_of({"model=genotype:" + path, "data=synthetic"}), DataError);
+}
+
+/// An auxiliary classifier, which these networks do not have, is without effect.
+TEST(Cells, OfBench201TrainOnRanksAsOnOneDevice) {
+  const auto words = with(kBench201, {"model=" + kBestCell});
+  const auto one = whole_run(words, 3);
+  for (const Words& more : {Words{"ranks=2"}, Words{"ranks=3", "parallel=fsdp"}, Words{"ranks=2", "recompute=log"}}) {
+    EXPECT_LT(difference(whole_run(with(words, more), 3), one), 1e-12) << testing::PrintToString(more);
+  }
+  EXPECT_EQ(whole_run(with(words, {"model.auxiliary=0"}), 3).hash, one.hash);
+}
+
 TEST(Cells, OfOtherSizesAreAnotherJob) {
   const Patterns patterns;
   const auto identity_of = [&](const Words& more) {
@@ -67,14 +106,6 @@ TEST(Cells, WhatIsNoGenotypeIsRefused) {
   EXPECT_EQ(test::text_of([&] { job_of(words); }), path + ": the genotype has no normal_concat");
   EXPECT_THROW(job_of({"model=genotype:/nowhere", "data=synthetic"}), IoError);
   EXPECT_THROW(job_of({"model=darts-v3", "data=synthetic"}), SettingsError);
-}
-
-double difference(const WholeRun& one, const WholeRun& other) {
-  double most = one.losses.size() == other.losses.size() ? 0 : 1;
-  for (size_t i = 0; i < one.losses.size(); ++i) {
-    most = std::max(most, std::abs(one.losses[i] - other.losses[i]) / one.losses[i]);
-  }
-  return most;
 }
 
 /// Without batch statistics, which are of a rank's images.

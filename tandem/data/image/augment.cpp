@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "tandem/base/error.h"
 
@@ -11,7 +12,8 @@ namespace {
 
 constexpr double kCut = 3;           // deviations, so that no draw turns an image inside out
 constexpr double kLeastSigma = 0.3;  // pixels; less changes nothing
-constexpr int64_t kBorder = 2;       // a place one pixel outside of the image still reads two background pixels
+constexpr int64_t kMostPixels = 1024;
+constexpr int64_t kBorder = 2;  // a place one pixel outside of the image still reads two background pixels
 
 void check(bool good, const char* name, double value, const char* wanted) {
   if (!good) throw SettingsError(std::string(name) + " is " + std::to_string(value) + ", wanted " + wanted);
@@ -26,6 +28,18 @@ void check(const AugmentOptions& options) {
   check(in(options.blur, 0, 1), "blur", options.blur, "0..1");
   check(in(options.blur_sigma, kLeastSigma, 10), "blur_sigma", options.blur_sigma, "0.3..10");
   check(in(options.noise, 0, 1), "noise", options.noise, "0..1");
+  const std::pair<const char*, int64_t> lengths[] = {{"crop_padding", options.crop_padding},
+                                                     {"cutout", options.cutout}};
+  for (const auto& [name, pixels] : lengths) {
+    if (pixels >= 0 && pixels <= kMostPixels) continue;
+    throw SettingsError(std::string(name) + " is " + std::to_string(pixels) + ", wanted 0.." +
+                        std::to_string(kMostPixels));
+  }
+}
+
+/// 0 .. count - 1.
+int64_t draw_place(int64_t count, CounterRng& rng) {
+  return static_cast<int64_t>(rng.uniform() * static_cast<double>(count));
 }
 
 /// Approximately normal noise from one word: the sum of its four bytes, shifted and scaled to mean 0 and deviation 1;
@@ -53,6 +67,11 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
     affine.x0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(width);
     affine.y0 = rng.uniform(-options.shift, options.shift) * static_cast<double>(height);
   }
+  if (options.crop_padding > 0) {
+    for (double* place : {&affine.x0, &affine.y0}) {
+      *place += static_cast<double>(draw_place(2 * options.crop_padding + 1, rng) - options.crop_padding);
+    }
+  }
   if (options.flip > 0 && rng.uniform() < options.flip) {
     affine.xx = -affine.xx, affine.xy = -affine.xy, affine.x0 = -affine.x0;
   }
@@ -75,6 +94,7 @@ void Augmenter::operator()(std::span<const uint8_t> pixels, CounterRng& rng, flo
   transform(pixels, affine, out);
   if (options_.blur > 0 && rng.uniform() < options_.blur) blur(rng.uniform(kLeastSigma, options_.blur_sigma), out);
   if (options_.noise > 0) add_noise(rng, out);
+  if (options_.cutout > 0) cut_out(rng, out);
 }
 
 void Augmenter::transform(std::span<const uint8_t> pixels, const Affine& affine, float* out) {
@@ -161,6 +181,20 @@ void Augmenter::add_noise(CounterRng& rng, float* out) const {
     const auto deviation =
         static_cast<float>(options_.noise / (all.size() == 1 ? all[0] : all[static_cast<size_t>(channel)]));
     for (int64_t i = 0; i < plane; ++i) out[channel * plane + i] += deviation * noise_of(rng.next());
+  }
+}
+
+/// The middle may be at any pixel.
+void Augmenter::cut_out(CounterRng& rng, float* out) const {
+  const int64_t first_y = draw_place(height_, rng) - options_.cutout / 2;
+  const int64_t first_x = draw_place(width_, rng) - options_.cutout / 2;
+  const int64_t left = std::max<int64_t>(first_x, 0), right = std::min(first_x + options_.cutout, width_);
+  const int64_t top = std::max<int64_t>(first_y, 0), bottom = std::min(first_y + options_.cutout, height_);
+  for (int64_t channel = 0; channel < channels_; ++channel) {
+    for (int64_t y = top; y < bottom; ++y) {
+      float* row = out + (channel * height_ + y) * width_;
+      std::fill(row + left, row + right, 0.0F);
+    }
   }
 }
 

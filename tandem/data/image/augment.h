@@ -14,12 +14,14 @@ struct AugmentOptions {
   double random_crop = 0;  // least share of the area of a part that takes the picture's place; 0: the whole picture
   double affine =
       0.08;  // each entry of the 2x2 matrix departs from the identity by normal(0, affine), cut at 3 deviations
-  double shift = 0.06;      // each axis moves by uniform(-shift, shift) of its side
-  double flip = 0;          // probability that an image is mirrored, left for right
-  double blur = 0;          // probability that an image is blurred (Gaussian, 3x3)
-  double blur_sigma = 1.0;  // largest sigma in pixels; drawn uniformly from 0.3 up
-  double noise = 0;         // deviation of the noise added to each value, in units of white - black
-  uint8_t background = 0;   // byte outside the image, in every channel
+  double shift = 0.06;       // each axis moves by uniform(-shift, shift) of its side
+  int64_t crop_padding = 0;  // pixels of background around an image, out of which a part of its size is cut
+  double flip = 0;           // probability that an image is mirrored, left for right
+  double blur = 0;           // probability that an image is blurred (Gaussian, 3x3)
+  double blur_sigma = 1.0;   // largest sigma in pixels; drawn uniformly from 0.3 up
+  double noise = 0;          // deviation of the noise added to each value, in units of white - black
+  int64_t cutout = 0;        // side in pixels of a square, cut at the edges, whose values become 0, the mean; 0: none
+  uint8_t background = 0;    // byte outside the image, in every channel
   Normalization normalization = {};
 };
 
@@ -43,7 +45,7 @@ Affine draw_affine(const AugmentOptions& options, int64_t height, int64_t width,
 class Augmenter {
  public:
   /// Throws SettingsError if an option is out of range: affine 0..0.3, random_crop, shift, flip, blur and noise 0..1,
-  /// blur_sigma 0.3..10, and as Normalization::check() does.
+  /// crop_padding and cutout 0..1024, blur_sigma 0.3..10, and as Normalization::check() does.
   Augmenter(const AugmentOptions& options, std::array<int64_t, 3> shape);
 
   /// pixels: channels * height * width bytes; out: as many floats. The result depends on `pixels` and `rng` alone.
@@ -58,6 +60,7 @@ class Augmenter {
   void sample_row(const Affine& affine, int64_t y, float* out);
   void blur(double sigma, float* out);
   void add_noise(CounterRng& rng, float* out) const;
+  void cut_out(CounterRng& rng, float* out) const;
 
   AugmentOptions options_;
   int64_t channels_, height_, width_, stride_;

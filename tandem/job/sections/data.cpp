@@ -298,9 +298,11 @@ void read_data(settings::Settings& settings, Job& job) {
   data.augment.random_crop = settings.get_float("data.random_crop");
   data.augment.affine = settings.get_float("data.affine");
   data.augment.shift = settings.get_float("data.shift");
+  data.augment.crop_padding = settings.get_int("data.crop_padding");
   data.augment.flip = settings.get_float("data.flip");
   data.augment.blur = settings.get_float("data.blur");
   data.augment.noise = settings.get_float("data.noise");
+  data.augment.cutout = settings.get_int("data.cutout");
   data.prefetch = static_cast<int>(settings.get_int("data.prefetch"));
   data.workers = static_cast<int>(settings.get_int("data.workers"));
   check_channels(job);
@@ -395,11 +397,21 @@ const Section& data_section() {
             kFraction},
            {"data.affine", 0.08, "augmentation: standard deviation of the entries of a random affine map", {0, 0.3}},
            {"data.shift", 0.06, "augmentation: largest random shift, as a fraction of the image size", kFraction},
+           {"data.crop_padding",
+            int64_t{0},
+            "augmentation: pixels of background put around an image, out of which a part of its size is cut anywhere; "
+            "CIFAR's recipe: 4",
+            {0, 1024}},
            {"data.flip", 0.0, "augmentation: probability that an image is mirrored, left for right", kFraction},
            {"data.blur", 0.0, "augmentation: probability that an image is blurred", kFraction},
            {"data.noise", 0.0,
             "augmentation: standard deviation of the pixel noise, where 1 is the difference of black and white",
             kFraction},
+           {"data.cutout",
+            int64_t{0},
+            "augmentation: side in pixels of a square at a random place, cut at the edges, that is set to 0, the mean; "
+            "CIFAR's recipe: 16",
+            {0, 1024}},
            {"data.hold_out",
             int64_t{5},
             "N moves every Nth image of each class to the test set, unless images come with a test folder; faces: 0 "
