@@ -12,8 +12,6 @@
 namespace tandem::parallel {
 namespace {
 
-constexpr std::string_view kAllowUnused = "set find_unused_parameters, ";
-
 void at_end_of_backward(std::function<void()> callback) {
   torch::autograd::Engine::get_default_engine().queue_callback(std::move(callback));
 }
@@ -79,7 +77,7 @@ void DistributedDataParallel::Impl::await_sums() {
     if (in_doubt) buckets->start_the_rest();
     in_doubt = buckets->sums().wait_for_spoilt();
   }
-  if (in_doubt) arrivals.check(group, kAllowUnused);
+  if (in_doubt) arrivals.check(group, detail::kAllowUnused);
 }
 
 /// Called at the end of a backward, before the Reducer puts the sums into .grad.
@@ -208,7 +206,7 @@ void DistributedDataParallel::shadow_step(flight::Where where) {
 void DistributedDataParallel::end_own_step() {
   const auto& arrivals = impl_->arrivals;
   if (!impl_->unused.are_allowed() && !arrivals.are_complete()) {
-    arrivals.check(*comm::make_single_group(), kAllowUnused);
+    arrivals.check(*comm::make_single_group(), detail::kAllowUnused);
   }
   for (size_t i = 0; i < arrivals.used().size(); ++i) {
     if (arrivals.used()[i] == 0) arrivals.parameters()[i].mutable_grad().reset();

@@ -42,8 +42,10 @@ struct OrderedDataParallel::Flat {
 };
 
 OrderedDataParallel::OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
-                                         comm::ProcessGroup& group)
-    : group_(group), arrivals_(tensors_of(trained_of(parameters)), names_of(trained_of(parameters))) {
+                                         comm::ProcessGroup& group, bool allows_unused)
+    : group_(group),
+      arrivals_(tensors_of(trained_of(parameters)), names_of(trained_of(parameters))),
+      unused_(arrivals_.parameters(), /*find=*/allows_unused, /*is_static=*/false) {
   check_each_once("data parallel", parameters);
   detail::broadcast_all(tensors_of(parameters), 0, group);
   detail::broadcast_all(buffers, 0, group);
@@ -60,7 +62,8 @@ void OrderedDataParallel::before_forward(const MicroBatch& micro) {
     flat.whole.zero_();
     flat.lay_gradients();
   }
-  arrivals_.begin_step();
+  if (micro.is_first()) arrivals_.begin_step();
+  arrivals_.begin_backward();
 }
 
 void OrderedDataParallel::before_backward(const Tensor& loss, const MicroBatch&, flight::Where) {
@@ -74,16 +77,19 @@ void OrderedDataParallel::after_backward(const MicroBatch& micro) {
   const PhaseScope phase(Phase::backward);
   const CategoryScope scope(Category::communication);
   // A rank that lacks a gradient tells the others by a NaN, which all see in the sum.
-  const bool lacks_one = micro.is_last() && !arrivals_.are_complete();
+  const bool lacks_one = micro.is_last() && !unused_.are_allowed() && !arrivals_.are_complete();
   if (lacks_one) flats_[0].whole.narrow(0, 0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
   clock_.count_unhidden([&] { exchange(micro.is_first(), micro.is_last()); });
-  if (micro.is_last() && is_spoilt()) arrivals_.check(group_);
+  if (!micro.is_last()) return;
+  if (is_spoilt()) arrivals_.check(group_, detail::kAllowUnused);
+  for (const auto i : unused_.nowhere()) arrivals_.parameters()[i].mutable_grad().reset();
 }
 
 void OrderedDataParallel::exchange(bool is_first, bool is_last) {
   for (auto& flat : flats_) flat.sum.add(flat.whole, is_first);
   if (!is_last) return;
   for (auto& flat : flats_) flat.sum.end(flat.whole);
+  unused_.find_nowhere(arrivals_.used(), group_);
 }
 
 SyncMemory OrderedDataParallel::memory() {

@@ -6,6 +6,7 @@
 #include "tandem/comm/process_group.h"
 #include "tandem/parallel/detail/gradient_arrivals.h"
 #include "tandem/parallel/detail/overlap_clock.h"
+#include "tandem/parallel/detail/unused_parameters.h"
 #include "tandem/parallel/gradient_sync.h"
 
 namespace tandem::parallel {
@@ -31,9 +32,11 @@ namespace tandem::parallel {
 /// bytes a rank. Collective: construction, and each after_backward(). The group must outlive the object.
 class OrderedDataParallel : public GradientSync, public SyncRehearsal {
  public:
-  /// `parameters`: held whole by every rank. Throws c10::ValueError if a tensor is listed twice.
+  /// `parameters`: held whole by every rank. `allows_unused`: a step may leave parameters out; those that no shard uses
+  /// have no gradient then, and each step sums a byte a parameter besides. Throws c10::ValueError if a tensor is listed
+  /// twice.
   OrderedDataParallel(const std::vector<Parameter>& parameters, const std::vector<Tensor>& buffers,
-                      comm::ProcessGroup& group);
+                      comm::ProcessGroup& group, bool allows_unused = false);
   ~OrderedDataParallel() override;
 
   void before_forward(const MicroBatch& micro) override;
@@ -56,6 +59,7 @@ class OrderedDataParallel : public GradientSync, public SyncRehearsal {
 
   comm::ProcessGroup& group_;
   detail::GradientArrivals arrivals_;
+  detail::UnusedParameters unused_;
   std::vector<Flat> flats_;  // one an element type
   detail::OverlapClock clock_;
 };

@@ -23,7 +23,10 @@ std::vector<Parameter> shared_of(const ReplicatedModel& model) {
 
 std::unique_ptr<GradientSync> make_ddp(const ReplicatedModel& model, Mesh& mesh, const StrategyOptions& options) {
   const auto shared = shared_of(model);
-  if (options.shards > 0) return std::make_unique<OrderedDataParallel>(shared, model.buffers, mesh.batch());
+  if (options.shards > 0) {
+    return std::make_unique<OrderedDataParallel>(shared, model.buffers, mesh.batch(),
+                                                 options.ddp.find_unused_parameters || options.ddp.static_graph);
+  }
   if (options.ddp.hook_kind().goes_apart && mesh.batch().size() > 1) {
     return std::make_unique<PostLocalSgd>(shared, model.buffers, mesh.batch(), options.ddp, options.post_local_sgd);
   }

@@ -104,7 +104,7 @@ Context Trainer::context_of(const data::Batch& batch) const {
   context.category = Category::activations;
   context.seed = options_.seed;
   context.step = steps_begun_;
-  context.progress = static_cast<double>(steps_begun_) / static_cast<double>(options_.steps);
+  context.progress = static_cast<double>(steps_begun_) / std::max(1.0, static_cast<double>(options_.schedule.steps));
   context.first_sample = batch.first_sample;
   return context;
 }

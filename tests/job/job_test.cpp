@@ -185,8 +185,8 @@ TEST(Job, SettingsWithoutEffectAreNamed) {
             Words{"local_sgd.every has no effect with one rank along data"});
   EXPECT_EQ(idle_settings(job_of({"ps.update=server", "parallel=ps", "ranks=2", "mesh.tensor=2"})),
             Words{"ps.update has no effect with one rank along data"});
-  EXPECT_EQ(idle_settings(job_of({"ddp.unused=find", "ranks=2", "train.shards=4"})),
-            Words{"ddp.unused has no effect with train.shards"});
+  EXPECT_EQ(idle_settings(job_of({"ddp.bucket=64K", "ranks=2", "train.shards=4"})),
+            Words{"ddp.bucket has no effect with train.shards"});
   EXPECT_EQ(idle_settings(job_of({"ddp.rank=3", "ranks=2"})),
             Words{"ddp.rank has no effect except with ddp.hook=powersgd"});
   EXPECT_EQ(idle_settings(job_of({"ddp.local_every=3", "ranks=2"})),

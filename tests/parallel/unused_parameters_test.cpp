@@ -3,6 +3,7 @@
 
 #include "tandem/comm/world.h"
 #include "tandem/parallel/distributed_data_parallel.h"
+#include "tandem/parallel/ordered_data_parallel.h"
 #include "tests/support/text_of.h"
 
 // Steps that leave parameters out.
@@ -101,6 +102,31 @@ TEST(UnusedParameters, OfALaterMicroBatchKeepTheGradientsOfTheFirst) {
         }
       });
     }
+  }
+}
+
+/// Two micro-batches a rank; the sum of 4 shards' gradients does not depend on the ranks.
+TEST(UnusedParameters, OfOrderedShardsAreUndefinedWhereNoShardUsesThem) {
+  for (const int ranks : {1, 2, 4}) {
+    comm::run_ranks(ranks, [&](comm::ProcessGroup& group) {
+      const Four model;
+      std::vector<Parameter> parameters;
+      for (size_t i = 0; i < 4; ++i) parameters.push_back(Parameter::replicated(Four::names()[i], model.weights[i]));
+      OrderedDataParallel replicas(parameters, {}, group, /*allows_unused=*/true);
+      for (int step = 0; step < 3; ++step) {
+        const auto used = [&](int shard) { return step == 1 ? Indices{0, 2} : Indices{shard, 3 - shard}; };
+        for (int i = 0; i < 4 / ranks; ++i) {
+          const MicroBatch micro = {.index = i, .count = 4 / ranks};
+          replicas.before_forward(micro);
+          const auto shard = i * ranks + group.rank();
+          const auto loss = model.loss(used(shard), shard + 1);
+          replicas.before_backward(loss, micro);
+          loss.backward();
+          replicas.after_backward(micro);
+        }
+        expect_sums(model, 4, used);
+      }
+    });
   }
 }
 

@@ -80,7 +80,7 @@ const Section& ddp_section() {
       .idle = {{of_several_ranks, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
                {of_several_ranks, [](const Job& job) { return job.parallel.batch_ranks() == 1; },
                 "with one rank along data"},
-               {{"ddp.bucket", "ddp.bucket_view", "ddp.unused", "ddp.buffers"},
+               {{"ddp.bucket", "ddp.bucket_view", "ddp.buffers"},
                 [](const Job& job) { return job.training.shards > 0; },
                 "with train.shards"},
                {{"ddp.rank"},

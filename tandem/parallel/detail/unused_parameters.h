@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -11,6 +12,9 @@ struct Node;
 }
 
 namespace tandem::parallel::detail {
+
+/// For GradientArrivals::check().
+inline constexpr std::string_view kAllowUnused = "set find_unused_parameters, ";
 
 /// The parameters that a step leaves out, where this is allowed.
 ///
