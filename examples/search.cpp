@@ -45,7 +45,7 @@ void run_search(comm::ProcessGroup& group) {
   train::Trainer trainer(step, batches, nullptr, {.steps = 12, .schedule = {.lr = 0.05}}, nullptr, group);
   train::Observer nobody;
   const auto outcome = trainer.run(nobody);
-  if (group.rank() == 0) std::cout << "loss " << outcome.loss << "\n" << models::to_text(step.genotype()) << "\n";
+  if (group.rank() == 0) std::cout << "loss " << outcome.loss << "\n" << step.genotype() << "\n";
 }
 
 int main() { comm::run_world(2, run_search); }

@@ -196,24 +196,27 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
     throw SettingsError("embedding is " + std::to_string(embedding) + " with model " + job.model.name +
                         ", wanted the " + std::to_string(numbers) + " numbers of an image");
   }
-  auto backbone = models::make({.name = job.model.name,
-                                .channels = shape[0],
-                                .size = shape[1],
-                                .width = shape[2],
-                                .embedding = embedding,
-                                .norm = job.model.norm,
-                                .ghost = job.model.ghost,
-                                .zero_gamma = job.model.zero_gamma,
-                                .activation = job.model.activation,
-                                .cells = job.model.cells,
-                                .cell_channels = job.model.channels,
-                                .stem = job.model.stem,
-                                .has_auxiliary = job.model.auxiliary > 0,
-                                .drop_path = job.model.drop_path,
-                                .dropout = job.model.dropout,
-                                .products = job.training.precision.products,
-                                .ranks = std::move(ranks),
-                                .seed = job.seed});
+  const models::ModelOptions options = {.name = job.model.name,
+                                        .channels = shape[0],
+                                        .size = shape[1],
+                                        .width = shape[2],
+                                        .embedding = embedding,
+                                        .norm = job.model.norm,
+                                        .ghost = job.model.ghost,
+                                        .zero_gamma = job.model.zero_gamma,
+                                        .activation = job.model.activation,
+                                        .cells = job.model.cells,
+                                        .cell_channels = job.model.channels,
+                                        .stem = job.model.stem,
+                                        .has_auxiliary = job.model.auxiliary > 0,
+                                        .drop_path = job.model.drop_path,
+                                        .search_method = job.model.search_method,
+                                        .search_partial = job.model.search_partial,
+                                        .dropout = job.model.dropout,
+                                        .products = job.training.precision.products,
+                                        .ranks = std::move(ranks),
+                                        .seed = job.seed};
+  auto backbone = naming_settings({"model"}, [&] { return models::make(options); });
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   backbone->to(job.parallel.device);
   if (!job.model.is_identity) naming_settings({"model"}, [&] { models::freeze(*backbone, job.model.freeze); });

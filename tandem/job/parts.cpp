@@ -41,7 +41,8 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
 }
 
 search::SearchStepOptions search_options(const Job& job, const train::SupervisedStepOptions& weights) {
-  return {.architect = job.search->architect,
+  return {.method = job.model.search_method,
+          .architect = job.search->architect,
           .alphas = job.search->alphas,
           .alphas_rate = job.search->rate,
           .weights = weights,

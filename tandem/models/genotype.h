@@ -32,8 +32,8 @@ struct Genotype {
 };
 
 /// The operations that an edge can have: none, max_pool_3x3, avg_pool_3x3, skip_connect, sep_conv_3x3, sep_conv_5x5,
-/// dil_conv_3x3, dil_conv_5x5 (the eight of DARTS, in its order), sep_conv_7x7, conv_7x1_1x7, nor_conv_1x1 and
-/// nor_conv_3x3.
+/// dil_conv_3x3, dil_conv_5x5 (the eight of DARTS, in its order), sep_conv_7x7, conv_7x1_1x7, nor_conv_1x1,
+/// nor_conv_3x3 and noise.
 std::span<const std::string_view> operation_names();
 
 /// The two forms in which genotypes are published.

@@ -6,11 +6,11 @@
 #include "tandem/base/error.h"
 #include "tandem/models/cells/bench_201_network.h"
 #include "tandem/models/cells/genotype_network.h"
-#include "tandem/models/cells/supernet.h"
 #include "tandem/models/network/flat.h"
 #include "tandem/models/network/layers.h"
 #include "tandem/models/network/mlp.h"
 #include "tandem/models/network/resnet.h"
+#include "tandem/models/space.h"
 
 namespace tandem::models {
 namespace {
@@ -69,10 +69,14 @@ const Space& space_in(const ModelOptions& options) {
 }
 
 std::shared_ptr<Backbone> make_supernet(const ModelOptions& options) {
-  return std::make_shared<Supernet>(space_in(options), options);
+  const auto& space = space_in(options);
+  return space.skeleton->make(space, options);
 }
 
-int64_t supernet_features(const ModelOptions& options) { return Supernet::features(space_in(options), options); }
+int64_t supernet_features(const ModelOptions& options) {
+  const auto& space = space_in(options);
+  return space.skeleton->features(space, options);
+}
 
 constexpr Entry kSupernet = {"", make_supernet, supernet_features};
 
@@ -116,7 +120,11 @@ bool has_cells(std::string_view name) {
   return known_genotype(name) != nullptr || name.starts_with("Genotype(") || is_supernet(name) || is_bench_201(name);
 }
 
-bool is_bench_201(std::string_view name) { return name.starts_with('|'); }
+bool is_bench_201(std::string_view name) {
+  if (!is_supernet(name)) return name.starts_with('|');
+  const auto* space = find_space(name.substr(kSearchPrefix.size()));
+  return space != nullptr && space->skeleton == &bench_201_skeleton();
+}
 
 bool is_supernet(std::string_view name) { return name.starts_with(kSearchPrefix); }
 

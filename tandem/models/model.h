@@ -62,9 +62,11 @@ struct ModelOptions {
   int64_t cells = 20;               // of a network of cells, and the channels of its first ones
   int64_t cell_channels = 36;
   Stem stem = Stem::cifar;
-  bool has_auxiliary = false;  // of a network of cells: while it is trained it gives auxiliary features, too
-  double drop_path = 0;        // of a network of cells: the rate by the end of training, see DropPath
-  double dropout = 0;          // before the embedding, in mlp after each activation
+  bool has_auxiliary = false;           // of a network of cells: while it is trained it gives auxiliary features, too
+  double drop_path = 0;                 // of a network of cells: the rate by the end of training, see DropPath
+  std::string search_method = "darts";  // of a search: one of search_methods() (search_method.h)
+  int64_t search_partial = 4;           // MixtureOptions::partial
+  double dropout = 0;                   // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
   std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
@@ -81,7 +83,7 @@ parallel::Axes axes_of(std::string_view name);
 /// True for a model of cells, which is named after a genotype or by its text, or is that of a search.
 bool has_cells(std::string_view name);
 
-/// True for a model that is named by a cell of NAS-Bench-201 (parse_bench_201()).
+/// True for a model that is the network of NAS-Bench-201: one of its cells (parse_bench_201()), or all in a search.
 bool is_bench_201(std::string_view name);
 
 /// True for the model of a search over a space (space.h), "search:darts", whose parameters "alphas.<...>" stand for an

@@ -10,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/finite.h"
 #include "tandem/comm/agree.h"
+#include "tandem/models/cells/search_alphas.h"
 #include "tandem/train/weights_hash.h"
 
 namespace tandem::search {
@@ -92,6 +93,7 @@ train::OptimizerOptions SearchStepOptions::alphas_optimizer() {
 SearchStep::SearchStep(train::Task& task, const models::Space& space, SearchStepOptions options, parallel::Mesh& mesh)
     : task_(task),
       space_(space),
+      method_(models::search_method(options.method)),
       options_(checked(options)),
       mesh_(mesh),
       architect_(task, with_parts(options.architect, options.weights), mesh.batch()),
@@ -99,6 +101,7 @@ SearchStep::SearchStep(train::Task& task, const models::Space& space, SearchStep
       alphas_(architect_.alphas(), options.alphas),
       velocity_(momentum_of(weights_.state(), architect_.weights())) {
   for (const auto& parameter : architect_.alphas()) best_alphas_.push_back(parameter.tensor.detach().clone());
+  check_alphas();
   if (options_.guard) guard_.emplace(architect_.alphas(), *options_.guard);
 }
 
@@ -207,9 +210,10 @@ train::Facts SearchStep::facts() const {
   facts.push_back({"validation_loss", loss_});
   if (guard_) facts.push_back({"eigenvalue", eigenvalue_});
   if (guard_ && guard_->acted_at()) facts.push_back({"guard_step", static_cast<double>(*guard_->acted_at())});
-  const auto found = genotype();
-  facts.push_back({"skips_normal", static_cast<double>(models::skips_of(found.normal))});
-  facts.push_back({"skips_reduce", static_cast<double>(models::skips_of(found.reduce))});
+  const auto found = cells();
+  for (size_t i = 0; i < found.size(); ++i) {
+    facts.push_back({"skips_" + std::string(space_.cells[i].kind), static_cast<double>(models::skips_of(found[i]))});
+  }
   return facts;
 }
 
@@ -244,15 +248,21 @@ double SearchStep::hessian_eigenvalue() {
   return largest_eigenvalue(product, size, /*tolerance=*/1e-3);
 }
 
-std::vector<Tensor> SearchStep::shares() const {
-  std::vector<Tensor> shares;
-  for (const auto& parameter : architect_.alphas()) shares.push_back(parameter.tensor.detach().softmax(1));
-  return shares;
+/// By numbers of the same shapes: those of a rank may be anything before it begins.
+void SearchStep::check_alphas() const {
+  std::vector<Tensor> alphas;
+  for (const auto& parameter : architect_.alphas()) alphas.push_back(at::zeros_like(parameter.tensor.detach()));
+  derive(space_, shares_of(space_, method_, alphas));
 }
 
-models::Genotype SearchStep::genotype(bool best) const {
-  if (!best) return derive(space_, shares().at(0), shares().at(1));
-  return derive(space_, best_alphas_.at(0).softmax(1), best_alphas_.at(1).softmax(1));
+std::vector<Tensor> SearchStep::shares() const {
+  std::vector<Tensor> alphas;
+  for (const auto& parameter : architect_.alphas()) alphas.push_back(parameter.tensor.detach());
+  return shares_of(space_, method_, alphas);
+}
+
+models::Cells SearchStep::cells(bool best) const {
+  return derive(space_, best ? shares_of(space_, method_, best_alphas_) : shares());
 }
 
 std::string SearchStep::alphas_hash() { return train::weights_hash(architect_.alphas(), mesh_.world()); }

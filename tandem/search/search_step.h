@@ -4,6 +4,7 @@
 
 #include "tandem/data/loader.h"
 #include "tandem/models/genotype.h"
+#include "tandem/models/search_method.h"
 #include "tandem/models/space.h"
 #include "tandem/search/architect.h"
 #include "tandem/search/collapse_guard.h"
@@ -13,6 +14,7 @@
 namespace tandem::search {
 
 struct SearchStepOptions {
+  std::string method = "darts";                         // that of the model: one of models::search_methods()
   ArchitectOptions architect;                           // its accumulate and shards: those of `weights`
   train::OptimizerOptions alphas = alphas_optimizer();  // of the alphas
   double alphas_rate = 3e-4;                            // their learning rate, in all steps
@@ -36,9 +38,9 @@ struct SearchStepOptions {
 /// neither alphas nor weights.
 class SearchStep : public train::Step {
  public:
-  /// `space`: of the task's alphas. Task and mesh must outlive this object. Collective. Throws SettingsError: a
-  /// strategy of which a rank holds a part, or whose ranks train apart; order 2 without SGD, or with weight decay of
-  /// some parameters only.
+  /// `space`: of the task's alphas. Task and mesh must outlive this object. Collective. Throws c10::ValueError: alphas
+  /// of another space or method; SettingsError: a strategy of which a rank holds a part, or whose ranks train apart;
+  /// order 2 without SGD, or with weight decay of some parameters only.
   SearchStep(train::Task& task, const models::Space& space, SearchStepOptions options, parallel::Mesh& mesh);
 
   /// Validation images: a loader like the training loader, with the same parts and batch, over other images. It must
@@ -71,11 +73,14 @@ class SearchStep : public train::Step {
 
   const models::Space& space() const { return space_; }
 
-  /// The weights of the operations, [edges, operations] of each kind of cell.
+  /// The shares of the operations, [edges, operations] of each kind of cell.
   std::vector<Tensor> shares() const;
 
   /// What the alphas stand for now; with `best`, after the test with the best accuracy so far.
-  models::Genotype genotype(bool best = false) const;
+  models::Cells cells(bool best = false) const;
+
+  /// The same as a text, from which a model can be made.
+  std::string genotype(bool best = false) const { return space_.skeleton->text(cells(best)); }
 
   /// One hash of the alphas, equal for equal bits. On rank 0; "" on the others. Collective.
   std::string alphas_hash();
@@ -85,6 +90,7 @@ class SearchStep : public train::Step {
  private:
   struct Undo;
 
+  void check_alphas() const;
   VirtualStep virtual_step(double learning_rate) const;
   const data::Batch& validation_batch(const data::Batch& training, int64_t step);
   double hessian_eigenvalue();
@@ -92,6 +98,7 @@ class SearchStep : public train::Step {
 
   train::Task& task_;
   models::Space space_;
+  models::SearchMethod method_;
   SearchStepOptions options_;
   data::Loader* validation_ = nullptr;
   int64_t first_step_ = 0;

@@ -74,15 +74,50 @@ TEST_F(SearchRun, WhatItFoundIsTrained) {
   EXPECT_EQ(ended.status, 0) << ended.err;
 }
 
+/// What a step of gdas draws is not known before; its bound is that of the largest operations.
+TEST_F(SearchRun, TheBytesOfEachMethodArePredicted) {
+  for (const std::string method : {"pc-darts", "darts-minus", "gdas"}) {
+    SCOPED_TRACE(method);
+    const auto ended = run_tandem(words(
+        {"search.method=" + method, "search.partial=2", "train.steps=2", "train.shards=0", "ranks=2", out(method)}));
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    for (const auto& rank : result(method)["memory"]["ranks"]) {
+      const auto peak = rank["train"]["peak_bytes"].get<int64_t>();
+      const auto predicted = rank["train"]["predicted_peak_bytes"].get<int64_t>();
+      if (method != "gdas") {
+        EXPECT_EQ(peak, predicted);
+      } else {
+        EXPECT_LE(peak, predicted);
+        EXPECT_GT(peak, predicted / 2);
+      }
+    }
+  }
+}
+
+TEST_F(SearchRun, ACellOfNasBench201IsFoundAndTrained) {
+  ASSERT_EQ(run_tandem(words({"model=search:nas-bench-201", "ranks=2", out("found")})).status, 0);
+  const auto cell = (folder_ / "found" / "genotype.txt").string();
+  EXPECT_TRUE(test::slurp(cell).starts_with("|"));
+  EXPECT_TRUE(test::slurp(folder_ / "found" / "cell.svg").starts_with("<svg"));
+  const auto line = nlohmann::json::parse(test::slurp(folder_ / "found" / "alphas.jsonl"));
+  EXPECT_EQ(line["cell"].size(), 6U);
+  EXPECT_EQ(line["cell"][0].size(), 5U);
+  const auto ended =
+      run_tandem({"train", "data.classes=20", "data.size=8", "model=genotype:" + cell, "model.cells=3",
+                  "model.channels=4", "train.steps=2", "train.batch=12", "report.compare=false", out("trained")});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+}
+
 TEST_F(SearchRun, WhatItCannotSearchIsRefused) {
   const auto model = run_tandem({"search", "model=resnet18"});
   EXPECT_EQ(model.status, 78);
-  EXPECT_EQ(model.err,
-            "error: model is 'resnet18' in a search, wanted search:darts, search:s2 or search:s3: tandem train "
-            "model=resnet18 trains it\n");
+  EXPECT_EQ(
+      model.err,
+      "error: model is 'resnet18' in a search, wanted search:darts, search:s1, search:s2, search:s3, search:s4 or "
+      "search:nas-bench-201: tandem train model=resnet18 trains it\n");
   const auto space = run_tandem({"search", "model=search:dart"});
   EXPECT_EQ(space.status, 78);
-  EXPECT_EQ(space.err, "error: space is 'dart', wanted darts, s2 or s3\n");
+  EXPECT_EQ(space.err, "error: space is 'dart', wanted darts, s1, s2, s3, s4 or nas-bench-201\n");
   const auto small = run_tandem(words({"train.batch=600", out("small")}));
   EXPECT_EQ(small.status, 78);
   EXPECT_NE(small.err.find("images for the alphas, wanted at most as many: lower train.batch or search.share"),
@@ -91,6 +126,14 @@ TEST_F(SearchRun, WhatItCannotSearchIsRefused) {
   const auto cells = run_tandem(words({"model.cells=2", out("cells")}));
   EXPECT_EQ(cells.status, 78);
   EXPECT_EQ(cells.err, "error: model.cells is 2, wanted 3..1000\n");
+  const auto rows = run_tandem(words({"model=search:nas-bench-201", "model.cells=8", out("rows")}));
+  EXPECT_EQ(rows.status, 78);
+  EXPECT_EQ(rows.err, "error: model.cells is 8, wanted a multiple of 3, the rows of cells of NAS-Bench-201\n");
+  const auto channels = run_tandem(words({"search.method=pc-darts", out("channels")}));
+  EXPECT_EQ(channels.status, 78);
+  EXPECT_EQ(channels.err,
+            "error: model.channels is 4 with pc-darts, wanted a multiple of 8, twice the channels of which one goes "
+            "through the operations\n");
 }
 
 }  // namespace

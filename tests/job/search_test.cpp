@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tandem/base/error.h"
 #include "tandem/models/genotype.h"
+#include "tandem/models/search_method.h"
 #include "tandem/search/search_step.h"
 #include "tests/job/whole_run.h"
 #include "tests/support/files.h"
@@ -25,7 +28,7 @@ Ended searched(const Words& words, int64_t steps, const std::filesystem::path& s
       whole_run(words, steps, store, [&](const train::Step& step, const train::Task&, comm::ProcessGroup& group) {
         const auto& of_search = dynamic_cast<const search::SearchStep&>(step);
         if (group.rank() > 0) return;
-        ended.genotype = models::to_text(of_search.genotype());
+        ended.genotype = of_search.genotype();
         for (const auto& shares : of_search.shares())
           ended.alphas += std::to_string(shares.square().sum().item<double>());
       });
@@ -47,8 +50,15 @@ TEST(Search, MovesTheAlphas) {
 }
 
 TEST(Search, TheNumberOfRanksChangesNoBit) {
-  for (const auto& [words, shards] : std::vector<std::pair<Words, std::string>>{
-           {{"model=search:s3"}, "6"}, {{"search.hvp=fd"}, "3"}, {{"search.order=1", "train.clip=0.1"}, "3"}}) {
+  for (const auto& [words, shards] :
+       std::vector<std::pair<Words, std::string>>{{{"model=search:s3"}, "6"},
+                                                  {{"search.hvp=fd"}, "3"},
+                                                  {{"search.order=1", "train.clip=0.1"}, "3"},
+                                                  {{"search.method=pc-darts", "search.partial=2"}, "3"},
+                                                  {{"search.method=darts-minus"}, "3"},
+                                                  {{"search.method=gdas"}, "3"},
+                                                  {{"model=search:nas-bench-201"}, "3"},
+                                                  {{"model=search:s4"}, "3"}}) {
     SCOPED_TRACE(testing::PrintToString(words));
     const auto all = search(with(words, {"train.shards=" + shards}));
     const auto one = searched(all, 2);
@@ -59,24 +69,39 @@ TEST(Search, TheNumberOfRanksChangesNoBit) {
 }
 
 TEST(Search, GoesOnWithTheSameBitsAlsoOnAnotherNumberOfRanks) {
-  const auto words = search({"train.shards=6"});
-  const auto whole = searched(with(words, {"ranks=2"}), 4);
-  const test::TemporaryFolder folder;
-  searched(with(words, {"ranks=2"}), 2, folder.path());
-  const auto rest = searched(with(words, {"ranks=3"}), 4, folder.path());
-  EXPECT_EQ(whole.run.hash, rest.run.hash);  // with the alphas; of the state, the best test is another one
-  EXPECT_EQ(whole.genotype, rest.genotype);
+  for (const std::string method : {"darts", "darts-minus", "gdas"}) {
+    SCOPED_TRACE(method);
+    const auto words = search({"train.shards=6", "search.method=" + method});
+    const auto whole = searched(with(words, {"ranks=2"}), 4);
+    const test::TemporaryFolder folder;
+    searched(with(words, {"ranks=2"}), 2, folder.path());
+    const auto rest = searched(with(words, {"ranks=3"}), 4, folder.path());
+    EXPECT_EQ(whole.run.hash, rest.run.hash);  // with the alphas; of the state, the best test is another one
+    EXPECT_EQ(whole.genotype, rest.genotype);
+  }
 }
 
 TEST(Search, RanksAreOneDeviceUpToRounding) {
-  const Words words = search({"train.precision=float64", "model.norm=group"});
-  const auto one = searched(words, 3);
-  for (const std::string ranks : {"2", "5"}) {
-    const auto several = searched(with(words, {"ranks=" + ranks}), 3);
-    ASSERT_EQ(one.run.losses.size(), several.run.losses.size());
-    for (size_t i = 0; i < one.run.losses.size(); ++i) EXPECT_NEAR(one.run.losses[i], several.run.losses[i], 1e-9);
-    EXPECT_EQ(one.genotype, several.genotype);
+  for (const auto& method : models::search_methods()) {
+    SCOPED_TRACE(std::string(method.name));
+    const auto words = search({"train.precision=float64", "model.norm=group", "search.partial=2",
+                               "search.method=" + std::string(method.name)});
+    const auto one = searched(words, 3);
+    for (const std::string ranks : {"2", "5"}) {
+      const auto several = searched(with(words, {"ranks=" + ranks}), 3);
+      ASSERT_EQ(one.run.losses.size(), several.run.losses.size());
+      for (size_t i = 0; i < one.run.losses.size(); ++i) EXPECT_NEAR(one.run.losses[i], several.run.losses[i], 1e-9);
+      EXPECT_EQ(one.genotype, several.genotype);
+    }
   }
+}
+
+TEST(Search, MethodsDiffer) {
+  std::set<std::string> alphas;
+  for (const auto& method : models::search_methods()) {
+    alphas.insert(searched(search({"search.partial=2", "search.method=" + std::string(method.name)}), 3).alphas);
+  }
+  EXPECT_EQ(alphas.size(), models::search_methods().size());
 }
 
 std::string refused(const Words& words) {
@@ -115,6 +140,7 @@ TEST(Search, IsTrainedAsPublishedUnlessSettingsSayOtherwise) {
   EXPECT_DOUBLE_EQ(train::learning_rate(options, 390), 0.025);
   EXPECT_NEAR(train::learning_rate(options, 49 * 391 + 7), 1.023679e-3, 1e-9);
   EXPECT_EQ(job_of({"model=search:darts", "train.batch=8"}).training.batch, 8);
+  EXPECT_EQ(job_of({"model=search:nas-bench-201"}).model.cells, 15);
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/base/tangent.h"
 #include "tandem/memory/recompute.h"
 #include "tandem/models/backbone.h"
 #include "tandem/models/cells/supernet.h"
+#include "tandem/models/search_method.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::models {
@@ -20,8 +22,9 @@ ModelOptions sizes(int64_t cells = 8, int64_t cell_channels = 16) {
   return {.name = "search:darts", .channels = 3, .embedding = 0, .cells = cells, .cell_channels = cell_channels};
 }
 
-ModelOptions small(Norm norm) {
+ModelOptions small(Norm norm, std::string_view method = "darts") {
   auto options = sizes(3, 4);
+  options.search_method = method, options.search_partial = 2;
   options.norm = norm;
   options.channels = 2;
   options.size = 8;
@@ -42,16 +45,33 @@ Tensor random(const std::vector<int64_t>& shape, uint64_t stream) {
 
 /// A network in float64 with alphas that differ, images, and what its features are summed with.
 struct Set {
-  explicit Set(const Space& space, Norm norm = Norm::batch) : net(space, small(norm)) {
+  explicit Set(const Space& space, Norm norm = Norm::batch, std::string_view method = "darts")
+      : net(space, small(norm, method)) {
     net.to(at::kDouble);
     const at::NoGradGuard no_grad;
     for (const auto& tensor : alphas()) tensor.mul_(500);
   }
 
   Tensor alpha(const std::string& kind) const { return net.named_parameters()["alphas." + kind]; }
-  std::vector<Tensor> alphas() const { return {alpha("normal"), alpha("reduce")}; }
+  std::vector<Tensor> alphas() const {
+    return of_names([](const std::string& name) { return is_alpha(name); });
+  }
+  std::vector<Tensor> weights() const {
+    return of_names([](const std::string& name) { return !is_alpha(name); });
+  }
   Tensor loss() const { return loss(net.chain()); }
   Tensor loss(const memory::Chain& chain) const { return (memory::run(chain, images) * upstream).sum(); }
+
+  static bool is_alpha(const std::string& name) { return name.starts_with(kAlphas); }
+
+  template <typename Wanted>
+  std::vector<Tensor> of_names(const Wanted& is_wanted) const {
+    std::vector<Tensor> found;
+    for (const auto& entry : net.named_parameters()) {
+      if (is_wanted(entry.key())) found.push_back(entry.value());
+    }
+    return found;
+  }
 
   Supernet net;
   Tensor images = random({5, 2, 8, 8}, 1), upstream = random({5, 32}, 2);
@@ -130,52 +150,84 @@ TEST(Supernet, TheWeightOfAnOperationScalesIt) {
   EXPECT_FALSE(features(3, 3).allclose(features(1, 3)));
 }
 
+/// gdas, whose weights of an edge are a step of its alphas, has no such derivative.
 TEST(Supernet, GradientsOfAlphasEqualDifferences) {
-  Set set(small_space());
-  const auto exact = grad({set.loss()}, set.alphas());
-  const at::NoGradGuard no_grad;
-  for (const auto& [kind, edge, operation] : {std::tuple(0, 0, 1), {0, 3, 4}, {1, 2, 5}, {1, 4, 0}}) {
-    const auto entry = set.alphas()[kind][edge][operation];
-    const double e = 1e-6;
-    entry.add_(e);
-    const double above = set.loss().item<double>();
-    entry.sub_(2 * e);
-    const double below = set.loss().item<double>();
-    entry.add_(e);
-    EXPECT_NEAR(exact[kind][edge][operation].item<double>(), (above - below) / (2 * e), 1e-6);
+  const ContextScope scope({.progress = 0.25});
+  for (const auto* method : {"darts", "pc-darts", "darts-minus"}) {
+    SCOPED_TRACE(method);
+    Set set(small_space(), Norm::batch, method);
+    const auto alphas = set.alphas();
+    const auto exact = grad({set.loss()}, alphas);
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < alphas.size(); ++i) {
+      for (int64_t number : {0, 2, 4}) {
+        const auto entry = alphas[i].view(-1)[number];
+        const double e = 1e-6;
+        entry.add_(e);
+        const double above = set.loss().item<double>();
+        entry.sub_(2 * e);
+        const double below = set.loss().item<double>();
+        entry.add_(e);
+        EXPECT_NEAR(exact[i].view(-1)[number].item<double>(), (above - below) / (2 * e), 1e-6) << i;
+      }
+    }
   }
 }
 
 TEST(Supernet, RecomputationGivesTheSameBits) {
-  const Set set(small_space());
-  const auto plain = grad({set.loss()}, set.net.parameters());
-  const auto recomputed = grad({set.loss(with_regions(set.net.chain()))}, set.net.parameters());
-  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(recomputed[i])) << i;
+  const ContextScope scope({.seed = 3, .step = 5, .progress = 0.25});
+  for (const auto& method : search_methods()) {
+    SCOPED_TRACE(std::string(method.name));
+    const Set set(small_space(), Norm::batch, method.name);
+    std::vector<Tensor> parameters;
+    for (const auto& each : {set.alphas(), set.weights()})
+      parameters.insert(parameters.end(), each.begin(), each.end());
+    const auto gradients = [&](const memory::Chain& chain) {
+      return grad({set.loss(chain)}, parameters, {}, std::nullopt, false, /*allow_unused=*/true);
+    };
+    const auto plain = gradients(set.net.chain()), recomputed = gradients(with_regions(set.net.chain()));
+    for (size_t i = 0; i < plain.size(); ++i) {
+      ASSERT_EQ(plain[i].defined(), recomputed[i].defined()) << i;
+      if (plain[i].defined()) EXPECT_TRUE(plain[i].equal(recomputed[i])) << i;
+    }
+  }
 }
 
 /// d/da of (dL/dw . v): backward through backward, and by tangents of the weights, also computed again.
+void check_products(const Set& set) {
+  auto weights = set.weights();
+  std::vector<Tensor> along, used, along_used;
+  for (const auto& weight : weights) along.push_back(random(weight.sizes().vec(), 9 + along.size()));
+  const auto first = grad({set.loss()}, weights, {}, std::nullopt, /*create_graph=*/true, /*allow_unused=*/true);
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i].defined()) used.push_back(first[i]), along_used.push_back(along[i]);
+  }
+  const auto expected = grad(used, set.alphas(), along_used);
+  for (auto& weight : weights) weight.requires_grad_(false);
+  const TangentScope tangents(weights, along);
+  for (const auto& chain : {set.net.chain(), with_regions(set.net.chain())}) {
+    const auto tangent = tangent_of(set.loss(chain));
+    const c10::AutoFwGradMode no_tangents(false);
+    const auto product = grad({tangent}, set.alphas());
+    for (size_t i = 0; i < product.size(); ++i) {
+      EXPECT_GT(expected[i].norm().item<double>(), 0);
+      EXPECT_LT((product[i] - expected[i]).norm().item<double>(), 1e-12 * expected[i].norm().item<double>()) << i;
+    }
+  }
+}
+
 TEST(Supernet, CanBeDifferentiatedTwice) {
   for (const auto norm : {Norm::batch, Norm::group, Norm::ghost, Norm::none}) {
     SCOPED_TRACE(static_cast<int>(norm));
-    const Set set(small_space(), norm);
-    std::vector<Tensor> weights, along;
-    for (const auto& entry : set.net.named_parameters()) {
-      if (entry.key().starts_with(kAlphas)) continue;
-      weights.push_back(entry.value());
-      along.push_back(random(entry.value().sizes().vec(), 9 + weights.size()));
-    }
-    const auto first = grad({set.loss()}, weights, {}, std::nullopt, /*create_graph=*/true);
-    const auto expected = grad(first, set.alphas(), along);
-    for (auto& weight : weights) weight.requires_grad_(false);
-    const TangentScope tangents(weights, along);
-    for (const auto& chain : {set.net.chain(), with_regions(set.net.chain())}) {
-      const auto tangent = tangent_of(set.loss(chain));
-      const c10::AutoFwGradMode no_tangents(false);
-      const auto product = grad({tangent}, set.alphas());
-      for (size_t i = 0; i < 2; ++i) {
-        EXPECT_LT((product[i] - expected[i]).norm().item<double>(), 1e-12 * expected[i].norm().item<double>());
-      }
-    }
+    check_products(Set(small_space(), norm));
+  }
+}
+
+TEST(Supernet, CanBeDifferentiatedTwiceByEachMethod) {
+  const ContextScope scope({.seed = 3, .step = 5, .progress = 0.25});
+  for (const auto& method : search_methods()) {
+    SCOPED_TRACE(std::string(method.name));
+    check_products(Set(small_space(), Norm::batch, method.name));
   }
 }
 
@@ -204,9 +256,12 @@ TEST(Supernet, TheProductIsTheDerivativeOfTheGradient) {
 }
 
 TEST(Supernet, UnknownSpacesAndFewCellsAreRefused) {
-  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "search:dart"}); }), "space is 'dart', wanted darts, s2 or s3");
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "search:dart"}); }),
+            "space is 'dart', wanted darts, s1, s2, s3, s4 or nas-bench-201");
   EXPECT_EQ(text_of<SettingsError>([] { make(sizes(2)); }),
             "cells is 2, wanted 3 or more: of fewer, none keeps the image's size");
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "search:nas-bench-201", .cells = 4}); }),
+            "cells is 4, wanted a multiple of 3, the rows of cells of NAS-Bench-201");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -29,8 +30,10 @@ nlohmann::json rows_of(const Tensor& shares) {
   return rows;
 }
 
-report::CellDrawing drawing_of(const std::string& kind, const models::CellGenotype& cell) {
-  report::CellDrawing drawing{.title = kind, .inputs = {"cell k-2", "cell k-1"}};
+/// The values that a cell takes are the outputs of those before it, the latest last.
+report::CellDrawing drawing_of(const models::Space& space, size_t kind, const models::CellGenotype& cell) {
+  report::CellDrawing drawing{.title = std::string(space.cells[kind].kind)};
+  for (int64_t i = space.inputs(); i > 0; --i) drawing.inputs.push_back("cell k-" + std::to_string(i));
   for (const auto& node : cell.nodes) {
     auto& edges = drawing.nodes.emplace_back();
     for (const auto& [operation, input] : node) edges.push_back({operation, static_cast<size_t>(input)});
@@ -39,22 +42,48 @@ report::CellDrawing drawing_of(const std::string& kind, const models::CellGenoty
   return drawing;
 }
 
-report::SearchFrame frame_of(const std::string& line) {
+/// The operations that some edge of a kind has.
+std::vector<std::string> operations_of(const models::CellSpace& cell) {
+  std::vector<std::string> names;
+  for (const auto name : models::operation_names()) {
+    const auto has = [&](const auto& edge) { return std::ranges::find(edge, name) != edge.end(); };
+    if (std::ranges::any_of(cell.edges, has)) names.emplace_back(name);
+  }
+  return names;
+}
+
+/// [edges][operations_of(cell)], of [edges][operations of the edge]; what an edge does not have has the share 0.
+std::vector<std::vector<double>> by_operation(const models::CellSpace& cell,
+                                              const std::vector<std::vector<double>>& shares) {
+  const auto names = operations_of(cell);
+  std::vector<std::vector<double>> rows(shares.size(), std::vector<double>(names.size()));
+  for (size_t edge = 0; edge < shares.size(); ++edge) {
+    for (size_t i = 0; i < shares[edge].size(); ++i) {
+      const auto place = std::ranges::find(names, cell.edges.at(edge).at(i)) - names.begin();
+      rows[edge][static_cast<size_t>(place)] = shares[edge][i];
+    }
+  }
+  return rows;
+}
+
+report::SearchFrame frame_of(const models::Space& space, const std::string& line) {
   const auto record = nlohmann::json::parse(line);
-  const auto genotype = models::parse_genotype(record.at("genotype").get<std::string>(), kAlphasFile);
-  return {.step = record.at("step"),
-          .accuracy = record.at("top1"),
-          .cells = {drawing_of("normal", genotype.normal), drawing_of("reduce", genotype.reduce)},
-          .shares = {record.at("normal"), record.at("reduce")}};
+  const auto cells = space.skeleton->parse(record.at("genotype").get<std::string>(), kAlphasFile);
+  report::SearchFrame frame{.step = record.at("step"), .accuracy = record.at("top1")};
+  for (size_t i = 0; i < space.cells.size(); ++i) {
+    frame.cells.push_back(drawing_of(space, i, cells.at(i)));
+    frame.shares.push_back(by_operation(space.cells[i], record.at(std::string(space.cells[i].kind))));
+  }
+  return frame;
 }
 
 /// The lines of tests up to a step; a line that is none ends them.
-std::string lines_until(const fs::path& file, int64_t step) {
+std::string lines_until(const models::Space& space, const fs::path& file, int64_t step) {
   std::ifstream in(file);
   std::string lines;
   for (std::string line; std::getline(in, line);) {
     try {
-      if (frame_of(line).step > step) break;
+      if (frame_of(space, line).step > step) break;
     } catch (const std::exception&) {
       break;
     }
@@ -63,11 +92,11 @@ std::string lines_until(const fs::path& file, int64_t step) {
   return lines;
 }
 
-/// "0 → 2" of each edge: values 0 and 1 are the inputs.
+/// "0 → 2" of each edge: the first values are the inputs.
 std::vector<std::string> edge_names(const models::Space& space) {
   std::vector<std::string> names;
   for (int64_t node = 0; node < space.nodes; ++node) {
-    const int64_t value = models::kCellInputs + node;
+    const int64_t value = space.inputs() + node;
     for (int64_t input = 0; input < value; ++input) {
       names.push_back(std::to_string(input) + " → " + std::to_string(value));
     }
@@ -77,15 +106,13 @@ std::vector<std::string> edge_names(const models::Space& space) {
 
 /// Of the lines that this program has written.
 report::SearchPage page_of(const fs::path& folder, const models::Space& space, const std::string& lines) {
-  report::SearchPage page{.title = "Search in " + folder.filename().string(),
-                          .kinds = {"normal", "reduce"},
-                          .edges = edge_names(space),
-                          .operations = {}};
-  for (const auto* cell : {&space.normal, &space.reduce}) {
-    page.operations.emplace_back(cell->edges.front().begin(), cell->edges.front().end());
+  report::SearchPage page{.title = "Search in " + folder.filename().string(), .edges = edge_names(space)};
+  for (const auto& cell : space.cells) {
+    page.kinds.emplace_back(cell.kind);
+    page.operations.push_back(operations_of(cell));
   }
   std::istringstream in(lines);
-  for (std::string line; std::getline(in, line);) page.frames.push_back(frame_of(line));
+  for (std::string line; std::getline(in, line);) page.frames.push_back(frame_of(space, line));
   return page;
 }
 
@@ -98,7 +125,7 @@ SearchFiles::SearchFiles(const fs::path& folder, const search::SearchStep& step,
       takes_best_(takes_best),
       inner_(inner),
       lock_(lock),
-      lines_(lines_until(folder / kAlphasFile, first_step)) {}
+      lines_(lines_until(step.space(), folder / kAlphasFile, first_step)) {}
 
 void SearchFiles::on_step(int64_t step, int64_t epoch, double lr, std::optional<double> loss) {
   inner_.on_step(step, epoch, lr, loss);
@@ -106,17 +133,18 @@ void SearchFiles::on_step(int64_t step, int64_t epoch, double lr, std::optional<
 
 void SearchFiles::on_scores(int64_t step, const train::Scores& scores) {
   inner_.on_scores(step, scores);
+  const auto& kinds = step_.space().cells;
   const auto shares = step_.shares();
-  const auto genotype = step_.genotype();
-  const auto text = models::to_text(genotype);
-  const nlohmann::json record = {{"step", step},
-                                 {"normal", rows_of(shares[0])},
-                                 {"reduce", rows_of(shares[1])},
-                                 {"top1", scores.value("top1")},
-                                 {"genotype", text}};
+  const auto cells = step_.cells();
+  const auto text = step_.genotype();
+  nlohmann::json record = {{"step", step}, {"top1", scores.value("top1")}, {"genotype", text}};
+  std::string skips;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    record[std::string(kinds[i].kind)] = rows_of(shares[i]);
+    skips += (i > 0 ? " + " : "") + std::to_string(models::skips_of(cells[i]));
+  }
   lines_ += record.dump() + "\n";
-  log::info("search   step " + format_count(step) + ", " + std::to_string(models::skips_of(genotype.normal)) + " + " +
-            std::to_string(models::skips_of(genotype.reduce)) + " skips: " + text);
+  log::info("search   step " + format_count(step) + ", " + skips + " skips: " + text);
   write();
 }
 
@@ -131,7 +159,7 @@ void SearchFiles::write() {
   const auto page = page_of(folder_, step_.space(), lines_);
   write_run_file(folder_ / kPage, report::render_search_page(page));
   for (const auto& cell : page.frames.back().cells) write_run_file(folder_ / (cell.title + ".svg"), cell_svg(cell));
-  write_run_file(folder_ / kGenotypeFile, models::to_text(step_.genotype(takes_best_)) + "\n");
+  write_run_file(folder_ / kGenotypeFile, step_.genotype(takes_best_) + "\n");
 }
 
 }  // namespace tandem::cli

@@ -240,7 +240,7 @@ class TrainingRun {
   }
 
   Found found_by(search::SearchStep& search) const {
-    return {models::to_text(search.genotype(job_.search->takes_best)), search.alphas_hash()};
+    return {search.genotype(job_.search->takes_best), search.alphas_hash()};
   }
 
   /// Returns false, with a warning, if another run has taken the folder: then nothing is written there.

@@ -58,7 +58,9 @@ models::ModelOptions sizes_of(const Model& model, const std::array<int64_t, 3>& 
           .embedding = model.embedding,
           .cells = model.cells,
           .cell_channels = model.channels,
-          .stem = model.stem};
+          .stem = model.stem,
+          .search_method = model.search_method,
+          .search_partial = model.search_partial};
 }
 
 void read_model(settings::Settings& settings, Job& job) {
@@ -76,6 +78,8 @@ void read_model(settings::Settings& settings, Job& job) {
                .stem = chosen(kStems, settings.get_string("model.stem")),
                .auxiliary = settings.get_float("model.auxiliary"),
                .drop_path = settings.get_float("model.drop_path"),
+               .search_method = settings.get_string("search.method"),
+               .search_partial = settings.get_int("search.partial"),
                .freeze = settings.get_list("model.freeze"),
                .weights = weights == kDrawn ? "" : weights,
                .weights_prefix = settings.get_string("model.weights_prefix")};
@@ -162,7 +166,7 @@ const Section& model_section() {
             "except with models of cells, and in no search"},
            {{"model.auxiliary", "model.stem"},
             [](const Job& job) { return models::is_bench_201(job.model.name); },
-            "with a cell of NAS-Bench-201"},
+            "in the network of NAS-Bench-201"},
            {{"model.activation", "model.zero_gamma"},
             [](const Job& job) { return models::has_cells(job.model.name); },
             "with models of cells"},

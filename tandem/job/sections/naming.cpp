@@ -1,6 +1,8 @@
 #include "tandem/job/sections/naming.h"
 
+#include <array>
 #include <cctype>
+#include <utility>
 
 #include "tandem/job/job.h"
 
@@ -18,7 +20,14 @@ bool is_option(std::string_view text, size_t begin, size_t end) {
   return begin == 0 || is_assigned || text.substr(begin, end - begin).find('_') != text.npos;
 }
 
+/// Options that have another name than their setting.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kOtherNames = {
+    {{"cell_channels", "model.channels"}}};
+
 std::string setting_of(std::string_view option, const std::vector<std::string_view>& sections) {
+  for (const auto& [name, key] : kOtherNames) {
+    if (name == option) return std::string(key);
+  }
   for (const auto section : sections) {
     const auto key = std::string(section) + "." + std::string(option);
     if (settings::find_setting(schema(), key) != nullptr && option != "name") return key;

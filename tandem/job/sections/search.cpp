@@ -5,6 +5,7 @@
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/models/model.h"
+#include "tandem/models/search_method.h"
 
 namespace tandem::job {
 namespace {
@@ -32,6 +33,35 @@ void read_search(settings::Settings& settings, Job& job) {
 }
 
 bool is_no_search(const Job& job) { return !job.search; }
+
+bool leaves_no_channels_out(const Job& job) {
+  return !job.search || !models::search_method(job.model.search_method).is_partial;
+}
+
+std::vector<std::string_view> names_of_methods() {
+  std::vector<std::string_view> names;
+  for (const auto& method : models::search_methods()) names.push_back(method.name);
+  return names;
+}
+
+/// Lives as long as the table of settings, which views it.
+std::string_view doc_of_methods() {
+  static const std::string doc = [] {
+    std::string text = "how an edge is made of its operations";
+    for (const auto& method : models::search_methods()) {
+      text += "; " + std::string(method.name) + ": " + std::string(method.doc);
+    }
+    return text;
+  }();
+  return doc;
+}
+
+std::vector<std::string_view> identity_of_search(const Job& job) {
+  if (!job.search) return {};
+  std::vector<std::string_view> keys = {"search.method", "search.order", "search.share", "search.guard"};
+  if (!leaves_no_channels_out(job)) keys.push_back("search.partial");
+  return keys;
+}
 
 void check_search(const Job& job) {
   if (!job.search) return;
@@ -67,7 +97,15 @@ bool needs_second_derivatives(const Search& search) {
 
 const Section& search_section() {
   static const Section section = {
-      .rows = {{"search.order",
+      .rows = {{.key = "search.method",
+                .default_value = text("darts"),
+                .doc = doc_of_methods(),
+                .choices = names_of_methods()},
+               {"search.partial",
+                int64_t{4},
+                "search.method=pc-darts: one of so many channels goes through the operations, the others by them",
+                {2, 64}},
+               {"search.order",
                 int64_t{2},
                 "what moves the alphas; 2: the validation loss after a step of the weights; 1: as the weights are",
                 {1, 2}},
@@ -96,10 +134,11 @@ const Section& search_section() {
                 .choices = names_of(kTaken)}},
       .read = read_search,
       .check = check_search,
-      .idle = {{{"search.order", "search.lr", "search.weight_decay", "search.warmup", "search.share", "search.guard",
-                 "search.genotype"},
+      .idle = {{{"search.method", "search.order", "search.lr", "search.weight_decay", "search.warmup", "search.share",
+                 "search.guard", "search.genotype"},
                 is_no_search,
                 "except in a search"},
+               {{"search.partial"}, leaves_no_channels_out, "except with search.method=pc-darts"},
                {{"search.hvp"},
                 [](const Job& job) { return !job.search || job.search->architect.order == 1; },
                 "except with search.order=2"},
@@ -109,10 +148,7 @@ const Section& search_section() {
                          job.search->architect.product == Product::exact;
                 },
                 "except with search.hvp=fd"}},
-      .more_identity = [](const Job& job) {
-        return job.search ? std::vector<std::string_view>{"search.order", "search.share", "search.guard"}
-                          : std::vector<std::string_view>{};
-      }};
+      .more_identity = identity_of_search};
   return section;
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/context.h"
+#include "tandem/base/rng.h"
 #include "tandem/models/network/layers.h"
 
 namespace tandem::models {
@@ -213,11 +215,55 @@ Made skip(const CellLayerOptions& options) {
       "Identity", [](const Tensor& x) { return x; }, true);
 }
 
-Made zeros(const CellLayerOptions& options) {
-  return std::make_shared<Function>("Zero", [stride = options.stride](const Tensor& x) {
-    return (stride == 1 ? x : x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride)) * 0;
-  });
+/// Every second pixel of every second row, with stride 2.
+Tensor strided(const Tensor& x, int64_t stride) {
+  return stride == 1 ? x : x.slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride);
 }
+
+Made zeros(const CellLayerOptions& options) {
+  return std::make_shared<Function>("Zero",
+                                    [stride = options.stride](const Tensor& x) { return strided(x, stride) * 0; });
+}
+
+/// Normal numbers, counted as those of Dropout: they depend on seed, step, sample, layer and place alone.
+class NoiseSource : public Layer {
+ public:
+  NoiseSource() : Layer("NoiseSource") {}
+
+  void initialize(uint64_t /*seed*/, const std::string& name) override { stream_ = stream_of(name); }
+
+  Tensor like(const Tensor& x) const {
+    const auto context = current_context();
+    const auto noise = at::empty(x.sizes(), at::kFloat);
+    const int64_t samples = x.size(0), values = samples > 0 ? x.numel() / samples : 0;
+    auto* out = noise.mutable_data_ptr<float>();
+    for (int64_t n = 0; n < samples; ++n) {
+      const auto number = static_cast<uint64_t>(context.first_sample + n);
+      CounterRng random(context.seed, stream_ + static_cast<uint64_t>(context.step), number);
+      for (int64_t i = 0; i < values; ++i) *out++ = static_cast<float>(random.normal());
+    }
+    return noise.to(x.options().requires_grad(false));
+  }
+
+ private:
+  uint64_t stream_ = 0;
+};
+
+class Noise : public CellLayer {
+ public:
+  explicit Noise(const CellLayerOptions& options) : CellLayer("NoiseOp"), stride_(options.stride) {
+    source_ = register_module("source", std::make_shared<NoiseSource>());
+  }
+
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override { return source_->like(strided(x.values(), stride_)); }
+
+ private:
+  int64_t stride_;
+  std::shared_ptr<NoiseSource> source_;
+};
+
+Made noise(const CellLayerOptions& options) { return std::make_shared<Noise>(options); }
 
 struct LayerEntry {
   std::string_view name;
@@ -235,7 +281,8 @@ constexpr std::array kLayers = {LayerEntry{"none", zeros},
                                 LayerEntry{"sep_conv_7x7", separable<7>},
                                 LayerEntry{"conv_7x1_1x7", crossed},
                                 LayerEntry{"nor_conv_1x1", plain<1>},
-                                LayerEntry{"nor_conv_3x3", plain<3>}};
+                                LayerEntry{"nor_conv_3x3", plain<3>},
+                                LayerEntry{"noise", noise}};
 
 }  // namespace
 

@@ -57,6 +57,7 @@ struct CellLayerOptions {
 ///   nor_conv_kxk   ReLU, k x k, norm
 ///   skip_connect   the input; with stride 2 make_halving()
 ///   none           zeros
+///   noise          normal numbers in place of the input: other ones in each step, and for each image
 /// Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section 3.1. Throws c10::ValueError for another name.
 std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options);
 

@@ -1,0 +1,19 @@
+#pragma once
+#include "tandem/models/cells/mixture.h"
+#include "tandem/models/search_method.h"
+
+// One function a method, each in a file of its own.
+namespace tandem::models::methods {
+
+SearchMethod darts();
+SearchMethod pc_darts();
+SearchMethod darts_minus();
+SearchMethod gdas();
+
+/// Softmax over the operations of each edge.
+Tensor operation_shares(const Alphas& alphas);
+
+/// Each operation times its column of the weights.
+std::shared_ptr<Mixture> sum_of_all(const MixtureOptions& mixture, const CellLayerOptions& layers);
+
+}  // namespace tandem::models::methods
