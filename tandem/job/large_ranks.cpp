@@ -66,6 +66,7 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
     job.model.is_identity = true;
     job.model.norm = models::Norm::batch;  // of this rank alone
     job.model.auxiliary = 0;
+    job.search.reset();  // of what its passes keep of a head, the reserve is more
   }
   job.model.features = size.features;
   if (job.model.embedding > 0 || !has_backbone) job.model.embedding = size.features;

@@ -143,6 +143,7 @@ VirtualStep SearchStep::virtual_step(double learning_rate) const {
 
 const data::Batch& SearchStep::validation_batch(const data::Batch& training, int64_t step) {
   if (validation_ == nullptr) return training;
+  const CategoryScope scope(Category::buffers);
   const auto of_epoch = validation_->batches_per_epoch();
   if (next_batch_ != step || step % of_epoch == 0) validation_->start(step / of_epoch, step % of_epoch);
   if (!validation_->next(batch_))
@@ -158,6 +159,7 @@ memory::Composition SearchStep::rehearse(const data::Batch& batch, memory::Accou
   held.add(Category::optimizer, undo);
   auto of_weights = weights_.rehearse(batch, held);
   const memory::ProbeScope probe;
+  const CategoryScope scope(Category::activations);
   architect_.run(batch, batch, virtual_step(options_.alphas_rate));
   alphas_.zero_grad();
   memory::Composition passes{.account = held};

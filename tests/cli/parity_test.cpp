@@ -26,17 +26,17 @@ std::set<std::string> all_strategies() {
 TEST(Parity, EveryStrategyTrainsAsOneDevice) {
   const auto result = bench_parity({.most_ranks = 3, .batch = 23, .steps = 10, .accumulate = {1, 3}});
   std::set<std::string> seen;
-  size_t on_meshes = 0;
+  size_t others = 0;
   for (const auto& one : result.cases) {
     SCOPED_TRACE(one.parallel + " ranks " + std::to_string(one.ranks) + " parts " + std::to_string(one.accumulate));
     EXPECT_LE(one.difference.loss, kClose * result.largest.loss);
     EXPECT_LE(one.difference.gradient, kClose * result.largest.gradient);
     EXPECT_LE(one.difference.weight, kClose * result.largest.weight);
     if (one.more.empty()) seen.insert(one.parallel);
-    on_meshes += one.more.empty() ? 0 : 1;
+    others += one.more.empty() ? 0 : 1;
   }
-  EXPECT_EQ(on_meshes, (3U + 1) * 2 * 2) << "1 to 3 ranks along tensor, 2 of a mesh";
-  EXPECT_EQ(result.cases.size(), all_strategies().size() * 3 * 2 * 2 + on_meshes);
+  EXPECT_EQ(others, (3U + 1 + 3) * 2 * 2) << "1 to 3 ranks along tensor, 2 of a mesh, 1 to 3 that search";
+  EXPECT_EQ(result.cases.size(), all_strategies().size() * 3 * 2 * 2 + others);
   EXPECT_EQ(seen, all_strategies());
   EXPECT_GT(result.moved, 1e-3) << "the weights have hardly been trained";
 }
@@ -55,7 +55,7 @@ TEST(Parity, WritesItsPageAndItsResult) {
   }
   const auto result = nlohmann::json::parse(text(json));
   EXPECT_NE(text(page).find("\n| ddp model=none embedding=64 mesh.tensor=2 | "), std::string::npos);
-  EXPECT_EQ(result["cases"].size(), 8 * all_strategies().size() + (2 + 1) * 4);
+  EXPECT_EQ(result["cases"].size(), 8 * all_strategies().size() + (2 + 1 + 2) * 4);
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
   EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,

@@ -69,6 +69,13 @@ TEST(Plan, IsWhatTrainingMeasuresOfBackbones) {
   expect_equal(with(job, {"model=mlp", "train.batch=255", "train.accumulate=2"}));
 }
 
+TEST(Plan, IsWhatTrainingMeasuresOfASearch) {
+  const Words job = {"data=synthetic",   "head.classes=103", "model=search:s3", "model.cells=3",
+                     "model.channels=4", "train.batch=48",   "threads=1",       "data.size=8"};
+  expect_equal(with(job, {"ranks=2"}));
+  expect_equal(with(job, {"search.order=1", "search.method=darts-minus"}));
+}
+
 /// The weight of ten million classes: 10^7 * 512 * 4 bytes, an eighth of it on each of eight ranks.
 TEST(Plan, TenMillionClasses) {
   const auto result = plan({"head.classes=10000000", "embedding=512", "train.batch=1024", "ranks=8", "model=none"});

@@ -3,16 +3,17 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/cli/bench/one_device.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
-#include "tandem/models/backbone.h"
 
 namespace tandem::cli {
 namespace {
@@ -21,39 +22,64 @@ constexpr double kRate = 0.3, kMomentum = 0.9;
 
 using Words = std::vector<std::string>;
 
+/// What trains, and how one device does.
+struct Reference {
+  Words model;
+  OneDevice (*train)(job::Job job, const PlainSteps& steps);
+  int64_t most_steps = std::numeric_limits<int64_t>::max();  // where one takes long
+
+  int64_t steps(const ParityBench& bench) const { return std::min(bench.steps, most_steps); }
+};
+
+const Reference kMlp = {{}, train_plainly}, kPixels = {{"model=none", "embedding=64"}, train_plainly},
+                kSearch = {{"model=search:s2"}, search_plainly, kParitySearchSteps};
+
 /// What trains, and how its ranks stand.
 struct Plan {
   std::string_view parallel;
+  const Reference* reference = &kMlp;
   Words more = {};
   int divisor = 1;  // of the ranks
+
+  Words words() const {
+    auto all = reference->model;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
 };
 
-/// The head sees the pixels.
-const Words kPixels = {"model=none", "embedding=64"};
-
-Words with_tensor(int ranks) {
-  auto words = kPixels;
-  words.push_back("mesh.tensor=" + std::to_string(ranks));
-  return words;
-}
-
-/// Each strategy, and plans whose ranks do not all have images of their own.
+/// Each strategy, plans whose ranks do not all have images of their own, and a search.
 std::vector<Plan> all_plans() {
   std::vector<Plan> plans;
   for (const auto& strategy : parallel::strategies()) plans.push_back({.parallel = strategy.name});
-  plans.push_back({.parallel = "tensor", .more = kPixels});
-  plans.push_back({.parallel = "ddp", .more = with_tensor(2), .divisor = 2});
+  plans.push_back({.parallel = "tensor", .reference = &kPixels});
+  plans.push_back({.parallel = "ddp", .reference = &kPixels, .more = {"mesh.tensor=2"}, .divisor = 2});
+  plans.push_back({.parallel = "ddp", .reference = &kSearch});
   return plans;
 }
 
 job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
   settings::Settings settings(job::schema());
-  settings.apply(Words{"data=synthetic", "data.size=8", "head.classes=11", "model=mlp", "embedding=12", "head=softmax",
-                       "train.precision=float64", "train.weight_decay=0", "train.nesterov=false",
-                       "train.momentum=" + std::to_string(kMomentum), "train.batch=" + std::to_string(bench.batch),
-                       "train.steps=" + std::to_string(bench.steps), "parallel=" + plan.parallel,
-                       "ranks=" + std::to_string(plan.ranks), "train.accumulate=" + std::to_string(plan.accumulate),
-                       "recompute=" + plan.recompute});
+  settings.apply(Words{"data=synthetic",
+                       "data.size=8",
+                       "head.classes=11",
+                       "model=mlp",
+                       "embedding=12",
+                       "head=softmax",
+                       "train.precision=float64",
+                       "train.weight_decay=0",
+                       "train.nesterov=false",
+                       "train.momentum=" + std::to_string(kMomentum),
+                       "train.batch=" + std::to_string(bench.batch),
+                       "train.steps=" + std::to_string(bench.steps),
+                       "parallel=" + plan.parallel,
+                       "ranks=" + std::to_string(plan.ranks),
+                       "train.accumulate=" + std::to_string(plan.accumulate),
+                       "recompute=" + plan.recompute,
+                       "model.norm=group",
+                       "model.cells=3",
+                       "model.channels=4",
+                       "train.clip=0"});
   settings.apply(plan.more);
   auto job = job::read_job(std::move(settings));
   check_training(job);
@@ -61,64 +87,11 @@ job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
   return job;
 }
 
-using Named = std::map<std::string, Tensor>;
-
-struct OneDevice {
-  std::vector<double> losses;
-  Named first_weights, gradients, weights;  // gradients of the first step; weights after the last
-};
-
-Named copies_of(const Named& tensors) {
-  Named copies;
-  for (const auto& [name, tensor] : tensors) copies[name] = tensor.detach().clone();
-  return copies;
-}
-
 /// The largest absolute number.
 double largest_of(const Named& tensors) {
   double most = 0;
   for (const auto& [name, tensor] : tensors) most = std::max(most, tensor.abs().max().item<double>());
   return most;
-}
-
-/// The training loop as a textbook has it. `model`: settings of the model.
-OneDevice train_plainly(const ParityBench& bench, const Words& model) {
-  auto job = job_of(bench, {.parallel = std::string(parallel::strategies().front().name),
-                            .more = model,
-                            .ranks = 1,
-                            .accumulate = 1,
-                            .recompute = "none"});
-  const auto data = open_data(job);
-  const auto shape = shape_of(job, *data.train);
-  const auto group = comm::make_single_group();
-  const auto loader = training_loader(job, *data.train, *group);
-  const auto backbone = make_backbone(job, shape.image);
-  const auto first_weights = assemble(job, shape, *group).task->parameters();
-  const auto classes = first_weights.back().tensor.detach().clone().requires_grad_();
-  Named parameters, velocity;
-  for (const auto& parameter : backbone->named_parameters()) parameters[parameter.key()] = parameter.value();
-  parameters[job::kHeadWeight] = classes;
-
-  OneDevice result;
-  result.first_weights = copies_of(parameters);
-  loader->start(0);
-  data::Batch batch;
-  for (int64_t step = 0; step < bench.steps && loader->next(batch); ++step) {
-    const auto logits = backbone->forward(batch.images.to(at::kDouble)).mm(classes.t());
-    const auto loss = at::cross_entropy_loss(logits, batch.labels);
-    loss.backward();
-    result.losses.push_back(loss.item<double>());
-    const at::NoGradGuard no_grad;
-    for (auto& [name, parameter] : parameters) {
-      auto& speed = velocity[name];
-      speed = speed.defined() ? speed * kMomentum + parameter.grad() : parameter.grad().clone();
-      if (step == 0) result.gradients[name] = speed;
-      parameter.sub_(speed * kRate);
-      parameter.mutable_grad().reset();
-    }
-  }
-  result.weights = copies_of(parameters);
-  return result;
 }
 
 double difference(const train::Parameter& own, const Tensor& whole) {
@@ -152,6 +125,15 @@ double greatest(const std::vector<train::Parameter>& tensors, const std::string&
   return most;
 }
 
+OneDevice on_one_device(const ParityBench& bench, const Reference& reference) {
+  const ParityCase alone = {.parallel = std::string(parallel::strategies().front().name),
+                            .more = reference.model,
+                            .ranks = 1,
+                            .accumulate = 1,
+                            .recompute = "none"};
+  return reference.train(job_of(bench, alone), {.count = reference.steps(bench), .rate = kRate, .momentum = kMomentum});
+}
+
 /// Trains one plan on this rank. SGD's momentum after the first step, which ranks that meet may still have to unify, is
 /// the gradient of that step.
 ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& expected, comm::ProcessGroup& group) {
@@ -163,9 +145,10 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   const auto recompute = choose_recomputation(job, shape, group).plan;
   const auto parts = assemble(job, shape, {even_counts(job, shape.classes, group.size()), recompute}, group);
   const auto& step = parts.step;
+  const auto validation = begin_search(job, parts, *data.test, loader->batches_per_epoch(), group);
   loader->start(0);
   data::Batch batch;
-  for (int64_t i = 0; i < bench.steps && loader->next(batch); ++i) {
+  for (int64_t i = 0; i < std::ssize(expected.losses) && loader->next(batch); ++i) {
     const double loss = step->run(batch, i, kRate)->loss.value();
     found.loss = std::max(found.loss, std::abs(loss - expected.losses.at(i)));
     if (i > 0) continue;
@@ -184,16 +167,18 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
 
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
-  const auto one = train_plainly(bench, {}), on_pixels = train_plainly(bench, kPixels);
+  std::map<const Reference*, OneDevice> references;
+  for (const auto* reference : {&kMlp, &kPixels, &kSearch}) references[reference] = on_one_device(bench, *reference);
+  const auto& one = references[&kMlp];
   ParityResult result;
   result.largest = {*std::ranges::max_element(one.losses), largest_of(one.gradients), largest_of(one.weights)};
   result.moved = moved(one);
   for (const auto& plan : all_plans()) {
-    const auto& expected = plan.more.empty() ? one : on_pixels;
+    const auto& expected = references[plan.reference];
     for (int ranks = plan.divisor; ranks <= bench.most_ranks; ranks += plan.divisor) {
       for (const int64_t parts : bench.accumulate) {
         for (const auto& recompute : bench.recompute) {
-          const ParityCase compared{std::string(plan.parallel), plan.more, ranks, parts, recompute};
+          const ParityCase compared{std::string(plan.parallel), plan.words(), ranks, parts, recompute};
           const auto job = job_of(bench, compared);
           comm::run_ranks(job.parallel.ranks,
                           [&](comm::ProcessGroup& group) {
