@@ -32,6 +32,18 @@ const std::vector<Case> kCases = {
       .embedding = 0,
       .cells = 3,
       .cell_channels = 4,
+      .stem = Stem::imagenet}},
+    {"search_darts",
+     {.name = "search:darts", .channels = 3, .size = 8, .embedding = 0, .cells = 3, .cell_channels = 4}},
+    {"search_s2", {.name = "search:s2", .channels = 1, .size = 12, .embedding = 0, .cells = 5, .cell_channels = 5}},
+    {"search_s3", {.name = "search:s3", .channels = 3, .size = 16, .embedding = 0, .cells = 4, .cell_channels = 6}},
+    {"search_imagenet",
+     {.name = "search:s3",
+      .channels = 3,
+      .size = 64,
+      .embedding = 0,
+      .cells = 3,
+      .cell_channels = 4,
       .stem = Stem::imagenet}}};
 
 const test::OracleAnswer& oracle() {
@@ -55,6 +67,20 @@ class Cells : public testing::TestWithParam<Case> {};
 TEST_P(Cells, NamesShapesOutputsAndGradientsAreEqual) {
   if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
   test_oracle::expect_equal(*make(GetParam().options), oracle(), GetParam().name);
+}
+
+/// Of five parameters from the first to the last.
+TEST_P(Cells, AWeightThatIs1e9OffIsSeen) {
+  if (oracle().missing) GTEST_SKIP() << "no oracle: " << oracle().text;
+  const auto& [name, options] = GetParam();
+  const auto model = make(options);
+  const auto keys = model->named_parameters().keys();
+  for (size_t part = 0; part <= 4; ++part) {
+    const auto& key = keys[part * (keys.size() - 1) / 4];
+    test_oracle::give_weights(*model, oracle(), name);
+    test_oracle::move_weight(*model, oracle(), name, key, 1e-9);
+    EXPECT_NE(test_oracle::differences(*model, oracle(), name), std::vector<std::string>()) << key;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Cells, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
