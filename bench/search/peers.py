@@ -5,8 +5,9 @@
 
 The same algorithm: the gradient of the alphas at the weights after a step of SGD, the product of second derivatives by
 backward through backward, gradients summed over the ranks as one flat tensor before each use, Adam for the alphas, then
-a step of SGD with clipping. The virtual weights are a copy, given to the network by torch.func.functional_call. Written
-to be fast: channels last, fused optimizers, `none` left out of the sums, nothing read back but the norm.
+a step of SGD with clipping. The network is that of tests/oracle/cells.py; the virtual weights are a copy, given to it
+by torch.func.functional_call. Written to be fast: channels last, fused optimizers, `none` left out of the sums, nothing
+read back but the norm.
 
 Rank 0 says "ready", then answers each line of stdin: "bytes" with the most bytes that the process holds in a step,
 weights and states included; "K" with the seconds of K steps.
@@ -15,6 +16,7 @@ import os
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler looks for GPUs, and complains
@@ -25,91 +27,23 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "recompute"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "bench/recompute"), str(ROOT / "tests/oracle")]
 from allocations import allocations, highest  # noqa: E402
+from cells import EDGES, SPACES, Network, SearchCell  # noqa: E402
 
 RATE, MOMENTUM, DECAY, CLIP = 0.01, 0.9, 3e-4, 5
-NODES, OPERATIONS = 4, 8
-
-
-def norm(channels, affine=False):
-    return nn.BatchNorm2d(channels, affine=affine)
-
-
-class Halving(nn.Module):
-    def __init__(self, before, channels):
-        super().__init__()
-        self.one = nn.Conv2d(before, channels // 2, 1, 2, bias=False)
-        self.two = nn.Conv2d(before, channels - channels // 2, 1, 2, bias=False)
-        self.norm = norm(channels)
-
-    def forward(self, x):
-        x = x.relu()
-        return self.norm(torch.cat([self.one(x), self.two(x[:, :, 1:, 1:])], 1))
-
-
-def projection(before, channels):
-    return nn.Sequential(nn.ReLU(), nn.Conv2d(before, channels, 1, bias=False), norm(channels))
-
-
-def depthwise(channels, kernel, stride, dilation=1):
-    return [nn.ReLU(), nn.Conv2d(channels, channels, kernel, stride, dilation * (kernel // 2), dilation, channels,
-                                 bias=False), nn.Conv2d(channels, channels, 1, bias=False), norm(channels)]
-
-
-def operations(channels, stride):
-    """All but `none`."""
-    return nn.ModuleList([
-        nn.Sequential(nn.MaxPool2d(3, stride, 1), norm(channels)),
-        nn.Sequential(nn.AvgPool2d(3, stride, 1, count_include_pad=False), norm(channels)),
-        nn.Identity() if stride == 1 else Halving(channels, channels),
-        nn.Sequential(*depthwise(channels, 3, stride), *depthwise(channels, 3, 1)),
-        nn.Sequential(*depthwise(channels, 5, stride), *depthwise(channels, 5, 1)),
-        nn.Sequential(*depthwise(channels, 3, stride, 2)),
-        nn.Sequential(*depthwise(channels, 5, stride, 2)),
-    ])
-
-
-class Cell(nn.Module):
-    def __init__(self, earlier, latest, channels, halves, halved_before):
-        super().__init__()
-        self.pre0 = Halving(earlier, channels) if halved_before else projection(earlier, channels)
-        self.pre1 = projection(latest, channels)
-        self.edges = nn.ModuleList(operations(channels, 2 if halves and value < 2 else 1)
-                                   for node in range(NODES) for value in range(2 + node))
-        self.halves = halves
-
-    def forward(self, earlier, latest, weights):
-        values, edge = [self.pre0(earlier), self.pre1(latest)], 0
-        for node in range(NODES):
-            total = 0
-            for value in values[:2 + node]:
-                for operation, weight in zip(self.edges[edge], weights[edge][1:]):
-                    total = total + weight * operation(value)
-                edge += 1
-            values.append(total)
-        return torch.cat(values[2:], 1)
+OPERATIONS = SPACES["darts"]  # none is the first
 
 
 class Supernet(nn.Module):
     def __init__(self, channels, cells, classes):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 3 * channels, 3, padding=1, bias=False), norm(3 * channels, affine=True))
-        earlier = latest = 3 * channels
-        halved, self.cells = False, nn.ModuleList()
-        for i in range(cells):
-            halves = i in (cells // 3, 2 * cells // 3)
-            channels *= 2 if halves else 1
-            self.cells.append(Cell(earlier, latest, channels, halves, halved))
-            earlier, latest, halved = latest, NODES * channels, halves
-        self.classifier = nn.Linear(latest, classes)
+        self.features = Network(partial(SearchCell, OPERATIONS[1:]), 3, cells, channels, "cifar")
+        self.classifier = nn.Linear(self.features.out, classes)
 
     def forward(self, images, normal, reduce):
-        earlier = latest = self.stem(images)
-        for cell in self.cells:
-            weights = [edge.unbind() for edge in (reduce if cell.halves else normal).unbind()]
-            earlier, latest = latest, cell(earlier, latest, weights)
-        return self.classifier(latest.mean((2, 3)))
+        return self.classifier(self.features(images, normal[:, 1:], reduce[:, 1:]))
 
 
 def summed(tensors, ranks):
@@ -126,8 +60,7 @@ class Search:
         torch.manual_seed(1)
         self.order, self.ranks = order, ranks
         self.net = Supernet(channels, cells, classes).to(memory_format=torch.channels_last).train()
-        edges = NODES * (NODES + 3) // 2
-        self.alphas = [(1e-3 * torch.randn(edges, OPERATIONS)).requires_grad_() for _ in range(2)]
+        self.alphas = [(1e-3 * torch.randn(EDGES, len(OPERATIONS))).requires_grad_() for _ in range(2)]
         self.names = [name for name, _ in self.net.named_parameters()]
         self.weights = list(self.net.parameters())
         self.sgd = torch.optim.SGD(self.weights, RATE, MOMENTUM, weight_decay=DECAY, fused=True)
