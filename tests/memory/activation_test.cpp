@@ -76,15 +76,16 @@ TEST_F(ActivationTest, TheKernelsGradientIsTheDifferenceOfItsValues) {
   }
 }
 
+/// Of kHalf ATen's own operations work out the values, whose last bits depend on the layout.
 TEST_F(ActivationTest, AllTypesAndLayoutsAreTaken) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    const double tolerance = type == at::kFloat ? 1e-6 : 1.6e-2;
+    const double tolerance = type == at::kFloat ? 1e-6 : 1.6e-2, of_layouts = type == at::kHalf ? 1e-3 : 0;
     for (const std::string function : {"swish", "mish", "gelu"}) {
       const auto& activation = activation_of(function + "-fused");
       const auto x = places(type);
       const auto expected = oracle(function, x.to(at::kDouble));
       EXPECT_TRUE(at::allclose(activation.apply(x).to(at::kDouble), expected, tolerance, tolerance)) << type;
-      EXPECT_TRUE(activation.apply(x.t()).equal(activation.apply(x).t()));
+      EXPECT_TRUE(at::allclose(activation.apply(x.t()), activation.apply(x).t(), of_layouts, of_layouts));
       const auto gaps = x.slice(1, 0, 33, 2);
       EXPECT_TRUE(
           at::allclose(activation.apply(gaps).to(at::kDouble), expected.slice(1, 0, 33, 2), tolerance, tolerance));
