@@ -7,8 +7,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
-#include "tandem/base/tangent.h"
 #include "tandem/models/methods/methods.h"
+#include "tandem/models/space.h"
 
 namespace tandem::models {
 
@@ -26,12 +26,16 @@ const SearchMethod& search_method(std::string_view name) {
   throw SettingsError("method is '" + std::string(name) + "', wanted " + one_of(names));
 }
 
-Tensor softmax_of_edges(const Tensor& edges, int64_t inputs) {
-  std::vector<Tensor> nodes;
-  for (int64_t first = 0, count = inputs; first < edges.size(0); first += count++) {
-    nodes.push_back(differentiable_log_softmax(edges.narrow(0, first, count), 0).exp());
+std::vector<Tensor> shares_of(const Space& space, const SearchMethod& method, const std::vector<Tensor>& alphas) {
+  const size_t step = method.weighs_edges ? 2 : 1;
+  TORCH_CHECK_VALUE(alphas.size() == step * space.cells.size(), "alphas: there are ", alphas.size(), ", wanted ",
+                    step * space.cells.size(), " for the space ", std::string(space.name));
+  std::vector<Tensor> shares;
+  for (size_t i = 0; i < alphas.size(); i += step) {
+    shares.push_back(method.shares(
+        {.operations = alphas[i], .edges = step > 1 ? alphas[i + 1] : Tensor(), .inputs = space.inputs()}));
   }
-  return at::cat(nodes);
+  return shares;
 }
 
 }  // namespace tandem::models

@@ -12,6 +12,7 @@ namespace tandem::models {
 
 class Mixture;
 struct CellLayerOptions;
+struct Space;
 
 /// What a search has learned of one kind of cell, and where it stands.
 struct Alphas {
@@ -57,7 +58,8 @@ std::span<const SearchMethod> search_methods();
 /// Throws SettingsError (unknown name), naming `method`.
 const SearchMethod& search_method(std::string_view name);
 
-/// Softmax of [edges] over the edges of each node of cells that take so many values.
-Tensor softmax_of_edges(const Tensor& edges, int64_t inputs);
+/// The share of each operation (SearchMethod::shares()), one tensor a kind of cell. `alphas`: a module's parameters in
+/// their order. Throws c10::ValueError for another number of them.
+std::vector<Tensor> shares_of(const Space& space, const SearchMethod& method, const std::vector<Tensor>& alphas);
 
 }  // namespace tandem::models

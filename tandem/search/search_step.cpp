@@ -10,7 +10,6 @@
 #include "tandem/base/error.h"
 #include "tandem/base/finite.h"
 #include "tandem/comm/agree.h"
-#include "tandem/models/cells/search_alphas.h"
 #include "tandem/train/weights_hash.h"
 
 namespace tandem::search {

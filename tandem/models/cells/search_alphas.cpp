@@ -38,7 +38,7 @@ memory::Flow SearchAlphas::weights() const {
     weights.push_back(method_.weights({.operations = operations_[i],
                                        .edges = edges_[i],
                                        .inputs = inputs_,
-                                       .stream = stream_of("alphas." + kinds_[i]),
+                                       .stream = stream_of("drawn " + kinds_[i]),
                                        .progress = progress(),
                                        .is_training = is_training()}));
   }
@@ -50,18 +50,6 @@ void SearchAlphas::initialize(uint64_t seed, const std::string& name) {
   for (const auto& entry : named_parameters(/*recurse=*/false)) {
     fill_normal_(entry.value(), kDeviation, seed, stream_of(name + "." + entry.key()));
   }
-}
-
-std::vector<Tensor> shares_of(const Space& space, const SearchMethod& method, const std::vector<Tensor>& alphas) {
-  const size_t step = method.weighs_edges ? 2 : 1;
-  TORCH_CHECK_VALUE(alphas.size() == step * space.cells.size(), "alphas: there are ", alphas.size(), ", wanted ",
-                    step * space.cells.size(), " for the space ", std::string(space.name));
-  std::vector<Tensor> shares;
-  for (size_t i = 0; i < alphas.size(); i += step) {
-    shares.push_back(method.shares(
-        {.operations = alphas[i], .edges = step > 1 ? alphas[i + 1] : Tensor(), .inputs = space.inputs()}));
-  }
-  return shares;
 }
 
 }  // namespace tandem::models

@@ -30,8 +30,4 @@ class SearchAlphas : public Layer {
   Tensor progress_;
 };
 
-/// The share of each operation (SearchMethod::shares()), one tensor a kind of cell. `alphas`: a module's parameters in
-/// their order. Throws c10::ValueError for another number of them.
-std::vector<Tensor> shares_of(const Space& space, const SearchMethod& method, const std::vector<Tensor>& alphas);
-
 }  // namespace tandem::models

@@ -40,6 +40,15 @@ class PartialSum final : public Mixture {
   int64_t partial_, channels_, stride_;
 };
 
+/// Over the edges of each node.
+Tensor softmax_of_edges(const Tensor& edges, int64_t inputs) {
+  std::vector<Tensor> nodes;
+  for (int64_t first = 0, count = inputs; first < edges.size(0); first += count++) {
+    nodes.push_back(differentiable_log_softmax(edges.narrow(0, first, count), 0).exp());
+  }
+  return at::cat(nodes);
+}
+
 Tensor with_edges(const Alphas& alphas) {
   return at::cat({operation_shares(alphas), softmax_of_edges(alphas.edges, alphas.inputs).unsqueeze(1)}, 1);
 }
