@@ -33,8 +33,8 @@ class Observer {
 struct Outcome;
 
 struct TrainerOptions {
-  int64_t steps = 0;  // of the whole run, including those before a resume
-  ScheduleOptions schedule;  // Context::progress is the share of its steps
+  int64_t steps = 0;             // of the whole run, including those before a resume
+  ScheduleOptions schedule;      // Context::progress is the share of its steps
   uint64_t seed = 0;             // of the context in which steps run
   int64_t skip_nonfinite = 0;    // how many steps in a row may be skipped if not finite
   int64_t log_every = 20;        // steps between two reports of the loss
