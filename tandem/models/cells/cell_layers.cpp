@@ -96,6 +96,19 @@ class Function : public CellLayer {
   bool is_identity_;
 };
 
+class Pool : public CellLayer {
+ public:
+  Pool(Tensor (*pool)(const Tensor& x, int64_t stride), int64_t stride)
+      : CellLayer("Pool"), pool_(pool), stride_(stride) {}
+
+  using CellLayer::forward;
+  Tensor forward(const CellValue& x) const override { return x.pooled(pool_, stride_); }
+
+ private:
+  Tensor (*pool_)(const Tensor& x, int64_t stride);
+  int64_t stride_;
+};
+
 /// An operation that a norm follows.
 class Normalised : public CellLayer {
  public:
@@ -191,22 +204,17 @@ Made crossed(const CellLayerOptions& options) {
   return steps;
 }
 
-Made pool(const char* name, std::function<Tensor(const Tensor&)> function, const CellLayerOptions& options) {
-  auto layer = std::make_shared<Function>(name, std::move(function));
+Tensor max_pooled(const Tensor& x, int64_t stride) { return at::max_pool2d(x, 3, stride, 1); }
+
+Tensor average_pooled(const Tensor& x, int64_t stride) {
+  return at::avg_pool2d(x, 3, stride, 1, /*ceil_mode=*/false, /*count_include_pad=*/false);
+}
+
+template <Tensor (*kPool)(const Tensor& x, int64_t stride)>
+Made pool(const CellLayerOptions& options) {
+  auto layer = std::make_shared<Pool>(kPool, options.stride);
   if (options.normalises_pools) return std::make_shared<Normalised>(std::move(layer), options);
   return layer;
-}
-
-Made max_pool(const CellLayerOptions& options) {
-  return pool(
-      "MaxPool", [stride = options.stride](const Tensor& x) { return at::max_pool2d(x, 3, stride, 1); }, options);
-}
-
-Made avg_pool(const CellLayerOptions& options) {
-  const auto average = [stride = options.stride](const Tensor& x) {
-    return at::avg_pool2d(x, 3, stride, 1, /*ceil_mode=*/false, /*count_include_pad=*/false);
-  };
-  return pool("AvgPool", average, options);
 }
 
 Made skip(const CellLayerOptions& options) {
@@ -271,8 +279,8 @@ struct LayerEntry {
 };
 
 constexpr std::array kLayers = {LayerEntry{"none", zeros},
-                                LayerEntry{"max_pool_3x3", max_pool},
-                                LayerEntry{"avg_pool_3x3", avg_pool},
+                                LayerEntry{"max_pool_3x3", pool<max_pooled>},
+                                LayerEntry{"avg_pool_3x3", pool<average_pooled>},
                                 LayerEntry{"skip_connect", skip},
                                 LayerEntry{"sep_conv_3x3", separable<3>},
                                 LayerEntry{"sep_conv_5x5", separable<5>},
@@ -285,6 +293,14 @@ constexpr std::array kLayers = {LayerEntry{"none", zeros},
                                 LayerEntry{"noise", noise}};
 
 }  // namespace
+
+Tensor CellValue::pooled(Tensor (*pool)(const Tensor& x, int64_t stride), int64_t stride) const {
+  for (const auto& known : pooled_) {
+    if (known.pool == pool && known.stride == stride) return known.values;
+  }
+  pooled_.push_back({pool, stride, pool(values_, stride)});
+  return pooled_.back().values;
+}
 
 std::span<const std::string_view> operation_names() {
   static constexpr auto names = [] {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/tensor.h"
 #include "tandem/models/model.h"
@@ -11,7 +12,8 @@
 /// fan-in.
 namespace tandem::models {
 
-/// A value of a cell, [N, C, H, W], which several layers take. Most begin with a ReLU: they share one.
+/// A value of a cell, [N, C, H, W], which several layers take. Most begin with a ReLU, and in a search each edge from
+/// it has the same poolings: they share one of each.
 class CellValue {
  public:
   explicit CellValue(Tensor values) : values_(std::move(values)) {}
@@ -22,9 +24,19 @@ class CellValue {
     return rectified_;
   }
 
+  /// pool(values(), stride), worked out once.
+  Tensor pooled(Tensor (*pool)(const Tensor& x, int64_t stride), int64_t stride) const;
+
  private:
+  struct Pooled {
+    Tensor (*pool)(const Tensor& x, int64_t stride);
+    int64_t stride;
+    Tensor values;
+  };
+
   Tensor values_;
   mutable Tensor rectified_;
+  mutable std::vector<Pooled> pooled_;
 };
 
 /// From one value of a cell to another. Never overwrites its input.
