@@ -7,7 +7,7 @@ namespace tandem::cli {
 /// Returns true for subcommands that treat a stop signal as a request to save and end. In all other subcommands signals
 /// have their usual effect.
 constexpr bool hears_stop_signals(std::string_view subcommand) {
-  return subcommand == "train" || subcommand == "launch";
+  return subcommand == "train" || subcommand == "search" || subcommand == "launch";
 }
 
 }  // namespace tandem::cli

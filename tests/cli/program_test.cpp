@@ -199,6 +199,7 @@ TEST(Program, HelpNamesEachBench) {
 
 TEST(Program, TrainAndLaunchHearStopSignals) {
   EXPECT_TRUE(hears_stop_signals("train"));
+  EXPECT_TRUE(hears_stop_signals("search"));
   EXPECT_TRUE(hears_stop_signals("launch"));
   for (const auto name : {"plan", "eval", "bench", "doctor", "info", "--help", ""})
     EXPECT_FALSE(hears_stop_signals(name));

@@ -161,6 +161,18 @@ TEST_F(Stop, RequestsNeverKillHoweverManyCome) {
   EXPECT_NE(ended.err.find("stopped  saved at step "), std::string::npos) << ended.err;
 }
 
+TEST_F(Stop, ASearchIsSavedToo) {
+  Running running(tandem_command({"search", "data.classes=20", "data.size=8", "train.batch=12", "model=search:s2",
+                                  "model.cells=3", "model.channels=4", "search.order=1", "train.steps=100000",
+                                  "threads=1", "report.compare=false", "eval.every=0", "checkpoint.every=5",
+                                  "checkpoint.keep=1000", "out=" + (folder_ / "run").string()}));
+  ASSERT_TRUE(is_saved_soon(5));
+  running.signal(SIGTERM);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.status, 75);
+  EXPECT_NE(ended.err.find("stopped  saved at step "), std::string::npos) << ended.err;
+}
+
 TEST_F(Stop, AfterTheReportASignalChangesNothing) {
   // stdout is a pipe that is full: the program has written its report's file and waits to tell the result.
   int ends[2];

@@ -83,6 +83,7 @@ void read_model(settings::Settings& settings, Job& job) {
                .freeze = settings.get_list("model.freeze"),
                .weights = weights == kDrawn ? "" : weights,
                .weights_prefix = settings.get_string("model.weights_prefix")};
+  if (models::is_supernet(name)) job.model.auxiliary = job.model.drop_path = 0;
   job.model.features = models::dim_of(sizes_of(job.model, job.data.source->image_shape(job)));
 }
 
