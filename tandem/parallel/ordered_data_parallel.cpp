@@ -62,8 +62,7 @@ void OrderedDataParallel::before_forward(const MicroBatch& micro) {
     flat.whole.zero_();
     flat.lay_gradients();
   }
-  if (micro.is_first()) arrivals_.begin_step();
-  arrivals_.begin_backward();
+  micro.is_first() ? arrivals_.begin_step() : arrivals_.begin_backward();
 }
 
 void OrderedDataParallel::before_backward(const Tensor& loss, const MicroBatch&, flight::Where) {

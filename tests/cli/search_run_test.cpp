@@ -31,6 +31,13 @@ class SearchRun : public testing::Test {
     return nlohmann::json::parse(test::slurp(folder_ / name / "result.json"));
   }
 
+  void expect_trains(const std::string& genotype) const {
+    const auto ended =
+        run_tandem({"train", "data.classes=20", "data.size=8", "model=genotype:" + genotype, "model.cells=3",
+                    "model.channels=4", "train.steps=2", "train.batch=12", "report.compare=false", out("trained")});
+    EXPECT_EQ(ended.status, 0) << ended.err;
+  }
+
   test::TemporaryFolder folder_;
 };
 
@@ -68,10 +75,7 @@ TEST_F(SearchRun, WhatItFoundIsTrained) {
   EXPECT_EQ(line["step"], 4);
   EXPECT_EQ(line["normal"].size(), 14U);
   EXPECT_EQ(line["normal"][0].size(), 2U);
-  const auto ended =
-      run_tandem({"train", "data.classes=20", "data.size=8", "model=genotype:" + genotype, "model.cells=3",
-                  "model.channels=4", "train.steps=2", "train.batch=12", "report.compare=false", out("trained")});
-  EXPECT_EQ(ended.status, 0) << ended.err;
+  expect_trains(genotype);
 }
 
 /// What a step of gdas draws is not known before; its bound is that of the largest operations.
@@ -102,10 +106,7 @@ TEST_F(SearchRun, ACellOfNasBench201IsFoundAndTrained) {
   const auto line = nlohmann::json::parse(test::slurp(folder_ / "found" / "alphas.jsonl"));
   EXPECT_EQ(line["cell"].size(), 6U);
   EXPECT_EQ(line["cell"][0].size(), 5U);
-  const auto ended =
-      run_tandem({"train", "data.classes=20", "data.size=8", "model=genotype:" + cell, "model.cells=3",
-                  "model.channels=4", "train.steps=2", "train.batch=12", "report.compare=false", out("trained")});
-  EXPECT_EQ(ended.status, 0) << ended.err;
+  expect_trains(cell);
 }
 
 TEST_F(SearchRun, WhatItCannotSearchIsRefused) {

@@ -19,16 +19,12 @@ class Sum final : public Mixture {
 
 Tensor operation_shares(const Alphas& alphas) { return differentiable_log_softmax(alphas.operations, 1).exp(); }
 
-std::shared_ptr<Mixture> sum_of_all(const MixtureOptions& mixture, const CellLayerOptions& layers) {
-  return std::make_shared<Sum>(mixture, layers);
-}
-
 SearchMethod darts() {
   return {.name = "darts",
           .doc = "all operations at once, each times its share",
           .weights = operation_shares,
           .shares = operation_shares,
-          .make_mixture = sum_of_all};
+          .make_mixture = mixture_of<Sum>};
 }
 
 }  // namespace tandem::models::methods

@@ -29,15 +29,12 @@ Tensor with_skip(const Alphas& alphas) {
 }  // namespace
 
 SearchMethod darts_minus() {
-  return {
-      .name = "darts-minus",
-      .doc = "a skip connection besides, whose weight falls from 1 to 0",
-      .keeps_progress = true,
-      .weights = with_skip,
-      .shares = operation_shares,
-      .make_mixture = [](const MixtureOptions& mixture, const CellLayerOptions& layers) -> std::shared_ptr<Mixture> {
-        return std::make_shared<SumAndSkip>(mixture, layers);
-      }};
+  return {.name = "darts-minus",
+          .doc = "a skip connection besides, whose weight falls from 1 to 0",
+          .keeps_progress = true,
+          .weights = with_skip,
+          .shares = operation_shares,
+          .make_mixture = mixture_of<SumAndSkip>};
 }
 
 }  // namespace tandem::models::methods

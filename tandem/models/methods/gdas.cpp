@@ -66,15 +66,12 @@ Tensor one_of_each(const Alphas& alphas) {
 }  // namespace
 
 SearchMethod gdas() {
-  return {
-      .name = "gdas",
-      .doc = "one operation of each edge, drawn in each step",
-      .leaves_out = true,
-      .weights = one_of_each,
-      .shares = operation_shares,
-      .make_mixture = [](const MixtureOptions& mixture, const CellLayerOptions& layers) -> std::shared_ptr<Mixture> {
-        return std::make_shared<Drawn>(mixture, layers);
-      }};
+  return {.name = "gdas",
+          .doc = "one operation of each edge, drawn in each step",
+          .leaves_out = true,
+          .weights = one_of_each,
+          .shares = operation_shares,
+          .make_mixture = mixture_of<Drawn>};
 }
 
 }  // namespace tandem::models::methods

@@ -13,7 +13,10 @@ SearchMethod gdas();
 /// Softmax over the operations of each edge.
 Tensor operation_shares(const Alphas& alphas);
 
-/// Each operation times its column of the weights.
-std::shared_ptr<Mixture> sum_of_all(const MixtureOptions& mixture, const CellLayerOptions& layers);
+/// SearchMethod::make_mixture.
+template <class Kind>
+std::shared_ptr<Mixture> mixture_of(const MixtureOptions& mixture, const CellLayerOptions& layers) {
+  return std::make_shared<Kind>(mixture, layers);
+}
 
 }  // namespace tandem::models::methods

@@ -60,16 +60,13 @@ Tensor shares_of_node(const Alphas& alphas) {
 }  // namespace
 
 SearchMethod pc_darts() {
-  return {
-      .name = "pc-darts",
-      .doc = "one of search.partial channels goes through the operations, and edges have weights",
-      .weighs_edges = true,
-      .is_partial = true,
-      .weights = with_edges,
-      .shares = shares_of_node,
-      .make_mixture = [](const MixtureOptions& mixture, const CellLayerOptions& layers) -> std::shared_ptr<Mixture> {
-        return std::make_shared<PartialSum>(mixture, layers);
-      }};
+  return {.name = "pc-darts",
+          .doc = "one of search.partial channels goes through the operations, and edges have weights",
+          .weighs_edges = true,
+          .is_partial = true,
+          .weights = with_edges,
+          .shares = shares_of_node,
+          .make_mixture = mixture_of<PartialSum>};
 }
 
 }  // namespace tandem::models::methods
