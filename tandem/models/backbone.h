@@ -12,6 +12,9 @@ namespace tandem::models {
 /// ones. Throws SettingsError, naming `freeze`, if no parameter begins with a prefix, or if a prefix is empty.
 void freeze(torch::nn::Module& model, std::span<const std::string> prefixes);
 
+/// Freezes all of them.
+void freeze(torch::nn::Module& module);
+
 /// A network from images to embeddings, which are the input of a classifier's head.
 class Backbone : public torch::nn::Module {
  public:

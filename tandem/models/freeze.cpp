@@ -40,4 +40,8 @@ void freeze(torch::nn::Module& model, std::span<const std::string> prefixes) {
   }
 }
 
+void freeze(torch::nn::Module& module) {
+  for (auto& parameter : module.parameters()) parameter.requires_grad_(false);
+}
+
 }  // namespace tandem::models

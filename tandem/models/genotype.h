@@ -50,8 +50,8 @@ std::string to_text(const Genotype& genotype);
 /// Reads either form, as Python writes it: in any order of the four parts, after any name and `=`, with range(2, 6) for
 /// a list of numbers. `source` begins error texts. Nothing is evaluated, and no more is allocated than the text is
 /// long. Throws DataError: no genotype, a part that is missing or there twice, an unknown operation, an input that is
-/// not before its node, a node without edges, an output that is no value of the cell, more than kMostNodes nodes or
-/// kMostBytes bytes.
+/// not before its node, a node without edges, an output that is no value of the cell, or an input of the reduction
+/// cell, more than kMostNodes nodes or kMostGenotypeBytes bytes.
 Genotype parse_genotype(std::string_view text, std::string_view source);
 
 /// The operation that gives zeros.

@@ -140,7 +140,8 @@ class CellReader {
  public:
   CellReader(const Reader& reader, std::string name) : reader_(reader), name_(std::move(name)) {}
 
-  CellGenotype read(const Value& nodes, const Value& concat) const {
+  /// `halves`: the outputs of nodes are half as high and wide as the inputs.
+  CellGenotype read(const Value& nodes, const Value& concat, bool halves) const {
     CellGenotype cell;
     cell.nodes = nodes_of(nodes);
     if (cell.nodes.empty() || cell.nodes.size() > kMostNodes) {
@@ -152,6 +153,10 @@ class CellReader {
       const auto* value = std::get_if<int64_t>(&number.content);
       if (value == nullptr || *value >= values || std::ranges::count(cell.concat, *value) > 0) {
         fail("has an output that is no number of 0.." + std::to_string(values - 1) + ", or is there twice");
+      }
+      if (halves && *value < kCellInputs) {
+        fail("has the output " + std::to_string(*value) + ", an input that it makes half as high and wide, wanted 2.." +
+             std::to_string(values - 1) + " in " + name_ + "_concat");
       }
       cell.concat.push_back(*value);
     }
@@ -242,8 +247,8 @@ Genotype parse_genotype(std::string_view text, std::string_view source) {
   for (size_t i = 0; i < kParts.size(); ++i) {
     if (!parts[i]) reader.fail("has no " + std::string(kParts[i]));
   }
-  return {CellReader(reader, "normal").read(*parts[0], *parts[1]),
-          CellReader(reader, "reduce").read(*parts[2], *parts[3])};
+  return {CellReader(reader, "normal").read(*parts[0], *parts[1], /*halves=*/false),
+          CellReader(reader, "reduce").read(*parts[2], *parts[3], /*halves=*/true)};
 }
 
 CellGenotype parse_bench_201(std::string_view text, std::string_view source) {

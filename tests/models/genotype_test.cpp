@@ -53,7 +53,7 @@ TEST(Genotype, IsReadAsPythonWritesIt) {
 TEST(Genotype, ANodeMayHaveAnyNumberOfEdges) {
   const auto genotype = parse_genotype(
       "Genotype(normal=[[('none', 0)], [('skip_connect', 0), ('skip_connect', 1), ('skip_connect', 2)]], "
-      "normal_concat=[3], reduce=[[('max_pool_3x3', 1)]], reduce_concat=[0, 2])",
+      "normal_concat=[3], reduce=[[('max_pool_3x3', 1)]], reduce_concat=[2])",
       "text");
   EXPECT_EQ(genotype.normal.nodes[1].size(), 3U);
   EXPECT_EQ(parse_genotype(to_text(genotype, GenotypeForm::nested), "text"), genotype);
@@ -90,6 +90,11 @@ TEST(Genotype, WhatIsNoneIsOneLine) {
             begin + "'s normal cell has an output that is no number of 0..2, or is there twice");
   EXPECT_EQ(fault_in(with("[" + two + "]", "[]")),
             begin + "'s normal cell has no outputs, wanted one or more in normal_concat");
+  EXPECT_EQ(
+      fault_in("Genotype(normal=[" + two + "], normal_concat=[1, 2], reduce=[" + two + "], reduce_concat=[2, 1])"),
+      begin +
+          "'s reduce cell has the output 1, an input that it makes half as high and wide, wanted 2..2 in "
+          "reduce_concat");
   EXPECT_EQ(fault_in(with("[[[[[[[[[1]]]]]]]]]")),
             begin + " has '[[[[1]]]]]]]' at byte 21, wanted no more lists in lists");
   EXPECT_EQ(fault_in(with("range(0, 999999)")), begin + " has ', normal_con' at byte 32, wanted a shorter range");
@@ -212,6 +217,59 @@ TEST(GenotypeNetwork, ARankCanHoldSomeOfItsBlocks) {
     flow = memory::run(make(options)->chain(), flow);
   }
   EXPECT_TRUE(flow.at(0).equal(whole->forward(images)));
+}
+
+/// Of genotypes that leave out nodes, inputs, cells, or all.
+const std::vector<std::string> kLeaveOut = [] {
+  const std::string conv = "('sep_conv_3x3', 0), ('sep_conv_3x3', 1)", noise = "('noise', 0), ('noise', 1)";
+  const std::string one = "('sep_conv_3x3', 0), ('skip_connect', 0)", reads_none = "('none', 0), ('none', 1)";
+  const auto of = [](const std::string& normal, const std::string& reduce, const std::string& concat = "[2, 3]") {
+    const auto text = [](const std::string& node) { return "=[" + node + ", ('skip_connect', 2), ('none', 2)]"; };
+    return "Genotype(normal" + text(normal) + ", normal_concat=" + concat + ", reduce" + text(reduce) +
+           ", reduce_concat=" + concat + ")";
+  };
+  return std::vector<std::string>{
+      of(conv, conv, "[2]"),
+      of(one, conv),
+      of(conv, one),
+      of(one, one),
+      of(noise, conv),
+      of(conv, noise),
+      of(noise, noise),
+      of(one, noise),
+      of(reads_none, conv),
+      "darts-v2",
+      "amoebanet",
+      "Genotype(normal=[('sep_conv_3x3', 0), ('dil_conv_3x3', 1), ('sep_conv_5x5', 1), ('noise', 0)], "
+      "normal_concat=[0, 3], reduce=[('sep_conv_3x3', 0), ('dil_conv_3x3', 1), ('noise', 0), ('noise', 2)], "
+      "reduce_concat=[3])"};
+}();
+
+TEST(GenotypeNetwork, TrainsJustWhatItsOutputsDependOn) {
+  size_t left_out = 0;
+  for (const auto& name : kLeaveOut) {
+    for (const auto stem : {Stem::cifar, Stem::imagenet}) {
+      for (const bool has_auxiliary : {false, true}) {
+        const int64_t size = stem == Stem::cifar ? 8 : 64;
+        const auto model = make({.name = name,
+                                 .size = size,
+                                 .embedding = 0,
+                                 .cells = 4,
+                                 .cell_channels = 4,
+                                 .stem = stem,
+                                 .has_auxiliary = has_auxiliary});
+        const auto outputs = memory::run(model->chain(), memory::Flow{at::rand({2, 1, size, size})});
+        Tensor loss = outputs[0].sum();
+        if (has_auxiliary) loss = loss + outputs[1].sum();
+        if (loss.requires_grad()) loss.backward();
+        for (const auto& parameter : model->named_parameters()) {
+          EXPECT_EQ(parameter->requires_grad(), parameter->grad().defined()) << parameter.key() << " of " << name;
+          left_out += parameter->requires_grad() ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(left_out, 1000);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ class Bench201Cell : public torch::nn::Module {
  public:
   Bench201Cell(const CellGenotype& genotype, const CellLayerOptions& options, double drop_path, const std::string& name)
       : torch::nn::Module("InferCell") {
-    nodes_ = register_module("layers", std::make_shared<CellNodes>(genotype, 0, options, drop_path, name));
+    nodes_ = register_module("layers", std::make_shared<CellNodes>(genotype, 1, false, options, drop_path, name));
   }
 
   Tensor forward(const Tensor& x) const { return nodes_->forward({CellValue(x)}); }

@@ -276,6 +276,7 @@ Made noise(const CellLayerOptions& options) { return std::make_shared<Noise>(opt
 struct LayerEntry {
   std::string_view name;
   Made (*make)(const CellLayerOptions& options);
+  bool reads_input = true;
 };
 
 constexpr std::array kLayers = {LayerEntry{"none", zeros},
@@ -290,7 +291,13 @@ constexpr std::array kLayers = {LayerEntry{"none", zeros},
                                 LayerEntry{"conv_7x1_1x7", crossed},
                                 LayerEntry{"nor_conv_1x1", plain<1>},
                                 LayerEntry{"nor_conv_3x3", plain<3>},
-                                LayerEntry{"noise", noise}};
+                                LayerEntry{"noise", noise, false}};
+
+const LayerEntry& layer_of(std::string_view operation) {
+  const auto* const layer = std::ranges::find(kLayers, operation, &LayerEntry::name);
+  TORCH_CHECK_VALUE(layer != kLayers.end(), "cell: operation is ", std::string(operation), ", wanted one of DARTS");
+  return *layer;
+}
 
 }  // namespace
 
@@ -312,10 +319,10 @@ std::span<const std::string_view> operation_names() {
 }
 
 std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options) {
-  const auto* const layer = std::ranges::find(kLayers, name, &LayerEntry::name);
-  TORCH_CHECK_VALUE(layer != kLayers.end(), "cell: operation is ", std::string(name), ", wanted one of DARTS");
-  return layer->make(options);
+  return layer_of(name).make(options);
 }
+
+bool reads_input(std::string_view operation) { return layer_of(operation).reads_input; }
 
 std::shared_ptr<CellLayer> make_convolution(int64_t in, int64_t kernel, const CellLayerOptions& options) {
   auto steps = std::make_shared<Steps>("ReLUConvBN", true, options);

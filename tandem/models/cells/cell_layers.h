@@ -73,6 +73,9 @@ struct CellLayerOptions {
 /// Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section 3.1. Throws c10::ValueError for another name.
 std::shared_ptr<CellLayer> make_operation(std::string_view name, const CellLayerOptions& options);
 
+/// False for an operation whose output tells nothing of its input: noise.
+bool reads_input(std::string_view operation);
+
 /// ReLU, kernel x kernel convolution from `in` channels, norm.
 std::shared_ptr<CellLayer> make_convolution(int64_t in, int64_t kernel, const CellLayerOptions& options);
 

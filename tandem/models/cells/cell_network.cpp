@@ -99,6 +99,10 @@ int64_t CellNetwork::features(const CellWidths& widths, const ModelOptions& opti
 
 bool CellNetwork::halves(int64_t cell) const { return halves_in(options(), cell); }
 
+bool CellNetwork::has_auxiliary_head_after(int64_t cell) const {
+  return options().has_auxiliary && cell == 2 * options().cells / 3;
+}
+
 CellInputs CellNetwork::inputs_of(int64_t cell) const {
   const bool is_imagenet = options().stem == Stem::imagenet;
   const int64_t of_stem = is_imagenet ? options().cell_channels : kStemMultiplier * options().cell_channels;
@@ -137,7 +141,7 @@ void CellNetwork::add_stem(const std::shared_ptr<torch::nn::Module>& module, std
 }
 
 void CellNetwork::add_auxiliary_head_after(int64_t cell) {
-  if (!options().has_auxiliary || cell != 2 * options().cells / 3 || !holds_next_block()) return;
+  if (!has_auxiliary_head_after(cell) || !holds_next_block()) return;
   const auto head = register_module("auxiliary_head",
                                     std::make_shared<AuxiliaryHead>(outputs_of(widths_, options(), cell), options()));
   add_flow_block("auxiliary_head", {head}, [head](Flow flow) {

@@ -40,6 +40,7 @@ class CellNetwork : public CellChain {
   CellNetwork(std::string name, const CellWidths& widths, const ModelOptions& options);
 
   bool halves(int64_t cell) const;
+  bool has_auxiliary_head_after(int64_t cell) const;
   CellInputs inputs_of(int64_t cell) const;
   CellLayerOptions layers_of(int64_t cell) const;
 
@@ -47,8 +48,8 @@ class CellNetwork : public CellChain {
   /// `module`, if any, is what it uses.
   void add_stem(const std::shared_ptr<torch::nn::Module>& module, std::function<memory::Flow(memory::Flow)> then);
 
-  /// The block "auxiliary_head" behind this cell, if it is the one that a second classifier looks at: it adds a value
-  /// to what is passed on, while the network is trained.
+  /// The block "auxiliary_head" behind this cell, if it has one: it adds a value to what is passed on, while the
+  /// network is trained.
   void add_auxiliary_head_after(int64_t cell);
 
  private:

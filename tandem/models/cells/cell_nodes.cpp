@@ -2,17 +2,32 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/models/backbone.h"
+
 namespace tandem::models {
 
-CellNodes::CellNodes(const CellGenotype& genotype, int64_t halved, CellLayerOptions options, double drop_path,
-                     const std::string& name)
+std::vector<bool> values_read(const CellGenotype& cell, int64_t inputs) {
+  std::vector<bool> read(inputs + cell.nodes.size());
+  for (const auto value : cell.concat) read[value] = true;
+  for (auto value = std::ssize(read) - 1; value >= inputs; --value) {
+    if (!read[value]) continue;
+    for (const auto& edge : cell.nodes[value - inputs])
+      read[edge.input] = read[edge.input] || reads_input(edge.operation);
+  }
+  return read;
+}
+
+CellNodes::CellNodes(const CellGenotype& genotype, int64_t inputs, bool halves, CellLayerOptions options,
+                     double drop_path, const std::string& name)
     : torch::nn::Module("ModuleList"),
       genotype_(genotype),
       drop_path_(register_module("drop_path", std::make_shared<DropPath>(drop_path, name + ".drop_path"))) {
-  for (const auto& node : genotype_.nodes) {
-    for (const auto& [operation, input] : node) {
-      options.stride = input < halved ? 2 : 1;
+  const auto read = values_read(genotype, inputs);
+  for (size_t node = 0; node < genotype_.nodes.size(); ++node) {
+    for (const auto& [operation, input] : genotype_.nodes[node]) {
+      options.stride = halves && input < inputs ? 2 : 1;
       operations_.push_back(register_module(std::to_string(operations_.size()), make_operation(operation, options)));
+      if (!read[inputs + node]) freeze(*operations_.back());
     }
   }
 }

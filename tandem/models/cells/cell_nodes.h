@@ -11,11 +11,15 @@
 
 namespace tandem::models {
 
+/// For each value of a cell with so many inputs, whether its output depends on it.
+std::vector<bool> values_read(const CellGenotype& cell, int64_t inputs);
+
 /// The nodes of a cell whose operations a genotype has chosen. Children "0", "1", ... are the operations, node by node.
 class CellNodes : public torch::nn::Module {
  public:
-  /// Operations on the first `halved` values have stride 2. `name`: of the cell, for DropPath.
-  CellNodes(const CellGenotype& genotype, int64_t halved, CellLayerOptions options, double drop_path,
+  /// Values 0..inputs - 1 are what the cell takes; operations on them have stride 2 if it `halves`. Operations of nodes
+  /// that the output does not depend on are not trained. `name`: of the cell, for DropPath.
+  CellNodes(const CellGenotype& genotype, int64_t inputs, bool halves, CellLayerOptions options, double drop_path,
             const std::string& name);
 
   /// `values`: what the cell takes, in the genotype's numbers. Returns its outputs, side by side.

@@ -4,8 +4,8 @@
 
 namespace tandem::models {
 
-/// A network whose cells are those of a genotype. Source: Liu, Simonyan, Yang 2019, DARTS (arXiv:1806.09055), section
-/// 3; its code.
+/// A network whose cells are those of a genotype. What no classifier depends on is not trained. Source: Liu, Simonyan,
+/// Yang 2019, DARTS (arXiv:1806.09055), section 3; its code.
 class GenotypeNetwork : public CellNetwork {
  public:
   /// Throws as CellNetwork().
@@ -15,7 +15,8 @@ class GenotypeNetwork : public CellNetwork {
   static int64_t features(const Genotype& genotype, const ModelOptions& options);
 
  private:
-  void add_genotype_cell(const Genotype& genotype, int64_t i);
+  std::vector<bool> outputs_read(const Genotype& genotype) const;
+  void add_genotype_cell(const CellGenotype& genotype, bool is_read, int64_t i);
 };
 
 }  // namespace tandem::models
