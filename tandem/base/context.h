@@ -31,6 +31,7 @@ enum class BatchStatistics : uint8_t { move, hold, leave };
 /// current_context() outside and open a ContextScope inside. Reading it takes about 6 ns, a scope about 0.2 us.
 struct Context {
   static constexpr int kNobody = -1, kMaxRanks = 1024;
+  static constexpr int64_t kRehearsal = -1;  // whatever a step draws must be what needs most memory
 
   int rank = kNobody;  // whose memory; of the world
   Category category = Category::other;
@@ -38,7 +39,7 @@ struct Context {
   BatchStatistics statistics = BatchStatistics::move;
   int block = 0;  // of the model: block_number() of its name
   uint64_t seed = 0;
-  int64_t step = 0;          // of training, from 0
+  int64_t step = 0;          // of training, from 0; kRehearsal: of none
   int64_t first_sample = 0;  // of the batch, as data::Batch counts them
   double progress = 0;       // share of training's steps that are done, below 1
 

@@ -55,6 +55,7 @@ int run_info(const Arguments& arguments);
 
 // The settings of those that do not take a job's.
 settings::Schema eval_schema();
+settings::Schema search_schema();
 settings::Schema predict_schema();
 settings::Schema embed_schema();
 settings::Schema reshard_schema();

@@ -14,7 +14,13 @@ Command on_settings(std::string_view name, std::string_view doc, int (*run)(cons
 const std::vector<Command>& table() {
   static const std::vector<Command> table = {
       on_settings("train", "train a class-sharded classifier", run_train),
-      on_settings("search", "search the cells of a network, which train then takes as model=genotype:FILE", run_search),
+      {"search",
+       "search the cells of a network, which train then takes as model=genotype:FILE",
+       "key=value...",
+       run_search,
+       {kConfig, kJson},
+       false,
+       search_schema()},
       {"eval",
        "test a trained model on the images held out of training, or on others: data=images:FOLDER",
        "RUN [key=value...]",

@@ -87,7 +87,7 @@ std::string help_on_bench(std::span<const std::string> topics) {
 
 settings::Schema schema_of(const Command& command) {
   const bool on_settings = std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.name == "--config"; });
-  return on_settings ? job::schema() : command.settings;
+  return on_settings && command.settings.empty() ? job::schema() : command.settings;
 }
 
 std::string help_text(std::span<const std::string> topics) {

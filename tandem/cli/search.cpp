@@ -2,6 +2,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/train.h"
+#include "tandem/job/sections/presets.h"
 #include "tandem/models/model.h"
 #include "tandem/models/space.h"
 #include "tandem/settings/settings.h"
@@ -10,17 +11,19 @@ namespace tandem::cli {
 namespace {
 
 void choose_space(settings::Settings& settings) {
-  const auto prefix = std::string(models::kSearchPrefix);
-  if (!settings.given("model")) settings.choose("model", prefix + std::string(models::spaces().front().name));
+  const auto names = models::supernet_names();
+  if (!settings.given("model")) settings.choose("model", names.front());
   const auto& model = settings.get_string("model");
   if (models::is_supernet(model)) return;
-  std::vector<std::string> names;
-  for (const auto& space : models::spaces()) names.push_back(prefix + std::string(space.name));
-  throw SettingsError("model is " + quote(model) + " in a search, wanted " + one_of(names),
-                      "tandem train model=" + model + " trains it");
+  throw SettingsError("model is " + quote(model) + " in a search, wanted " + one_of(names), "tandem train trains it");
 }
 
 }  // namespace
+
+settings::Schema search_schema() {
+  static const auto rows = job::settings_for(models::supernet_names().front());
+  return rows;
+}
 
 int run_search(const Arguments& arguments) { return train_with(arguments, choose_space); }
 

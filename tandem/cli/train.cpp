@@ -16,7 +16,8 @@
 namespace tandem::cli {
 namespace {
 
-/// With resume=PATH, the settings of that run (unless --config names a file), then the words.
+/// With resume=PATH, the settings of that run (unless --config names a file), then the words. `prepare`: what a
+/// subcommand chooses or refuses.
 job::Job training_job(const Arguments& arguments, void (*prepare)(settings::Settings& settings)) {
   auto settings = read_settings(arguments);
   const auto& source = settings.get_string("resume");
@@ -27,6 +28,7 @@ job::Job training_job(const Arguments& arguments, void (*prepare)(settings::Sett
     return job::read_job(std::move(settings));
   }
   run->apply(arguments.words);
+  prepare(*run);
   auto job = job::read_job(*std::move(run));
   if (!settings.given("data")) job::check_saved_folder(job);
   return job;

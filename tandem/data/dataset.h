@@ -80,11 +80,12 @@ struct Retrieval {
 
 /// A task: training data and test data.
 struct Split {
-  std::unique_ptr<Dataset> train, test;     // both have the same classes; test is null if nothing is held out
-  std::string summary;                      // one line, shown at the start of a run
-  std::optional<Retrieval> retrieval = {};  // a retrieval task on identities that are not trained on
-  int64_t stored_side = 0;                  // median of the shorter sides of the stored images; 0: not known
-  bool has_other_classes = false;           // of test: not those of the model, which can only compare the images
+  std::unique_ptr<Dataset> train, test;          // both have the same classes; test is null if nothing is held out
+  std::string summary;                           // one line, shown at the start of a run
+  std::string_view tests = "held-out test set";  // what `test` is
+  std::optional<Retrieval> retrieval = {};       // a retrieval task on identities that are not trained on
+  int64_t stored_side = 0;                       // median of the shorter sides of the stored images; 0: not known
+  bool has_other_classes = false;                // of test: not those of the model, which can only compare the images
 };
 
 }  // namespace tandem::data

@@ -47,7 +47,7 @@ std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> cut_in_two(std::un
   const std::shared_ptr<const Dataset> whole = std::move(all);
   const int64_t size = whole->size(), first = static_cast<int64_t>(share * static_cast<double>(size));
   if (first < 1 || first >= size) {
-    throw SettingsError("share is " + std::to_string(share) + " of " + std::to_string(size) +
+    throw SettingsError("share is " + format_number("%g", share) + " of " + std::to_string(size) +
                         " images, wanted a part with at least one, and one left");
   }
   const Permutation order(size, seed, kCutEpoch);

@@ -191,6 +191,7 @@ class Split {
     const auto need = worst_need(std::vector<int64_t>(peaks.size(), comm::sum_of(even_)), peaks);
     throw SettingsError(limit_text(static_cast<size_t>(need.rank)) + ", wanted more" + need.text(),
                         job_.parallel.is_async ? "lower ps.staleness, use ps.mode=sync, or give more memory"
+                        : job_.search          ? "use recompute=sqrt, lower train.batch, or give more memory"
                                                : "split the classes with head.parallel=sharded, or give more memory");
   }
 

@@ -147,7 +147,7 @@ std::unique_ptr<data::Loader> begin_search(const Job& job, const Assembly& parts
   if (parts.search == nullptr) return nullptr;
   auto loader = training_loader(job, validation, world);
   parts.search->read_from(*loader);
-  parts.search->move_alphas_from(std::llround(job.search->warmup * static_cast<double>(steps_per_epoch)));
+  parts.search->move_alphas_from(job.search->first_step(steps_per_epoch));
   return loader;
 }
 

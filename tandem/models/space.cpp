@@ -125,6 +125,12 @@ const Space* find_space(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> supernet_names() {
+  std::vector<std::string> names;
+  for (const auto& space : spaces()) names.push_back(std::string(kSearchPrefix) + std::string(space.name));
+  return names;
+}
+
 const Space& space_of(std::string_view name) {
   const auto* found = find_space(name);
   if (found != nullptr) return *found;

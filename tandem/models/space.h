@@ -81,6 +81,9 @@ std::span<const Space> spaces();
 /// Null for an unknown name.
 const Space* find_space(std::string_view name);
 
+/// The models of searches, one a space: "search:darts".
+std::vector<std::string> supernet_names();
+
 /// Throws SettingsError (unknown name), naming `space`.
 const Space& space_of(std::string_view name);
 

@@ -158,7 +158,10 @@ memory::Composition SearchStep::rehearse(const data::Batch& batch, memory::Accou
   held.add(Category::optimizer, undo);
   auto of_weights = weights_.rehearse(batch, held);
   const memory::ProbeScope probe;
-  const CategoryScope scope(Category::activations);
+  auto context = current_context();
+  context.category = Category::activations;
+  context.step = Context::kRehearsal;
+  const ContextScope scope(context);
   architect_.run(batch, batch, virtual_step(options_.alphas_rate));
   alphas_.zero_grad();
   memory::Composition passes{.account = held};
@@ -209,8 +212,7 @@ void SearchStep::set_numbers(const storage::Fields& numbers) {
 train::Facts SearchStep::facts() const {
   auto facts = weights_.facts();
   facts.push_back({"validation_loss", loss_});
-  if (guard_) facts.push_back({"eigenvalue", eigenvalue_});
-  if (guard_ && guard_->acted_at()) facts.push_back({"guard_step", static_cast<double>(*guard_->acted_at())});
+  if (const auto acted_at = guard_step()) facts.push_back({"guard_step", static_cast<double>(*acted_at)});
   const auto found = cells();
   for (size_t i = 0; i < found.size(); ++i) {
     facts.push_back({"skips_" + std::string(space_.cells[i].kind), static_cast<double>(models::skips_of(found[i]))});
@@ -227,8 +229,10 @@ train::Scores SearchStep::evaluate(data::Loader& loader, const train::Tick& tick
     for (size_t i = 0; i < best_alphas_.size(); ++i) best_alphas_[i].copy_(architect_.alphas()[i].tensor);
   }
   if (guard_ && batch_.images.defined()) {
-    eigenvalue_ = hessian_eigenvalue();
-    guard_->add(eigenvalue_, step_ + 1);
+    const double eigenvalue = hessian_eigenvalue();
+    guard_->add(eigenvalue, step_ + 1);
+    scores.list.push_back(
+        {.name = "eigenvalue", .label = "eigenvalue", .value = eigenvalue, .better = train::Better::lower});
   }
   return scores;
 }

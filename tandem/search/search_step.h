@@ -67,9 +67,13 @@ class SearchStep : public train::Step {
   void set_numbers(const storage::Fields& numbers) override;
   train::Facts facts() const override;
 
-  /// Of the model with all operations. Remembers the alphas of the best accuracy. With a guard it then works out the
-  /// largest eigenvalue of the Hessian of the last validation batch's loss in the alphas, in some twenty passes.
+  /// Of the model with all operations. Remembers the alphas of the best accuracy. With a guard there is one more score,
+  /// "eigenvalue": the largest one of the Hessian of the last validation batch's loss in the alphas, in some twenty
+  /// passes.
   train::Scores evaluate(data::Loader& loader, const train::Tick& tick, const train::Answered& answered) override;
+
+  /// After how many steps the guard has set the alphas back; nullopt if it has not.
+  std::optional<int64_t> guard_step() const { return guard_ ? guard_->acted_at() : std::nullopt; }
 
   const models::Space& space() const { return space_; }
 
@@ -107,8 +111,7 @@ class SearchStep : public train::Step {
   train::SupervisedStep weights_;
   train::Optimizer alphas_;
   std::optional<CollapseGuard> guard_;
-  double eigenvalue_ = 0;  // of the last test
-  int64_t step_ = 0;       // the last
+  int64_t step_ = 0;  // the last
   std::vector<Tensor> best_alphas_;
   double best_accuracy_ = -1;     // below 0: there was no test
   double loss_ = 0;               // of the last validation batch

@@ -33,6 +33,9 @@ TEST(Program, HelpGoesToStdout) {
   }
   EXPECT_EQ(run_here({"info", "--help"}).out, help_text(*find_command("info")));
   EXPECT_EQ(run_here({"help", "launch"}).out, help_text(*find_command("launch")));
+  const auto of_search = run_here({"help", "search"}).out;
+  EXPECT_NE(of_search.find("\nmodel  search:darts\n"), std::string::npos);
+  EXPECT_NE(of_search.find("\ntrain.batch  64\n"), std::string::npos);
   EXPECT_NE(run_here({"help", "settings"}).out.find("\ntrain.lr "), std::string::npos);
 }
 

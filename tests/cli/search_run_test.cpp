@@ -66,7 +66,9 @@ TEST_F(SearchRun, FindsTheSameOnThreadsProcessesAndAfterAStop) {
 }
 
 TEST_F(SearchRun, WhatItFoundIsTrained) {
-  ASSERT_EQ(run_tandem(words({"train.steps=4", "ranks=2", "search.genotype=best", out("found")})).status, 0);
+  ASSERT_EQ(
+      run_tandem(words({"train.steps=4", "ranks=2", "search.genotype=best", "search.guard=true", out("found")})).status,
+      0);
   const auto genotype = (folder_ / "found" / "genotype.txt").string();
   EXPECT_TRUE(test::slurp(genotype).starts_with("Genotype(normal=["));
   EXPECT_EQ(test::slurp(genotype), result("found")["genotype"].get<std::string>() + "\n");
@@ -74,6 +76,7 @@ TEST_F(SearchRun, WhatItFoundIsTrained) {
   const auto line = nlohmann::json::parse(lines.substr(0, lines.find('\n')));
   EXPECT_EQ(line["step"], 4);
   EXPECT_EQ(line["normal"].size(), 14U);
+  EXPECT_TRUE(line["eigenvalue"].is_number());
   EXPECT_EQ(line["normal"][0].size(), 2U);
   expect_trains(genotype);
 }
@@ -85,7 +88,8 @@ TEST_F(SearchRun, TheBytesOfEachMethodArePredicted) {
     const auto ended = run_tandem(words(
         {"search.method=" + method, "search.partial=2", "train.steps=2", "train.shards=0", "ranks=2", out(method)}));
     ASSERT_EQ(ended.status, 0) << ended.err;
-    for (const auto& rank : result(method)["memory"]["ranks"]) {
+    const auto ranks = result(method)["memory"]["ranks"];
+    for (const auto& rank : ranks) {
       const auto peak = rank["train"]["peak_bytes"].get<int64_t>();
       const auto predicted = rank["train"]["predicted_peak_bytes"].get<int64_t>();
       if (method != "gdas") {
@@ -93,6 +97,7 @@ TEST_F(SearchRun, TheBytesOfEachMethodArePredicted) {
       } else {
         EXPECT_LE(peak, predicted);
         EXPECT_GT(peak, predicted / 2);
+        EXPECT_EQ(predicted, ranks[0]["train"]["predicted_peak_bytes"]);
       }
     }
   }
@@ -115,10 +120,17 @@ TEST_F(SearchRun, WhatItCannotSearchIsRefused) {
   EXPECT_EQ(
       model.err,
       "error: model is 'resnet18' in a search, wanted search:darts, search:s1, search:s2, search:s3, search:s4 or "
-      "search:nas-bench-201: tandem train model=resnet18 trains it\n");
+      "search:nas-bench-201: tandem train trains it\n");
   const auto space = run_tandem({"search", "model=search:dart"});
   EXPECT_EQ(space.status, 78);
-  EXPECT_EQ(space.err, "error: space is 'dart', wanted darts, s1, s2, s3, s4 or nas-bench-201\n");
+  EXPECT_EQ(space.err,
+            "error: model is 'search:dart', wanted search:darts, search:s1, search:s2, search:s3, search:s4 or "
+            "search:nas-bench-201\n");
+  ASSERT_EQ(run_tandem({"train", "data.classes=10", "train.batch=16", "train.steps=1", out("trained")}).status, 0);
+  const auto resumed = run_tandem({"search", "resume=" + (folder_ / "trained").string()});
+  EXPECT_EQ(resumed.status, 78);
+  EXPECT_NE(resumed.err.find("model is 'resnet_glyph' in a search, wanted search:darts,"), std::string::npos)
+      << resumed.err;
   const auto small = run_tandem(words({"train.batch=600", out("small")}));
   EXPECT_EQ(small.status, 78);
   EXPECT_NE(small.err.find("images for the alphas, wanted at most as many: lower train.batch or search.share"),

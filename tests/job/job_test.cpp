@@ -16,7 +16,7 @@ using test::text_of;
 
 TEST(EpochHints, ComeOnlyWhereTheyAreWorthALine) {
   const auto hints = [](const Words& words, int64_t images, int64_t per_epoch) {
-    return epoch_hints(job_of(words).training, images, per_epoch).size();
+    return epoch_hints(job_of(words), images, per_epoch).size();
   };
   EXPECT_EQ(hints({"train.epochs=20"}, 750, 5), 1U);  // 110 images
   EXPECT_EQ(hints({}, 750, 5), 2U);                   // and 15 steps
@@ -347,6 +347,7 @@ TEST(Naming, OptionsOfALibraryAreCalledAsTheSettingsAre) {
   EXPECT_EQ(named("nesterov is true with momentum 0"), "train.nesterov is true with train.momentum 0");
   EXPECT_EQ(named("none of the 60 classes in this batch"), "none of the 60 classes in this batch");
   EXPECT_EQ(named("lower lr or set clip"), "lower train.lr or set train.clip");
+  EXPECT_EQ(named("use it, set find_unused_parameters, or"), "use it, set ddp.unused=find, or");
 }
 
 /// Earlier versions wrote settings without effect with whatever value they had.

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tandem/base/error.h"
+#include "tandem/job/epoch_hints.h"
 #include "tandem/models/genotype.h"
 #include "tandem/models/search_method.h"
 #include "tandem/search/search_step.h"
@@ -123,8 +124,32 @@ TEST(Search, WhatItCannotDoIsRefused) {
   EXPECT_EQ(refused({"head=arcface"}),
             "head is arcface with search.hvp=exact, wanted linear or softmax: its loss has no second derivatives; "
             "search.hvp=fd and search.order=1 need none");
+  EXPECT_EQ(refused({"search.method=gdas", "ddp.unused=static"}),
+            "ddp.unused is static with search.method=gdas, wanted find: each step leaves out the operations that it "
+            "has not drawn");
+  for (const std::string prefix : {"alphas.normal", "al"}) {
+    EXPECT_EQ(refused({"model.freeze=" + prefix}),
+              "model.freeze has '" + prefix +
+                  "' in a search, wanted other parameters: the alphas are what a search "
+                  "moves; search.lr=0 leaves them as they are");
+  }
+  EXPECT_EQ(refused({"search.lr=1e30"}), "search.lr is 1e+30, wanted 0..100");
+  EXPECT_EQ(refused({"search.hvp=fd", "search.radius=1e-30"}), "search.radius is 1e-30, wanted 1e-9..1000");
+  EXPECT_EQ(refused({"search.method=gdas", "model.freeze=stem"}), "nothing thrown");
   EXPECT_EQ(refused({"search.hvp=fd", "head=arcface"}), "nothing thrown");
   EXPECT_EQ(refused({"model.norm=sync", "ranks=2"}), "nothing thrown");
+}
+
+TEST(Search, IsToldIfItFindsNothing) {
+  const auto hints = [](const Words& words) { return epoch_hints(job_of(search(words)), 120, 10); };
+  EXPECT_TRUE(hints({}).empty());
+  EXPECT_EQ(hints({"search.warmup=5", "train.epochs=5"}).back(),
+            "the alphas stay as they begin: search.warmup lasts as long as the search");
+  EXPECT_TRUE(hints({"search.warmup=5", "train.steps=51"}).empty());
+  const std::string idle = "search.guard never acts: it does so from test 10 on, and there will be ";
+  EXPECT_EQ(hints({"search.guard=true", "eval.every=6"}).back().substr(0, idle.size() + 2), idle + "9;");
+  EXPECT_EQ(hints({"search.guard=true", "eval.every=0"}).back().substr(0, idle.size() + 2), idle + "1;");
+  EXPECT_TRUE(hints({"search.guard=true", "train.steps=91"}).empty());
 }
 
 TEST(Search, IsTrainedAsPublishedUnlessSettingsSayOtherwise) {

@@ -47,16 +47,16 @@ Curve in_percent(Curve fractions) {
   return fractions;
 }
 
-std::vector<report::LineChart> charts_of(const RunCurves& curves, int64_t classes) {
+std::vector<report::LineChart> charts_of(const RunCurves& curves, int64_t classes, std::string_view tests) {
   std::vector<report::LineChart> charts;
-  const auto add = [&](const char* title, const char* name, const Curve& points, std::string note) {
+  const auto add = [&](const std::string& title, const char* name, const Curve& points, std::string note) {
     if (points.empty()) return;
     charts.push_back({.title = title, .x_label = "step", .series = {{name, points}}, .note = std::move(note)});
   };
   add("Training loss", "loss", curves.losses,
       "How far the answers are from the labels, in the batch of that step. It falls, in jumps; 0 is the best.");
   add("Learning rate", "lr", curves.rates, "How far a step moves the weights: train.lr is its height.");
-  add("Top-1 on the held-out set, %", "top-1", in_percent(curves.top1),
+  add("Top-1 on the " + std::string(tests) + ", %", "top-1", in_percent(curves.top1),
       "How many images that the model was not trained on it takes for what they are. By chance it would be " +
           format_percent(1 / static_cast<double>(classes)) + ".");
   return charts;
@@ -106,7 +106,7 @@ std::filesystem::path write_run_report(const job::Job& job, const Trained& train
                (ranks == 1 ? " rank" : " ranks");
   page.subtitle = "run " + trained.folder.string();
   page.summary = summary_of(trained.outcome);
-  page.curves = charts_of(curves, trained.classes);
+  page.curves = charts_of(curves, trained.classes, trained.tests);
   if (trained.answers) add_answers(page, *trained.answers, *test);
   page.memory = memory_of(*job.head.form, trained);
   page.memory_note = "Peak of the training steps; that of the whole run, its tests included, is in result.json.";

@@ -137,7 +137,8 @@ void SearchFiles::on_scores(int64_t step, const train::Scores& scores) {
   const auto shares = step_.shares();
   const auto cells = step_.cells();
   const auto text = step_.genotype();
-  nlohmann::json record = {{"step", step}, {"top1", scores.value("top1")}, {"genotype", text}};
+  nlohmann::json record = {{"step", step}, {"genotype", text}};
+  for (const auto& score : scores.list) record[score.name] = score.value;
   std::string skips;
   for (size_t i = 0; i < kinds.size(); ++i) {
     record[std::string(kinds[i].kind)] = rows_of(shares[i]);
@@ -145,6 +146,10 @@ void SearchFiles::on_scores(int64_t step, const train::Scores& scores) {
   }
   lines_ += record.dump() + "\n";
   log::info("search   step " + format_count(step) + ", " + skips + " skips: " + text);
+  if (step_.guard_step() == step) {
+    log::warn("search   the validation loss's curvature has risen: the alphas go back to those of " +
+              std::to_string(search::GuardOptions().distance) + " tests ago and stay");
+  }
   write();
 }
 

@@ -126,7 +126,7 @@ nlohmann::json trained_json(const Trained& trained) {
 std::string trained_text(const Trained& trained, const std::filesystem::path& report) {
   std::string text;
   if (trained.outcome.scores.samples > 0) {
-    text = fractions_text(trained.outcome.scores) + "  (held-out test set)      " +
+    text = fractions_text(trained.outcome.scores) + "  (" + std::string(trained.tests) + ")      " +
            format_count(std::llround(images_per_second(trained.outcome))) + " images/s\n";
   }
   text += best_text(trained);

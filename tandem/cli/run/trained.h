@@ -21,6 +21,7 @@ struct Trained {
   train::Outcome outcome;
   int64_t classes = 0;
   std::string parallel;                                 // the strategy's name
+  std::string_view tests;                               // data::Split::tests
   parallel::MeshSizes mesh;                             // of the ranks
   comm::Transport transport = comm::Transport::memory;  // of CPU tensors between the ranks
   int replicas = 1;                                     // of a rank, that share its part of a batch

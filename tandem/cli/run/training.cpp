@@ -221,6 +221,7 @@ class TrainingRun {
     facts.wire = group_.meter().counts();
     trained_.ranks = job::gather_facts(facts, group_);
     trained_.classes = shape_.classes;
+    trained_.tests = data_.tests;
     trained_.parallel = job_.parallel.strategy->name;
     trained_.mesh = parts.mesh->sizes();
     trained_.transport = group_.transport();
@@ -275,7 +276,7 @@ class TrainingRun {
     if (job_.training.fixes_threads) {
       log::info("threads  1 a rank, with train.shards; another number gives other bits: threads=N");
     }
-    for (const auto& line : job::epoch_hints(job_.training, data_.train->size(), training_->batches_per_epoch()))
+    for (const auto& line : job::epoch_hints(job_, data_.train->size(), training_->batches_per_epoch()))
       log::warn(line);
     if (const auto line = job::size_hint(job_, data_); !line.empty()) log::warn(line);
   }

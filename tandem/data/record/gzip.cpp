@@ -83,7 +83,8 @@ std::vector<std::byte> gunzip(std::span<const std::byte> file, uint64_t most_byt
     bytes.resize(std::min<uint64_t>(std::max(kFirst, size + size / 2), most_bytes + 1));
     size += inflater.read(std::span(bytes).subspan(size));
     if (size > most_bytes) {
-      throw DataError("'" + std::string(name) + "' holds more than " + std::to_string(most_bytes) + " bytes");
+      throw DataError("'" + std::string(name) + "' holds more than " + std::to_string(most_bytes) + " bytes",
+                      "a file that is not packed may be of any size");
     }
     if (size == bytes.size()) continue;
     bytes.resize(size);

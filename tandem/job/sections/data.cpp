@@ -344,6 +344,7 @@ data::Split for_search(data::Split split, const Job& job) {
   const double share = job.search->share;
   if (share < 1) {
     std::tie(split.train, split.test) = data::cut_in_two(std::move(split.train), share, job.seed);
+    split.tests = "images of the alphas";
     split.summary += " · search on " + format_count(split.train->size()) + " for weights, " +
                      format_count(split.test->size()) + " for alphas";
   }

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 
+#include "tandem/base/error.h"
+#include "tandem/base/quote.h"
+#include "tandem/base/suggest.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
@@ -40,7 +43,10 @@ std::optional<std::string> read_cells(std::string_view text) {
     return cells_of(content, path.string());
   }
   if (models::is_supernet(text)) {
-    models::space_of(text.substr(models::kSearchPrefix.size()));
+    const auto names = models::supernet_names();
+    if (std::ranges::find(names, text) == names.end()) {
+      throw SettingsError("model is " + quote(text) + ", wanted " + one_of(names));
+    }
     return std::string(text);
   }
   if (!models::has_cells(text)) return std::nullopt;

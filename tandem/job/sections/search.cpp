@@ -1,6 +1,7 @@
 #include "tandem/job/sections/search.h"
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/section.h"
@@ -81,6 +82,17 @@ void check_search(const Job& job) {
     refuse("head.parallel is " + std::string(job.head.form->name) + " in a search, wanted replicated",
            "the alphas need all weights, and second derivatives, on each rank");
   }
+  const bool leaves_out = models::search_method(job.model.search_method).leaves_out;
+  if (leaves_out && !job.parallel.strategy_options.ddp.find_unused_parameters) {
+    refuse("ddp.unused is " + job.settings.get_string("ddp.unused") + " with search.method=" + job.model.search_method +
+               ", wanted find",
+           "each step leaves out the operations that it has not drawn");
+  }
+  for (const auto& prefix : job.model.freeze) {
+    if (!std::string(models::kAlphas).starts_with(prefix) && !prefix.starts_with(models::kAlphas)) continue;
+    refuse("model.freeze has " + quote(prefix) + " in a search, wanted other parameters",
+           "the alphas are what a search moves; search.lr=0 leaves them as they are");
+  }
   if (!needs_second_derivatives(*job.search)) return;
   const std::string why = job.search->is_guarded ? " with search.guard" : " with search.hvp=exact";
   if (!classifier::is_plain_softmax(job.head.options.scoring)) {
@@ -97,41 +109,41 @@ bool needs_second_derivatives(const Search& search) {
 
 const Section& search_section() {
   static const Section section = {
-      .rows = {{.key = "search.method",
-                .default_value = text("darts"),
-                .doc = doc_of_methods(),
-                .choices = names_of_methods()},
-               {"search.partial",
-                int64_t{4},
-                "search.method=pc-darts: one of so many channels goes through the operations, the others by them",
-                {2, 64}},
-               {"search.order",
-                int64_t{2},
-                "what moves the alphas; 2: the validation loss after a step of the weights; 1: as the weights are",
-                {1, 2}},
-               {.key = "search.hvp",
-                .default_value = text("exact"),
-                .doc = "search.order=2: the product of second derivatives with a vector; exact: the gradient of a "
-                       "derivative; fd: by finite differences, with less memory, and far off with ReLU",
-                .choices = names_of(kProductKinds)},
-               {"search.radius", 0.01, "search.hvp=fd: how far the weights are moved, in all", kPositive},
-               {"search.lr", 3e-4, "learning rate of the alphas, whose optimizer is Adam of betas 0.5 and 0.999",
-                kNotNegative},
-               {"search.weight_decay", 1e-3, "weight decay of the alphas, added to their gradient", kNotNegative},
-               {"search.warmup", 0.0, "epochs in which weights alone are trained", kNotNegative},
-               {"search.share",
-                0.5,
-                "share of the training images that weights are trained on; the others are for alphas and tests; 1: "
-                "these are the data's test images",
-                {0, 1, true}},
-               {"search.guard", false,
-                "watch the curvature of the validation loss after each test: if it rises by 1.3 over 4 tests, from "
-                "the tenth on, the alphas go back to those before and stay"},
-               {.key = "search.genotype",
-                .default_value = text("last"),
-                .doc = "the cells that a search finds are those of its last step, or of the test with the best "
-                       "accuracy",
-                .choices = names_of(kTaken)}},
+      .rows =
+          {{.key = "search.method",
+            .default_value = text("darts"),
+            .doc = doc_of_methods(),
+            .choices = names_of_methods()},
+           {"search.partial",
+            int64_t{4},
+            "search.method=pc-darts: one of so many channels goes through the operations, the others by them",
+            {2, 64}},
+           {"search.order",
+            int64_t{2},
+            "what moves the alphas; 2: the validation loss after a step of the weights; 1: as the weights are",
+            {1, 2}},
+           {.key = "search.hvp",
+            .default_value = text("exact"),
+            .doc = "search.order=2: the product of second derivatives with a vector; exact: the gradient of a "
+                   "derivative; fd: by finite differences, with less memory, and far off with ReLU",
+            .choices = names_of(kProductKinds)},
+           {"search.radius", 0.01, "search.hvp=fd: how far the weights are moved, in all", {1e-9, 1e3}},
+           {"search.lr", 3e-4, "learning rate of the alphas, whose optimizer is Adam of betas 0.5 and 0.999", {0, 100}},
+           {"search.weight_decay", 1e-3, "weight decay of the alphas, added to their gradient", {0, 1e6}},
+           {"search.warmup", 0.0, "epochs in which weights alone are trained", kNotNegative},
+           {"search.share",
+            0.5,
+            "share of the training images that weights are trained on; the others are for alphas and tests; 1: "
+            "these are the data's test images",
+            {0, 1, true}},
+           {"search.guard", false,
+            "watch the curvature of the validation loss after each test: if it rises by 1.3 over 4 tests, from "
+            "the tenth on, the alphas go back to those before and stay"},
+           {.key = "search.genotype",
+            .default_value = text("last"),
+            .doc = "the cells that a search finds are those of its last step, or of the test with the best "
+                   "accuracy",
+            .choices = names_of(kTaken)}},
       .read = read_search,
       .check = check_search,
       .idle = {{{"search.method", "search.order", "search.lr", "search.weight_decay", "search.warmup", "search.share",

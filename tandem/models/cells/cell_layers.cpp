@@ -11,6 +11,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
 #include "tandem/models/network/layers.h"
+#include "tandem/models/network/sample_draws.h"
 
 namespace tandem::models {
 namespace {
@@ -241,16 +242,10 @@ class NoiseSource : public Layer {
   void initialize(uint64_t /*seed*/, const std::string& name) override { stream_ = stream_of(name); }
 
   Tensor like(const Tensor& x) const {
-    const auto context = current_context();
-    const auto noise = at::empty(x.sizes(), at::kFloat);
     const int64_t samples = x.size(0), values = samples > 0 ? x.numel() / samples : 0;
-    auto* out = noise.mutable_data_ptr<float>();
-    for (int64_t n = 0; n < samples; ++n) {
-      const auto number = static_cast<uint64_t>(context.first_sample + n);
-      CounterRng random(context.seed, stream_ + static_cast<uint64_t>(context.step), number);
-      for (int64_t i = 0; i < values; ++i) *out++ = static_cast<float>(random.normal());
-    }
-    return noise.to(x.options().requires_grad(false));
+    const auto noise = drawn_by_sample(samples, values, stream_,
+                                       [](CounterRng& random) { return static_cast<float>(random.normal()); });
+    return noise.view(x.sizes()).to(x.options().requires_grad(false));
   }
 
  private:
@@ -300,6 +295,12 @@ const LayerEntry& layer_of(std::string_view operation) {
 }
 
 }  // namespace
+
+const CellValue& CellValue::first_channels(int64_t channels) const {
+  if (!first_) first_ = std::make_shared<const CellValue>(values_.narrow(1, 0, channels));
+  TORCH_INTERNAL_ASSERT(first_->values().size(1) == channels);
+  return *first_;
+}
 
 Tensor CellValue::pooled(Tensor (*pool)(const Tensor& x, int64_t stride), int64_t stride) const {
   for (const auto& known : pooled_) {

@@ -24,6 +24,9 @@ class CellValue {
     return rectified_;
   }
 
+  /// Of so many channels, the same number in each call.
+  const CellValue& first_channels(int64_t channels) const;
+
   /// pool(values(), stride), worked out once.
   Tensor pooled(Tensor (*pool)(const Tensor& x, int64_t stride), int64_t stride) const;
 
@@ -36,6 +39,7 @@ class CellValue {
 
   Tensor values_;
   mutable Tensor rectified_;
+  mutable std::shared_ptr<const CellValue> first_;
   mutable std::vector<Pooled> pooled_;
 };
 

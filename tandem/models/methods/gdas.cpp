@@ -51,7 +51,8 @@ Tensor gumbel(const Alphas& alphas) {
   return numbers.to(alphas.operations.options().requires_grad(false));
 }
 
-/// 1 for the drawn operation of each edge, with the gradient of the softmax from which it was drawn.
+/// 1 for the drawn operation of each edge, with the gradient of the softmax from which it was drawn. A rehearsal draws
+/// none.
 Tensor one_of_each(const Alphas& alphas) {
   auto logits = differentiable_log_softmax(alphas.operations, 1);
   if (alphas.is_training) {
@@ -59,7 +60,8 @@ Tensor one_of_each(const Alphas& alphas) {
     logits = differentiable_log_softmax((logits + gumbel(alphas)) / temperature, 1);
   }
   const auto soft = logits.exp();
-  const auto hard = at::zeros_like(soft.detach()).scatter_(1, soft.detach().argmax(1, /*keepdim=*/true), 1);
+  auto hard = at::zeros_like(soft.detach());
+  if (current_context().step != Context::kRehearsal) hard.scatter_(1, soft.detach().argmax(1, /*keepdim=*/true), 1);
   return hard + (soft - soft.detach());
 }
 

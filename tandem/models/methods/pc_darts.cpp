@@ -29,7 +29,7 @@ class PartialSum final : public Mixture {
   Tensor add_to(Tensor sum, const CellValue& x, const Tensor& weights) const override {
     const auto columns = weights.unbind();
     const auto& all = x.values();
-    auto through = add_operations({}, CellValue(all.narrow(1, 0, channels_)), columns);
+    auto through = add_operations({}, x.first_channels(channels_), columns);
     auto by = all.narrow(1, channels_, all.size(1) - channels_);
     if (stride_ > 1) by = at::max_pool2d(by, stride_, stride_);
     if (!through.defined()) through = by.narrow(1, 0, channels_) * 0;

@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "tandem/base/context.h"
-#include "tandem/base/rng.h"
+#include "tandem/models/network/sample_draws.h"
 
 namespace tandem::models {
 namespace {
@@ -14,18 +13,11 @@ void check_rate(const char* what, double rate) {
 
 /// 0 or 1 / (1 - rate) for each value of so many samples.
 Tensor mask_of(int64_t samples, int64_t values, double rate, uint64_t stream) {
-  const auto context = current_context();
-  const auto mask = at::empty({samples, values}, at::kFloat);
   const auto scale = static_cast<float>(1 / (1 - rate));
   constexpr double kRange = 4294967296.0;  // of a 32-bit number
   const auto threshold = static_cast<uint64_t>(rate * kRange);
-  auto* out = mask.mutable_data_ptr<float>();
-  for (int64_t n = 0; n < samples; ++n) {
-    const auto number = static_cast<uint64_t>(context.first_sample + n);
-    CounterRng random(context.seed, stream + static_cast<uint64_t>(context.step), number);
-    for (int64_t i = 0; i < values; ++i) *out++ = random.next() < threshold ? 0.0F : scale;
-  }
-  return mask;
+  return drawn_by_sample(samples, values, stream,
+                         [=](CounterRng& random) { return random.next() < threshold ? 0.0F : scale; });
 }
 
 }  // namespace
