@@ -210,6 +210,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                         .stem = job.model.stem,
                                         .has_auxiliary = job.model.auxiliary > 0,
                                         .drop_path = job.model.drop_path,
+                                        .patch = job.model.patch,
+                                        .heads = job.model.heads,
                                         .search_method = job.model.search_method,
                                         .search_partial = job.model.search_partial,
                                         .dropout = job.model.dropout,

@@ -10,6 +10,7 @@
 #include "tandem/job/model_card.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
+#include "tandem/models/positions.h"
 #include "tandem/storage/file_io.h"
 #include "tandem/train/starting_weights.h"
 #include "tandem/train/stored_tensors.h"
@@ -20,9 +21,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// torchvision's models have no embedding, and other data have other classes.
-const train::WeightRoles kRoles = {.may_miss = {"head.", "embedding.", "embedding_bn.", "auxiliary_head."},
-                                   .may_differ = {"head.", kAuxiliaryWeight}};
+/// torchvision's models have no embedding, other data have other classes, and other images other positions.
+train::WeightRoles roles_of(const Job& job) {
+  train::WeightRoles roles = {.may_miss = {"head.", "embedding.", "embedding_bn.", "auxiliary_head."},
+                              .may_differ = {"head.", kAuxiliaryWeight}};
+  if (models::has_patches(job.model.name)) {
+    const auto image = job.data.source->image_shape(job);
+    const int64_t rows = image[1] / job.model.patch, columns = image[2] / job.model.patch;
+    roles.resampled.push_back({models::kPositions, models::can_be_resampled, [=](const Tensor& stored) {
+                                 return models::resampled_positions(stored, rows, columns);
+                               }});
+  }
+  return roles;
+}
 
 /// What the weights say of themselves: beside a checkpoint's files, or in the file. A card that this version cannot
 /// read counts as none.
@@ -80,7 +91,7 @@ void start_from_weights(const Job& job, const train::Task& task, comm::ProcessGr
   const auto fill = [&] {
     const auto weights = task.weights();
     const auto files = train::open_weights(file);
-    const auto match = train::match_weights(files, file, weights, kRoles, job.model.weights_prefix);
+    const auto match = train::match_weights(files, file, weights, roles_of(job), job.model.weights_prefix);
     train::fill_weights(files, match, weights);
     if (group.rank() != 0) return;
     tell(files, match, file, weights);

@@ -10,6 +10,7 @@
 #include "tandem/models/network/layers.h"
 #include "tandem/models/network/mlp.h"
 #include "tandem/models/network/resnet.h"
+#include "tandem/models/network/vit.h"
 #include "tandem/models/space.h"
 
 namespace tandem::models {
@@ -21,6 +22,7 @@ struct Entry {
   int64_t (*features)(const ModelOptions&);  // of an image, before the embedding
   bool is_identity = false, has_norms = !is_identity;
   parallel::Axes axes = {};
+  bool has_patches = false;
 };
 
 template <auto shape>
@@ -30,6 +32,16 @@ constexpr Entry resnet(std::string_view name) {
             return std::make_shared<ResNet>(shape(), options);
           },
           [](const ModelOptions& options) { return ResNet::features(shape(), options); }};
+}
+
+template <auto shape>
+constexpr Entry vit(std::string_view name) {
+  return {.name = name,
+          .make = [](const ModelOptions& options) -> std::shared_ptr<Backbone> {
+            return std::make_shared<ViT>(shape(), options);
+          },
+          .features = [](const ModelOptions& options) { return ViT::features(shape(), options); },
+          .has_patches = true};
 }
 
 std::shared_ptr<Backbone> make_mlp(const ModelOptions& options) { return std::make_shared<Mlp>(options); }
@@ -49,10 +61,13 @@ std::shared_ptr<Backbone> make_cells(const ModelOptions& options) {
 
 int64_t cell_features(const ModelOptions& options) { return GenotypeNetwork::features(genotype_of(options), options); }
 
-constexpr std::array<Entry, 6> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
+constexpr std::array<Entry, 9> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
                                            resnet<resnet18>("resnet18"),
                                            resnet<resnet34>("resnet34"),
                                            resnet<resnet50>("resnet50"),
+                                           vit<vit_tiny>("vit_tiny"),
+                                           vit<vit_small>("vit_small"),
+                                           vit<vit_base>("vit_base"),
                                            {"mlp", make_mlp, hidden, false, false},
                                            {"none", make_flat, pixels, true, false, {parallel::Axis::tensor}}}};
 
@@ -130,6 +145,7 @@ bool is_supernet(std::string_view name) { return name.starts_with(kSearchPrefix)
 
 bool is_identity(std::string_view name) { return entry_of(name).is_identity; }
 bool has_norms(std::string_view name) { return entry_of(name).has_norms; }
+bool has_patches(std::string_view name) { return entry_of(name).has_patches; }
 
 int64_t dim_of(const ModelOptions& options) {
   return options.embedding > 0 ? options.embedding : entry_of(options.name).features(options);
@@ -146,6 +162,8 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("ghost", options.ghost, 1, 1'000'000'000);
   check_range("cells", options.cells, 1, 1000);
   check_range("cell_channels", options.cell_channels, 2, 4096);
+  check_range("patch", options.patch, 1, 1024);
+  check_range("heads", options.heads, 0, 1024);
   auto backbone = model.make(options);
   if (const auto& held = options.blocks; held) {
     check_range("first block", held->first, 0, backbone->num_blocks() - 1);

@@ -64,6 +64,8 @@ struct ModelOptions {
   Stem stem = Stem::cifar;
   bool has_auxiliary = false;           // of a network of cells: while it is trained it gives auxiliary features, too
   double drop_path = 0;                 // of a network of cells: the rate by the end of training, see DropPath
+  int64_t patch = 16;                   // of a vision transformer: pixels a side that make a token
+  int64_t heads = 0;                    // of a vision transformer; 0: as it was published
   std::string search_method = "darts";  // of a search: one of search_methods() (search_method.h)
   int64_t search_partial = 4;           // MixtureOptions::partial
   double dropout = 0;                   // before the embedding, in mlp after each activation
@@ -93,7 +95,10 @@ bool is_supernet(std::string_view name);
 /// True for a model on which `norm` has an effect. Throws SettingsError (unknown name).
 bool has_norms(std::string_view name);
 
-/// resnet_glyph, resnet18, resnet34, resnet50, mlp, none, and genotype_names().
+/// True for a vision transformer, whose images are cut into patches.
+bool has_patches(std::string_view name);
+
+/// resnet_glyph, resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base, mlp, none, and genotype_names().
 std::span<const std::string_view> model_names();
 
 /// The width of the model's output.

@@ -56,6 +56,18 @@ bool has_sizes(const StoredTensor& stored, const Parameter& weight) {
   return stored.sizes == wanted || (is_whole(weight) && wanted.empty() && stored.sizes == std::vector<int64_t>{1});
 }
 
+const Resampled* find_resampled(const std::vector<Resampled>& all, const std::string& name) {
+  const auto found = std::ranges::find(all, name, &Resampled::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+/// As it is or resampled.
+bool serves(const StoredTensor& stored, const Parameter& weight, const WeightRoles& roles) {
+  if (has_sizes(stored, weight)) return true;
+  const auto* resampled = find_resampled(roles.resampled, weight.name);
+  return resampled != nullptr && resampled->takes(stored.sizes, sizes_of(weight));
+}
+
 bool can_be(at::ScalarType stored, const Parameter& weight) {
   return at::isFloatingType(stored) || (is_whole(weight) && at::isIntegralType(stored, /*includeBool=*/false));
 }
@@ -99,7 +111,7 @@ std::string prefix_of(const StoredTensors& files, const std::string& begin,
   const auto known = known_by(own, roles);
   const auto fits = [&](const std::string& prefix) {
     return std::ranges::all_of(known, [&](const auto& name) {
-      return begins_with_one(name, roles.may_differ) || has_sizes(files.tensor(prefix + name), *own.at(name));
+      return begins_with_one(name, roles.may_differ) || serves(files.tensor(prefix + name), *own.at(name), roles);
     });
   };
   const auto found = detail::find_prefix({names.begin(), names.end()}, known, chosen, fits);
@@ -141,7 +153,12 @@ void check_sizes(const std::string& begin, const WeightMatch& match, const Weigh
 }
 
 /// What the file has for the part `box` of a weight, in the file's type.
-Tensor stored_part(const StoredTensors& files, const std::string& stored, const Parameter& weight, const Box& box) {
+Tensor stored_part(const StoredTensors& files, const WeightMatch& match, const Parameter& weight, const Box& box) {
+  const auto& stored = match.stored.at(weight.name);
+  if (const auto* resampled = find_resampled(match.resampled, weight.name)) {
+    const auto values = resampled->resample(files.read(stored));
+    return view_of(values, whole_box(values.sizes()), box);
+  }
   if (!is_whole(weight)) return files.read(stored, box);
   const auto sizes = sizes_of(weight);
   return view_of(files.read(stored).reshape(sizes), whole_box(sizes), box);
@@ -178,7 +195,12 @@ WeightMatch match_weights(const StoredTensors& files, const std::string& file, c
       continue;
     }
     check_type(begin, files.tensor(stored), *weight);
-    if (!has_sizes(files.tensor(stored), *weight)) match.other_sizes.push_back(name);
+    const auto& there = files.tensor(stored);
+    if (!serves(there, *weight, roles)) {
+      match.other_sizes.push_back(name);
+    } else if (!has_sizes(there, *weight)) {
+      match.resampled.push_back(*find_resampled(roles.resampled, name));
+    }
     match.stored[name] = stored;
   }
   match.unused = unused_of(files, match);
@@ -194,7 +216,7 @@ void fill_weights(const StoredTensors& files, const WeightMatch& match, const st
     const auto found = match.stored.find(weight.name);
     if (found == match.stored.end() || std::ranges::count(match.other_sizes, weight.name) > 0) continue;
     const auto box = weight.placement.box(weight.tensor.sizes());
-    const auto values = stored_part(files, found->second, weight, box);
+    const auto values = stored_part(files, match, weight, box);
     weight.tensor.detach().copy_(values);
     check_values("weights is " + quote(match.file) + ": " + quote(found->second), values, weight, box);
   }
@@ -212,6 +234,9 @@ std::vector<std::string> lines_of(const WeightMatch& match, const StoredTensors&
   const auto own = by_name(weights);
   for (const auto& name : match.other_sizes) {
     lines.push_back(difference(name, match, files, *own.at(name)) + ": starts as drawn");
+  }
+  for (const auto& resampled : match.resampled) {
+    lines.push_back(difference(resampled.name, match, files, *own.at(resampled.name)) + ": resampled");
   }
   if (match.prefix.empty() && !match.unused.empty()) {
     lines.push_back(some_of(match.unused) + " left out: the model has no such weights");

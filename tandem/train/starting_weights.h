@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,10 +9,18 @@
 
 namespace tandem::train {
 
+/// A weight that can be made of a file's tensor of other sizes.
+struct Resampled {
+  std::string name;
+  std::function<bool(at::IntArrayRef stored, at::IntArrayRef wanted)> takes;  // whether tensors of such sizes serve
+  std::function<Tensor(const Tensor& stored)> resample;                       // to the weight's sizes
+};
+
 /// Which of a model's weights may differ from those of a file, by the beginnings of their names.
 struct WeightRoles {
   std::vector<std::string> may_miss;    // in the file: they keep their values
   std::vector<std::string> may_differ;  // in their sizes: then they keep their values too
+  std::vector<Resampled> resampled = {};
 };
 
 /// How the tensors of a file fill the weights of a model. All lists are in alphabetical order.
@@ -21,6 +30,7 @@ struct WeightMatch {
   std::map<std::string, std::string> stored;  // weight -> tensor of the file
   std::vector<std::string> missing;           // weights that the file does not have
   std::vector<std::string> other_sizes;       // weights whose sizes are others there
+  std::vector<Resampled> resampled;           // weights that are made of tensors of other sizes
   std::vector<std::string> unused;            // tensors of the file that are no weights of the model
 };
 

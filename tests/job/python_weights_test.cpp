@@ -12,7 +12,7 @@
 #include "tests/job/job_of.h"
 #include "tests/support/python.h"
 
-// Weights between Python's torchvision and Tandem, under each strategy.
+// Weights between Python's torchvision and timm and Tandem, under each strategy.
 namespace tandem::job {
 namespace {
 
@@ -92,15 +92,15 @@ class Reader {
   std::future<test::OracleAnswer> answer_;
 };
 
-TEST(PythonWeights, TorchvisionsNetworksEmbedAsInPythonAndComeBack) {
+TEST(PythonWeights, TheirNetworksEmbedAsInPythonAndComeBack) {
   const test::TemporaryFolder folder;
   const auto made = test::ask_python("weights.py", {"make", folder.path().string()});
   if (made.missing) GTEST_SKIP() << "no oracle: " << made.text;
   std::map<std::string, Tensor> ours;
   Reader reader(folder);
-  for (const std::string model : {"resnet18", "resnet50"}) {
+  for (const std::string model : {"resnet18", "resnet50", "vit_tiny"}) {
     for (const auto& strategy : parallel::strategies()) {
-      const auto job = job_of({"model=" + model, "embedding=16", "ranks=" + std::to_string(kRanks), "train.batch=4",
+      const auto job = job_of({"model=" + model, "embedding=16", "model.patch=8", "ranks=" + std::to_string(kRanks), "train.batch=4",
                                "parallel=" + std::string(strategy.name), "threads=1",
                                "model.weights=" + (folder / (model + ".safetensors")).string()});
       const auto name = model + "." + std::string(strategy.name) + ".safetensors";

@@ -38,7 +38,7 @@ TEST(Forward, BlocksThatAreBuiltAloneAreThoseOfTheWhole) {
   for (const ModelOptions& options :
        {ModelOptions{.name = "mlp", .activation = "gelu-merged"}, ModelOptions{.name = "mlp", .embedding = 0},
         ModelOptions{.name = "resnet_glyph", .zero_gamma = true}, ModelOptions{.name = "resnet50", .norm = Norm::group},
-        ModelOptions{.name = "resnet18", .embedding = 0}}) {
+        ModelOptions{.name = "resnet18", .embedding = 0}, ModelOptions{.name = "vit_tiny", .patch = 8}}) {
     SCOPED_TRACE(options.name);
     const auto whole = make(options);
     const auto images = random_images({2, 1, 32, 32});

@@ -95,7 +95,8 @@ TEST_P(RecomputedModel, HasTheSameBitsAfterFiveSteps) {
 INSTANTIATE_TEST_SUITE_P(Models, RecomputedModel,
                          testing::Values(std::tuple{"resnet_glyph", at::kFloat},
                                          std::tuple{"resnet_glyph", at::kDouble}, std::tuple{"resnet18", at::kFloat},
-                                         std::tuple{"resnet18", at::kDouble}, std::tuple{"resnet50", at::kFloat}),
+                                         std::tuple{"resnet18", at::kDouble}, std::tuple{"resnet50", at::kFloat},
+                                         std::tuple{"vit_tiny", at::kFloat}),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + toString(std::get<1>(info.param));
                          });

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"resnet_glyph", 32, 32, at::kFloat, Norm::abn_leaky},
                     Case{"resnet_glyph", 5, 32, at::kFloat, Norm::abn_swish},
                     Case{"resnet50", 3, 64, at::kFloat, Norm::abn_leaky},
-                    Case{"resnet_glyph", 75, 32, at::kFloat, Norm::ghost}),
+                    Case{"resnet_glyph", 75, 32, at::kFloat, Norm::ghost}, Case{"vit_tiny", 5, 32},
+                    Case{"vit_tiny", 3, 48, at::kDouble, Norm::batch, "gelu-fused"}),
     [](const auto& info) { return std::string(info.param.model) + "_" + std::to_string(info.index); });
 
 }  // namespace

@@ -45,8 +45,10 @@ class Embedded(nn.Module):
 
     def __init__(self, trunk, features, dim):
         super().__init__()
+        for name, parameter in trunk.named_parameters(recurse=False):
+            self.register_parameter(name, parameter)
         for name, child in trunk.named_children():
-            if name != "fc":
+            if name not in ("fc", "head") and not isinstance(child, nn.Identity):
                 self.add_module(name, child)
         self.trunk = [trunk]  # in a list: not registered a second time
         if dim:
@@ -78,19 +80,19 @@ def randomize(model):
         for key, value in model.state_dict().items():
             if not value.is_floating_point():
                 continue
-            if "bn" in key or "downsample.1" in key:
+            if "bn" in key or "downsample.1" in key or "norm" in key:
                 value.uniform_(0.5, 1.5)
             value.copy_(value.half())
 
 
-def answer(name, channels, size, dim):
-    model = build(name, channels, size, dim)
+def answer(model, *image):
+    """`model`: an Embedded."""
     randomize(model)
     saved = {f"state.{key}": value.half() if value.is_floating_point() else value.clone()
              for key, value in model.state_dict().items()}
     model.double()
     model.trunk[0].double()
-    images = torch.rand(3, channels, size, size, dtype=torch.float64)
+    images = torch.rand(3, *image, dtype=torch.float64)
     output = model(images)
     upstream = torch.randn_like(output)
     (output * upstream).sum().backward()
@@ -111,7 +113,9 @@ def main():
     everything = {}
     for case in sys.argv[1:-1]:
         name, *numbers = case.split(",")
-        everything |= {f"{name}/{key}": value for key, value in answer(name, *map(int, numbers)).items()}
+        channels, size, dim = map(int, numbers)
+        saved = answer(build(name, channels, size, dim), channels, size, size)
+        everything |= {f"{name}/{key}": value for key, value in saved.items()}
     torch.save(everything, sys.argv[-1])
 
 

@@ -49,9 +49,10 @@ class StartingWeights : public testing::Test {
   }
 
   /// Fills `weights` and returns what is told.
-  static Lines load(const std::string& file, const std::vector<Parameter>& weights, const std::string& prefix = "") {
+  static Lines load(const std::string& file, const std::vector<Parameter>& weights, const std::string& prefix = "",
+                    const WeightRoles& roles = kRoles) {
     const auto files = open_weights(locate_weights(file));
-    const auto match = match_weights(files, "w.safetensors", weights, kRoles, prefix);
+    const auto match = match_weights(files, "w.safetensors", weights, roles, prefix);
     fill_weights(files, match, weights);
     return lines_of(match, files, weights);
   }
@@ -146,6 +147,25 @@ TEST_F(StartingWeights, MissingNeedlessAndOddOnesAreTold) {
                                                   "'fc.bias', 'fc.weight' left out: the model has no such weights"}));
   EXPECT_TRUE(weights[0].tensor.equal(at::ones({2, 3})));
   for (const size_t place : {1, 2, 3}) EXPECT_EQ(weights[place].tensor.abs().max().item<double>(), 0);
+}
+
+TEST_F(StartingWeights, OfOtherSizesMayBeResampled) {
+  auto roles = kRoles;
+  roles.resampled.push_back({"conv.weight", [](auto stored, auto wanted) { return stored.back() == wanted.back(); },
+                             [](const Tensor& stored) {
+                               return at::cat({stored[0].view({1, 3}), stored[6].view({1, 3})});
+                             }});
+  auto theirs = model_of(3);
+  theirs[0] = Parameter::replicated("conv.weight", at::arange(21, at::kFloat).view({7, 3}));
+  const auto ours = model_of(0);
+  EXPECT_EQ(load(write(named(theirs, "net.")), ours, "", roles),
+            Lines({"'net.' taken off the names", "'conv.weight' is [7, 3] there, wanted [2, 3]: resampled"}));
+  EXPECT_TRUE(ours[0].tensor.equal(at::tensor({0, 1, 2, 18, 19, 20}, at::kFloat).view({2, 3})));
+  theirs[0] = Parameter::replicated("conv.weight", at::zeros({2, 4}));
+  EXPECT_EQ(
+      text_of<SettingsError>([&] { load(write(named(theirs)), ours, "", roles); }),
+      "weights is 'w.safetensors': 'conv.weight' is [2, 4] there, wanted [2, 3]: give the model, and images of the "
+      "size and channels, that they are of");
 }
 
 TEST_F(StartingWeights, FaultsAreOneLine) {

@@ -65,6 +65,8 @@ models::ModelOptions sizes_of(const Model& model, const std::array<int64_t, 3>& 
           .cells = model.cells,
           .cell_channels = model.channels,
           .stem = model.stem,
+          .patch = model.patch,
+          .heads = model.heads,
           .search_method = model.search_method,
           .search_partial = model.search_partial};
 }
@@ -84,6 +86,8 @@ void read_model(settings::Settings& settings, Job& job) {
                .stem = chosen(kStems, settings.get_string("model.stem")),
                .auxiliary = settings.get_float("model.auxiliary"),
                .drop_path = settings.get_float("model.drop_path"),
+               .patch = settings.get_int("model.patch"),
+               .heads = settings.get_int("model.heads"),
                .search_method = settings.get_string("search.method"),
                .search_partial = settings.get_int("search.partial"),
                .freeze = settings.get_list("model.freeze"),
@@ -93,7 +97,9 @@ void read_model(settings::Settings& settings, Job& job) {
   job.model.features = models::dim_of(sizes_of(job.model, job.data.source->image_shape(job)));
 }
 
-std::vector<std::string_view> identity_of_cells(const Job& job) {
+/// What only some models have.
+std::vector<std::string_view> identity_of_model(const Job& job) {
+  if (models::has_patches(job.model.name)) return {"model.patch", "model.heads"};
   if (!models::has_cells(job.model.name)) return {};
   if (models::is_supernet(job.model.name)) return {"model.cells", "model.channels", "model.stem"};
   return {"model.cells", "model.channels", "model.stem", "model.auxiliary", "model.drop_path"};
@@ -148,6 +154,11 @@ const Section& model_section() {
                 "models of cells: fraction of the operations that training leaves out of each image by its end, from "
                 "none at its beginning on",
                 {0, 1, false, true}},
+               {"model.patch", int64_t{16}, "vision transformers: pixels a side that make a token", {1, 1024}},
+               {"model.heads",
+                int64_t{0},
+                "vision transformers: heads of the attention; 0: as published, 64 numbers a head",
+                {0, 1024}},
                {"model.ghost", int64_t{32}, "model.norm=ghost: images of a rank that share statistics", {1, 1e9}},
                {"model.zero_gamma", false,
                 "residual networks: the last norm of each block starts at 0, so that the block starts as its shortcut"},
@@ -177,6 +188,12 @@ const Section& model_section() {
            {{"model.activation", "model.zero_gamma"},
             [](const Job& job) { return models::has_cells(job.model.name); },
             "with models of cells"},
+           {{"model.patch", "model.heads"},
+            [](const Job& job) { return !models::has_patches(job.model.name); },
+            "except with vision transformers"},
+           {{"model.zero_gamma"},
+            [](const Job& job) { return models::has_patches(job.model.name); },
+            "with vision transformers"},
            {{"model.norm", "model.activation", "model.dropout", "model.freeze"},
             [](const Job& job) { return job.model.is_identity; },
             "with model=none: it has no layers"},
@@ -197,7 +214,7 @@ const Section& model_section() {
             [](const Job& job) { return models::has_own_activation(job.model.norm); },
             "with this model.norm: its activation is a part of it"}},
       .identity = {"model", "embedding", "model.norm", "model.activation", "model.dropout", "model.ghost"},
-      .more_identity = identity_of_cells};
+      .more_identity = identity_of_model};
   return section;
 }
 

@@ -22,7 +22,8 @@ struct Model {
   models::Stem stem = models::Stem::cifar;
   double auxiliary = 0;  // what a second classifier's loss counts while a network of cells is trained; 0: there is none
   double drop_path = 0;
-  std::string search_method;  // of the model of a search: one of models::search_methods()
+  int64_t patch = 0, heads = 0;  // of a vision transformer; 0 heads: as published
+  std::string search_method;     // of the model of a search: one of models::search_methods()
   int64_t search_partial = 0;
   std::vector<std::string> freeze;  // parameters whose names begin so are not trained
   std::string weights;              // where a new run's weights come from; "": drawn by the seed

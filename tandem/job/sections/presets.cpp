@@ -26,6 +26,12 @@ bool leaves_operations_out(const settings::Settings& settings) {
          models::search_method(settings.get_string("search.method")).leaves_out;
 }
 
+bool has_patches(const settings::Settings& settings) { return models::has_patches(settings.get_string("model")); }
+
+bool may_choose_for_patches(const settings::Settings& settings) {
+  return has_patches(settings) && !settings.given("train.optimizer");
+}
+
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {with_model(models::has_cells), {{"embedding", "0"}, {"head", "linear"}}},
@@ -42,6 +48,8 @@ const std::vector<Preset>& presets() {
         {"train.nesterov", "false"},
         {"train.weight_decay", "0.0003"},
         {"train.clip", "5"}}},
+      {has_patches, {{"model.activation", "gelu-fused"}, {"train.clip", "1"}}},
+      {may_choose_for_patches, {{"train.optimizer", "adamw"}, {"train.lr", "0.001"}, {"train.weight_decay", "0.05"}}},
       {leaves_operations_out, {{"ddp.unused", "find"}}},
       {with_model(models::is_bench_201), {{"model.cells", "15"}, {"model.channels", "16"}}}};
   return all;
