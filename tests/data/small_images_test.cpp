@@ -292,7 +292,8 @@ TEST(Gzip, WhatIsDamagedIsRefused) {
   spoilt[file.size() - 6] ^= 1;  // the checksum
   EXPECT_EQ(told_of_gzip(spoilt), "'x.gz' is no gzip file, or a damaged one: use another copy");
   EXPECT_EQ(told_of_gzip(file + "junk"), "'x.gz' has bytes behind the end of its gzip stream: use another copy");
-  EXPECT_EQ(told_of_gzip(file, 5000), "'x.gz' holds more than 5000 bytes: a file that is not packed may be of any size");
+  EXPECT_EQ(told_of_gzip(file, 5000),
+            "'x.gz' holds more than 5000 bytes: a file that is not packed may be of any size");
   EXPECT_EQ(told_of_gzip(file, 5001), "nothing thrown");
 }
 

@@ -100,8 +100,8 @@ TEST(PythonWeights, TheirNetworksEmbedAsInPythonAndComeBack) {
   Reader reader(folder);
   for (const std::string model : {"resnet18", "resnet50", "vit_tiny"}) {
     for (const auto& strategy : parallel::strategies()) {
-      const auto job = job_of({"model=" + model, "embedding=16", "model.patch=8", "ranks=" + std::to_string(kRanks), "train.batch=4",
-                               "parallel=" + std::string(strategy.name), "threads=1",
+      const auto job = job_of({"model=" + model, "embedding=16", "model.patch=8", "ranks=" + std::to_string(kRanks),
+                               "train.batch=4", "parallel=" + std::string(strategy.name), "threads=1",
                                "model.weights=" + (folder / (model + ".safetensors")).string()});
       const auto name = model + "." + std::string(strategy.name) + ".safetensors";
       ours[name] = there_and_back(job, made.tensors.at(model + "/images"), made.tensors.at(model + "/embeddings"),

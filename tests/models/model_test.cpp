@@ -93,10 +93,10 @@ TEST(Model, WeightsBeginAsTorchvisionsDo) {
 }
 
 TEST(Model, UnknownNamesAreRefusedWithTheList) {
-  EXPECT_EQ(
-      text_of<SettingsError>([] { make({.name = "resnet19"}); }),
-      "model is 'resnet19', wanted one of resnet_glyph, resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base, mlp, none, darts-v1, darts-v2, "
-      "pc-darts, pc-darts-imagenet, p-darts, drnas, drnas-imagenet, nasnet, amoebanet");
+  EXPECT_EQ(text_of<SettingsError>([] { make({.name = "resnet19"}); }),
+            "model is 'resnet19', wanted one of resnet_glyph, resnet18, resnet34, resnet50, vit_tiny, vit_small, "
+            "vit_base, mlp, none, darts-v1, darts-v2, "
+            "pc-darts, pc-darts-imagenet, p-darts, drnas, drnas-imagenet, nasnet, amoebanet");
   EXPECT_EQ(text_of<SettingsError>([] { norm_of("layer"); }),
             "norm is 'layer', wanted batch, group, none, abn-leaky, abn-elu, abn-swish, sync or ghost");
   EXPECT_EQ(norm_of("group"), Norm::group);

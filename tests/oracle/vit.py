@@ -2,7 +2,8 @@
 
     vit.py NAME,CHANNELS,HEIGHT,WIDTH,PATCH,HEADS,EMBEDDING ... FILE
 
-HEADS 0: as published. Besides, positions/stored, and as timm resamples them, positions/ROWSxCOLUMNS. Exits with 77 where timm is missing.
+HEADS 0: as published. Besides, positions/stored, and as timm resamples them, positions/ROWSxCOLUMNS. Exits with 77
+where timm is missing.
 """
 import sys
 

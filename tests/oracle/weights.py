@@ -76,7 +76,8 @@ def check_file(file):
     trunk = network(name)
     entries = {key: value for key, value in state.items() if not key.startswith(own)}
     wrong = trunk.load_state_dict(entries, strict=False)
-    assert wrong.missing_keys == [f"{LAST[name]}.weight", f"{LAST[name]}.bias"] and not wrong.unexpected_keys, (file, wrong)
+    last = [f"{LAST[name]}.weight", f"{LAST[name]}.bias"]
+    assert wrong.missing_keys == last and not wrong.unexpected_keys, (file, wrong)
     model = embedded(trunk, name)
     wrong = model.load_state_dict(state, strict=False)
     assert not wrong.missing_keys and wrong.unexpected_keys == ["head.weight"], (file, wrong)

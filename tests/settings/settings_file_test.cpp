@@ -76,7 +76,8 @@ TEST(SettingsFile, FaultsNameTheirPlace) {
 TEST(SettingsFile, WrongTypes) {
   EXPECT_EQ(fault_of("[train]\nnesterov = 1"), "job.toml:2:12: train.nesterov is '1', wanted true or false");
   EXPECT_EQ(fault_of("model = true"),
-            "job.toml:1:9: model is 'true', wanted resnet_glyph, resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base, mlp, none, darts-v1, "
+            "job.toml:1:9: model is 'true', wanted resnet_glyph, resnet18, resnet34, resnet50, vit_tiny, vit_small, "
+            "vit_base, mlp, none, darts-v1, "
             "darts-v2, pc-darts, pc-darts-imagenet, p-darts, drnas, drnas-imagenet, nasnet, amoebanet, genotype:FILE "
             "or search:SPACE");
   EXPECT_EQ(fault_of("ranks = [1]"), "job.toml:1:9: ranks is a list, wanted a whole number");
