@@ -2,7 +2,7 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/cli/train.h"
-#include "tandem/job/sections/presets.h"
+#include "tandem/job/job.h"
 #include "tandem/models/model.h"
 #include "tandem/models/space.h"
 #include "tandem/settings/settings.h"

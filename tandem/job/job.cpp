@@ -73,6 +73,15 @@ settings::Schema schema() {
   return all;
 }
 
+std::vector<settings::Setting> settings_for(std::string_view model) {
+  settings::Settings chosen(schema());
+  chosen.choose("model", model);
+  apply_presets(chosen);
+  std::vector<settings::Setting> rows(schema().begin(), schema().end());
+  for (auto& row : rows) row.default_value = chosen.get(row.key);
+  return rows;
+}
+
 Job read_job(settings::Settings settings) {
   apply_presets(settings);
   Job job{.settings = std::move(settings)};

@@ -25,6 +25,9 @@ namespace tandem::job {
 /// The settings of train, eval and plan.
 settings::Schema schema();
 
+/// The same with the defaults for such a model, which is the default itself.
+std::vector<settings::Setting> settings_for(std::string_view model);
+
 /// A training job: its settings, parsed once into typed values. Code below this folder never sees the name or text of a
 /// setting.
 struct Job {

@@ -76,7 +76,7 @@ TEST(Subset, OddSamplesKeepTheirPlace) {
 
 TEST(Subset, APartWithoutSamplesIsRefused) {
   EXPECT_EQ(test::text_of<SettingsError>([] { cut_in_two(std::make_unique<Numbers>(3), 0.3, 1); }),
-            "share is 0.300000 of 3 images, wanted a part with at least one, and one left");
+            "share is 0.3 of 3 images, wanted a part with at least one, and one left");
 }
 
 }  // namespace

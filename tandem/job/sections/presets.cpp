@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/job/job.h"
 #include "tandem/models/model.h"
 #include "tandem/models/search_method.h"
 
@@ -64,15 +63,6 @@ void apply_presets(settings::Settings& settings) {
       if (!settings.given(key)) settings.choose(key, value);
     }
   }
-}
-
-std::vector<settings::Setting> settings_for(std::string_view model) {
-  settings::Settings chosen(schema());
-  chosen.choose("model", model);
-  apply_presets(chosen);
-  std::vector<settings::Setting> rows(schema().begin(), schema().end());
-  for (auto& row : rows) row.default_value = chosen.get(row.key);
-  return rows;
 }
 
 }  // namespace tandem::job
