@@ -10,6 +10,7 @@
 #include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tandem/layers/linear.h"
 
 using namespace tandem;
 
@@ -29,20 +30,23 @@ void run() {
 
   comm::run_ranks(3, [&](comm::ProcessGroup& group) {
     const auto [first, last] = comm::split_range(kRows, group.size(), group.rank());  // this rank's samples
-    const auto [low, high] = comm::split_range(kHidden, group.size(), group.rank());  // and its hidden units
+    const layers::Division units(group, kHidden);                                     // and its hidden units
     auto x = all_x.slice(0, first, last).clone().requires_grad_();
-    auto up = all_up.slice(0, low, high).clone().requires_grad_();      // split by outputs
-    auto down = all_down.slice(1, low, high).clone().requires_grad_();  // split by inputs
+    layers::ColumnLinear first_layer(kIn, units, {.bias = false, .copies = false, .gathers = false});
+    layers::RowLinear second_layer(units, kOut, {.bias = false, .rows = 0});
+    auto up = first_layer.parameters()[0], down = second_layer.parameters()[0];
+    up.set_data(all_up.narrow(0, units.first(), units.count()).clone());
+    down.set_data(all_down.narrow(1, units.first(), units.count()).clone());
 
-    const auto batch = comm::all_gather(x, group);            // [n, in]
-    const auto hidden = at::relu(at::matmul(batch, up.t()));  // [n, hidden / N]: input of the next layer
-    const auto term = at::matmul(hidden, down.t());           // [n, out]: one term of the sum
-    const auto y = comm::reduce_scatter(term, group);         // [n / N, out]
-    y.pow(2).sum().backward();                                // all_gather, then reduce_scatter
+    const auto batch = comm::all_gather(x, group);             // [n, in]
+    const auto hidden = at::relu(first_layer.forward(batch));  // [n, hidden / N]: input of the next layer
+    const auto y = second_layer.forward(hidden);               // a term of the sum, reduce_scatter: [n / N, out]
+    y.pow(2).sum().backward();                                 // all_gather, then reduce_scatter
 
     TORCH_CHECK(at::allclose(y, y_alone.slice(0, first, last), 1e-12), "y differs from that of one device");
-    TORCH_CHECK(at::allclose(up.grad(), up_alone.grad().slice(0, low, high), 1e-12), "the first layer's dW differs");
-    TORCH_CHECK(at::allclose(down.grad(), down_alone.grad().slice(1, low, high), 1e-12),
+    TORCH_CHECK(at::allclose(up.grad(), up_alone.grad().narrow(0, units.first(), units.count()), 1e-12),
+                "the first layer's dW differs");
+    TORCH_CHECK(at::allclose(down.grad(), down_alone.grad().narrow(1, units.first(), units.count()), 1e-12),
                 "the second layer's dW differs");
     TORCH_CHECK(at::allclose(x.grad(), x_alone.grad().slice(0, first, last), 1e-12), "dx differs");
     if (group.rank() == 0) std::printf("y, both dW and dx of 3 ranks equal those of one device\n");

@@ -9,6 +9,8 @@
 #include "tandem/comm/run_main.h"
 #include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
+#include "tandem/layers/hybrid.h"
+#include "tandem/layers/linear.h"
 
 using namespace tandem;
 
@@ -32,17 +34,20 @@ void run() {
 
   comm::run_ranks(3, [&](comm::ProcessGroup& group) {
     const auto [first, last] = comm::split_range(kRows, group.size(), group.rank());  // this rank's samples
-    const auto [low, high] = comm::split_range(kOut, group.size(), group.rank());     // and its outputs
+    const layers::Division outputs(group, kOut);                                      // and its outputs
     auto x = all_x.slice(0, first, last).clone().requires_grad_();
-    auto weight = all_weight.slice(0, low, high).clone().requires_grad_();
+    layers::ColumnLinear linear(kIn, outputs, {.bias = false, .copies = false, .gathers = false});
+    auto weight = linear.parameters()[0];
+    weight.set_data(all_weight.narrow(0, outputs.first(), outputs.count()).clone());
 
     const auto batch = comm::all_gather(x, group);             // [n, in]
-    const auto part = at::matmul(batch, weight.t());           // [n, out / N]: model parallel
-    const auto y = comm::all_to_all(part, group, 0, 1);        // [n / N, out]: data parallel again
+    const auto part = linear.forward(batch);                   // [n, out / N]: model parallel
+    const auto y = layers::to_data_parallel(part, outputs);    // [n / N, out]: data parallel again
     loss_of(y, all_targets.slice(0, first, last)).backward();  // all_to_all back, then reduce_scatter
 
     TORCH_CHECK(at::allclose(y, y_alone.slice(0, first, last), 1e-12), "scores differ from those of one device");
-    TORCH_CHECK(at::allclose(weight.grad(), weight_alone.grad().slice(0, low, high), 1e-12), "dW differs");
+    TORCH_CHECK(at::allclose(weight.grad(), weight_alone.grad().narrow(0, outputs.first(), outputs.count()), 1e-12),
+                "dW differs");
     TORCH_CHECK(at::allclose(x.grad(), x_alone.grad().slice(0, first, last), 1e-12), "dx differs");
     if (group.rank() == 0) std::printf("scores, dW and dx of 3 ranks equal those of one device\n");
   });

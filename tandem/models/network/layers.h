@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tandem/base/tensor.h"
+#include "tandem/layers/layer.h"
 #include "tandem/memory/activation.h"
 #include "tandem/memory/channel_statistics.h"
 #include "tandem/memory/switch_activations.h"
@@ -16,31 +17,8 @@
 /// draws them by name: building a layer draws no numbers and uses no generator that threads share.
 namespace tandem::models {
 
-/// A layer that can initialise its weights. Another element type is that of its floating-point numbers, as in Python:
-/// buffers of whole numbers keep theirs.
-class Layer : public torch::nn::Module {
- public:
-  using torch::nn::Module::Module;
-  using torch::nn::Module::to;
-  void to(at::ScalarType type, bool non_blocking = false) override;
-  void to(at::Device device, at::ScalarType type, bool non_blocking = false) override;
-
-  /// Fills this layer's own parameters and buffers; `name` is its place in the model ("layer1.0.conv1").
-  virtual void initialize(uint64_t seed, const std::string& name) = 0;
-
-  /// From now on, what this layer multiplies is first rounded to `type`; nullopt: it is not.
-  void round_products(std::optional<at::ScalarType> type) { products_ = type; }
-
- protected:
-  /// x as it enters a product.
-  Tensor factor(const Tensor& x) const { return products_ && x.defined() ? x.to(*products_) : x; }
-
- private:
-  std::optional<at::ScalarType> products_;
-};
-
-/// Calls initialize() of every Layer below `model`, with its name in the model.
-void initialize(torch::nn::Module& model, uint64_t seed);
+using layers::initialize;
+using layers::Layer;
 
 /// How a convolution's weights are drawn; biases start at 0.
 enum class Draw : uint8_t {

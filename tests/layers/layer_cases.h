@@ -1,0 +1,75 @@
+#pragma once
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tandem/comm/world.h"
+#include "tandem/layers/layer.h"
+
+namespace tandem::layers::test_layers {
+
+inline Tensor numbers(at::IntArrayRef sizes, double phase) {
+  return at::sin(at::arange(c10::multiply_integers(sizes), at::kDouble) * 1.3 + phase).reshape(sizes);
+}
+
+/// float64, drawn as "layer".
+template <class Made>
+std::shared_ptr<Made> ready(std::shared_ptr<Made> layer) {
+  layer->initialize(/*seed=*/3, "layer");
+  layer->to(at::kDouble);
+  return layer;
+}
+
+/// What training leaves: outputs of each step, gradients of x in the first, weights at the end.
+struct Trained {
+  std::vector<Tensor> outputs;
+  Tensor dx;
+  std::map<std::string, Tensor> weights;
+};
+
+/// Ten steps of SGD on the same x. `loss` is that of one device.
+inline Trained train(const std::function<Tensor(const Tensor&)>& forward, torch::nn::Module& module, const Tensor& x,
+                     const std::function<Tensor(const Tensor&)>& loss) {
+  Trained trained;
+  for (int step = 0; step < 10; ++step) {
+    const auto input = x.detach().clone().requires_grad_();
+    const auto y = forward(input);
+    loss(y).backward();
+    trained.outputs.push_back(y.detach().clone());
+    if (step == 0) trained.dx = input.grad().clone();
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : module.parameters()) {
+      parameter.sub_(parameter.grad() * 0.05);
+      parameter.mutable_grad() = Tensor();
+    }
+  }
+  for (const auto& entry : module.named_parameters()) trained.weights[entry.key()] = entry.value().detach().clone();
+  return trained;
+}
+
+inline bool are_equal(const Tensor& a, const Tensor& b) {
+  return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12);
+}
+
+/// That this rank's weights are its parts of those of one device.
+inline void expect_parts(const Layer& layer, const std::map<std::string, Tensor>& own,
+                         const std::map<std::string, Tensor>& whole) {
+  std::map<std::string, Tensor> wanted = whole;
+  for (const auto& [parameter, split] : layer.parts()) {
+    EXPECT_EQ(split.total, whole.at(parameter).size(split.dim));
+    wanted[parameter] = whole.at(parameter).narrow(split.dim, split.first, split.count);
+  }
+  ASSERT_EQ(own.size(), wanted.size());
+  for (const auto& [name, weight] : own) EXPECT_TRUE(are_equal(weight, wanted.at(name))) << name;
+}
+
+/// Runs `body` on 1 to 5 ranks.
+inline void on_ranks(const std::function<void(comm::ProcessGroup&)>& body) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    comm::run_ranks(ranks, body, {.threads = 1});
+  }
+}
+
+}  // namespace tandem::layers::test_layers
