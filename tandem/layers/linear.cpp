@@ -18,8 +18,10 @@ double bound_of(int64_t in) { return 1 / std::sqrt(static_cast<double>(std::max<
 
 ColumnLinear::ColumnLinear(int64_t in, const Division& out, const Options& options)
     : Layer("Linear"), in_(in), out_(out), options_(options) {
-  weight_ = register_parameter("weight", at::empty({out.count(), in}));
-  if (options.bias) bias_ = register_parameter("bias", at::empty({out.count()}));
+  TORCH_CHECK_VALUE(options.stacks == 1 || (options.stacks > 1 && !options.gathers), "linear: ", options.stacks,
+                    " stacks are gathered, wanted one");
+  weight_ = register_parameter("weight", at::empty({options.stacks * out.count(), in}));
+  if (options.bias) bias_ = register_parameter("bias", at::empty({options.stacks * out.count()}));
 }
 
 Tensor ColumnLinear::forward(const Tensor& x) const {
@@ -29,13 +31,19 @@ Tensor ColumnLinear::forward(const Tensor& x) const {
 }
 
 void ColumnLinear::initialize(uint64_t seed, const std::string& name) {
-  detail::draw_part(weight_, out_.split(0), bound_of(in_), seed, name + ".weight");
-  if (bias_.defined()) detail::draw_part(bias_, out_.split(0), bound_of(in_), seed, name + ".bias");
+  for (const auto& [parameter, split, first] : parts()) {
+    const auto part = (parameter == "weight" ? weight_ : bias_).narrow(0, first, split.count);
+    detail::draw_part(part, split, bound_of(in_), seed, name + "." + parameter);
+  }
 }
 
 std::vector<Layer::Part> ColumnLinear::parts() const {
-  std::vector<Part> parts = {{"weight", out_.split(0)}};
-  if (bias_.defined()) parts.push_back({"bias", out_.split(0)});
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < options_.stacks; ++i) {
+    const parallel::Split split = {0, i * out_.total() + out_.first(), out_.count(), options_.stacks * out_.total()};
+    parts.push_back({"weight", split, i * out_.count()});
+    if (bias_.defined()) parts.push_back({"bias", split, i * out_.count()});
+  }
   return parts;
 }
 

@@ -17,8 +17,10 @@ class ColumnLinear : public Layer {
   struct Options {
     bool bias = true;
     bool copies = true;   // x is invariant; otherwise replicated, such as what comm::all_gather gives
-    bool gathers = true;  // y is invariant, [..., out]; otherwise varying, [..., out.count()]
+    bool gathers = true;  // y is invariant, [..., out]; otherwise varying, [..., stacks * out.count()]
+    int64_t stacks = 1;   // W is so many weights one above the other, each divided so: q, k and v of an attention
   };
+  /// Throws c10::ValueError if it gathers several stacks.
   ColumnLinear(int64_t in, const Division& out, const Options& options);
 
   /// x: [..., in].

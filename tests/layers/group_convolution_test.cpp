@@ -60,7 +60,7 @@ TEST(GroupConv2d, AChainIsThatOfOneDeviceAndSendsAtItsEndsAlone) {
     }
     EXPECT_TRUE(are_equal(own.dx, expected.dx.narrow(0, samples.first(), samples.count())));
     for (const auto& [name, layer] : {std::pair("head.", pair.head), std::pair("tail.", pair.tail)}) {
-      for (const auto& [parameter, split] : layer->parts()) {
+      for (const auto& [parameter, split, first] : layer->parts()) {
         const auto whole = expected.weights.at(name + parameter);
         EXPECT_TRUE(are_equal(own.weights.at(name + parameter), whole.narrow(split.dim, split.first, split.count)));
       }

@@ -55,13 +55,22 @@ inline bool are_equal(const Tensor& a, const Tensor& b) {
 /// That this rank's weights are its parts of those of one device.
 inline void expect_parts(const Layer& layer, const std::map<std::string, Tensor>& own,
                          const std::map<std::string, Tensor>& whole) {
-  std::map<std::string, Tensor> wanted = whole;
-  for (const auto& [parameter, split] : layer.parts()) {
-    EXPECT_EQ(split.total, whole.at(parameter).size(split.dim));
-    wanted[parameter] = whole.at(parameter).narrow(split.dim, split.first, split.count);
+  std::map<std::string, int64_t> held;
+  for (const auto& [parameter, split, first] : layer.parts()) {
+    const auto &here = own.at(parameter), &all = whole.at(parameter);
+    EXPECT_EQ(split.total, all.size(split.dim));
+    EXPECT_TRUE(are_equal(here.narrow(split.dim, first, split.count), all.narrow(split.dim, split.first, split.count)))
+        << parameter;
+    held[parameter] += here.narrow(split.dim, first, split.count).numel();
   }
-  ASSERT_EQ(own.size(), wanted.size());
-  for (const auto& [name, weight] : own) EXPECT_TRUE(are_equal(weight, wanted.at(name))) << name;
+  ASSERT_EQ(own.size(), whole.size());
+  for (const auto& [name, weight] : own) {
+    if (held.contains(name)) {
+      EXPECT_EQ(held[name], weight.numel()) << name;
+    } else {
+      EXPECT_TRUE(are_equal(weight, whole.at(name))) << name;
+    }
+  }
 }
 
 /// Runs `body` on 1 to 5 ranks.

@@ -23,6 +23,14 @@ void draw_part(const Tensor& part, const parallel::Split& split, double bound, u
   draw(part, placement.box(part.sizes()), placement.whole_sizes(part.sizes()), bound, seed, name);
 }
 
+void draw_normal_part(const Tensor& part, const parallel::Split& split, double deviation, uint64_t seed,
+                      const std::string& name) {
+  const parallel::Placement placement{.splits = {split}};
+  const at::NoGradGuard no_grad;
+  fill_normal_(part, deviation, seed, stream_of(name), placement.box(part.sizes()),
+               placement.whole_sizes(part.sizes()));
+}
+
 void draw_whole(const Tensor& tensor, double bound, uint64_t seed, const std::string& name) {
   draw(tensor, whole_box(tensor.sizes()), tensor.sizes(), bound, seed, name);
 }
