@@ -57,8 +57,8 @@ Tensor OutputConv2d::forward(const Tensor& x) const {
 
 void OutputConv2d::initialize(uint64_t seed, const std::string& name) {
   const double bound = bound_of(in_, shape_.kernel);
-  detail::draw_part(weight_, out_.split(0), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_part(bias_, out_.split(0), bound, seed, name + ".bias");
+  detail::draw_uniform(weight_, out_.split(0), bound, seed, name + ".weight");
+  if (bias_.defined()) detail::draw_uniform(bias_, out_.split(0), bound, seed, name + ".bias");
 }
 
 std::vector<Layer::Part> OutputConv2d::parts() const {
@@ -81,8 +81,8 @@ Tensor InputConv2d::forward(const Tensor& x) const {
 
 void InputConv2d::initialize(uint64_t seed, const std::string& name) {
   const double bound = bound_of(in_.total(), shape_.kernel);
-  detail::draw_part(weight_, in_.split(1), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_whole(bias_, bound, seed, name + ".bias");
+  detail::draw_uniform(weight_, in_.split(1), bound, seed, name + ".weight");
+  if (bias_.defined()) detail::draw_uniform(bias_, std::nullopt, bound, seed, name + ".bias");
 }
 
 std::vector<Layer::Part> InputConv2d::parts() const { return {{"weight", in_.split(1)}}; }
@@ -105,8 +105,8 @@ Tensor GroupConv2d::forward(const Tensor& x) {
 
 void GroupConv2d::initialize(uint64_t seed, const std::string& name) {
   const double bound = bound_of(options_.in / groups_.total(), options_.shape.kernel);
-  detail::draw_part(weight_, out_.split(0), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_part(bias_, out_.split(0), bound, seed, name + ".bias");
+  detail::draw_uniform(weight_, out_.split(0), bound, seed, name + ".weight");
+  if (bias_.defined()) detail::draw_uniform(bias_, out_.split(0), bound, seed, name + ".bias");
 }
 
 std::vector<Layer::Part> GroupConv2d::parts() const {

@@ -35,7 +35,7 @@ Tensor RowEmbedding::forward(const Tensor& indices) const {
 }
 
 void RowEmbedding::initialize(uint64_t seed, const std::string& name) {
-  detail::draw_normal_part(weight_, rows_.split(0), 1, seed, name + ".weight");
+  detail::draw_normal(weight_, rows_.split(0), 1, seed, name + ".weight");
 }
 
 ColumnEmbedding::ColumnEmbedding(int64_t rows, const Division& width, bool gathers)
@@ -50,7 +50,7 @@ Tensor ColumnEmbedding::forward(const Tensor& indices) const {
 }
 
 void ColumnEmbedding::initialize(uint64_t seed, const std::string& name) {
-  detail::draw_normal_part(weight_, width_.split(1), 1, seed, name + ".weight");
+  detail::draw_normal(weight_, width_.split(1), 1, seed, name + ".weight");
 }
 
 }  // namespace tandem::layers

@@ -12,7 +12,17 @@
 namespace tandem::layers {
 namespace {
 
-double bound_of(int64_t in) { return 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in, 1))); }
+/// Draws a parameter, or the part of it that `split` says, of a layer with so many inputs.
+void draw(LinearDraw draw, const Tensor& tensor, const std::optional<parallel::Split>& split, int64_t in, uint64_t seed,
+          const std::string& name) {
+  constexpr double kDeviation = 0.02;
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in, 1)));
+  const bool is_bias = tensor.dim() == 1;
+  if (draw == LinearDraw::fan_in) return detail::draw_uniform(tensor, split, bound, seed, name);
+  if (!is_bias) return detail::draw_normal(tensor, split, kDeviation, seed, name);
+  const at::NoGradGuard no_grad;
+  tensor.zero_();
+}
 
 }  // namespace
 
@@ -33,7 +43,7 @@ Tensor ColumnLinear::forward(const Tensor& x) const {
 void ColumnLinear::initialize(uint64_t seed, const std::string& name) {
   for (const auto& [parameter, split, first] : parts()) {
     const auto part = (parameter == "weight" ? weight_ : bias_).narrow(0, first, split.count);
-    detail::draw_part(part, split, bound_of(in_), seed, name + "." + parameter);
+    draw(options_.draw, part, split, in_, seed, name + "." + parameter);
   }
 }
 
@@ -55,8 +65,9 @@ RowLinear::RowLinear(const Division& in, int64_t out, const Options& options)
 
 Tensor RowLinear::forward(const Tensor& x) const {
   const auto own = options_.scatters ? scatter_to_region(x, -1, in_) : x;
-  const auto term = at::linear(factor(own), factor(weight_));
   auto& group = in_.group();
+  if (group.size() == 1) return at::linear(factor(own), factor(weight_), factor(bias_));
+  const auto term = at::linear(factor(own), factor(weight_));
   if (!options_.rows) {
     const auto y = reduce_from_region(term, group);
     return bias_.defined() ? y + bias_ : y;
@@ -66,8 +77,8 @@ Tensor RowLinear::forward(const Tensor& x) const {
 }
 
 void RowLinear::initialize(uint64_t seed, const std::string& name) {
-  detail::draw_part(weight_, in_.split(1), bound_of(in_.total()), seed, name + ".weight");
-  if (bias_.defined()) detail::draw_whole(bias_, bound_of(in_.total()), seed, name + ".bias");
+  draw(options_.draw, weight_, in_.split(1), in_.total(), seed, name + ".weight");
+  if (bias_.defined()) draw(options_.draw, bias_, std::nullopt, in_.total(), seed, name + ".bias");
 }
 
 std::vector<Layer::Part> RowLinear::parts() const { return {{"weight", in_.split(1)}}; }

@@ -6,8 +6,14 @@
 
 namespace tandem::layers {
 
+/// How a linear layer is drawn.
+enum class LinearDraw : uint8_t {
+  fan_in,      // as torch.nn.Linear: weight and bias uniformly in +-1 / sqrt(in)
+  transformer  // as timm's vision transformers: the weight normal of deviation 0.02, the bias 0
+};
+
 /// y = x W' + b with W [out, in] divided by its outputs: each rank has some rows of W and some entries of b, and works
-/// out these columns of y. Drawn as torch.nn.Linear draws, uniformly in +-1 / sqrt(in).
+/// out these columns of y.
 ///
 ///   x ─▶ copy_to_region ─▶ x W_r' + b_r ─▶ [gather_from_region] ─▶ y
 ///
@@ -18,7 +24,8 @@ class ColumnLinear : public Layer {
     bool bias = true;
     bool copies = true;   // x is invariant; otherwise replicated, such as what comm::all_gather gives
     bool gathers = true;  // y is invariant, [..., out]; otherwise varying, [..., stacks * out.count()]
-    int64_t stacks = 1;   // W is so many weights one above the other, each divided so: q, k and v of an attention
+    LinearDraw draw = LinearDraw::fan_in;
+    int64_t stacks = 1;  // W is so many weights one above the other, each divided so: q, k and v of an attention
   };
   /// Throws c10::ValueError if it gathers several stacks.
   ColumnLinear(int64_t in, const Division& out, const Options& options);
@@ -51,6 +58,7 @@ class RowLinear : public Layer {
     bool bias = true;
     bool scatters = false;             // x is invariant, [..., in]; otherwise varying, [..., in.count()]
     std::optional<int64_t> rows = {};  // nullopt: y is invariant
+    LinearDraw draw = LinearDraw::fan_in;
   };
   RowLinear(const Division& in, int64_t out, const Options& options);
 

@@ -21,43 +21,51 @@ Division channels_of_heads(const Division& heads, int64_t width) {
 
 }  // namespace
 
-SplitAttention::SplitAttention(int64_t width, const Division& heads) : torch::nn::Module("Attention"), heads_(heads) {
-  const auto channels = channels_of_heads(heads, width);
-  qkv_ = register_module("qkv", std::make_shared<ColumnLinear>(
-                                    width, channels, ColumnLinear::Options{.gathers = false, .stacks = kStacks}));
-  proj_ = register_module("proj", std::make_shared<RowLinear>(channels, width, RowLinear::Options{}));
+LayerNorm::LayerNorm(int64_t channels, comm::ProcessGroup* tokens, double epsilon)
+    : Layer("LayerNorm"), tokens_(tokens), epsilon_(epsilon) {
+  weight_ = register_parameter("weight", at::empty({channels}));
+  bias_ = register_parameter("bias", at::empty({channels}));
 }
 
-Tensor SplitAttention::forward(const Tensor& x) const {
+Tensor LayerNorm::forward(const Tensor& x) const {
+  if (tokens_ == nullptr) return at::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon_);
+  const auto both = copy_to_region(at::stack({weight_, bias_}), *tokens_);
+  return at::layer_norm(x, weight_.sizes(), both[0], both[1], epsilon_);
+}
+
+void LayerNorm::initialize(uint64_t /*seed*/, const std::string& /*name*/) {
+  const at::NoGradGuard no_grad;
+  weight_.fill_(1);
+  bias_.zero_();
+}
+
+Attention::Attention(int64_t width, const Division& heads) : torch::nn::Module("Attention"), heads_(heads) {
+  const auto channels = channels_of_heads(heads, width);
+  qkv_ = register_module(
+      "qkv", std::make_shared<ColumnLinear>(
+                 width, channels,
+                 ColumnLinear::Options{.gathers = false, .draw = LinearDraw::transformer, .stacks = kStacks}));
+  proj_ = register_module(
+      "proj", std::make_shared<RowLinear>(channels, width, RowLinear::Options{.draw = LinearDraw::transformer}));
+}
+
+Tensor Attention::forward(const Tensor& x) const {
   const auto images = x.size(0), tokens = x.size(1), of_head = x.size(2) / heads_.total();
   const auto all = qkv_->forward(x).view({images, tokens, kStacks, heads_.count(), of_head}).permute({2, 0, 3, 1, 4});
   const auto values = at::scaled_dot_product_attention(all[0], all[1], all[2]);
   return proj_->forward(values.transpose(1, 2).reshape({images, tokens, heads_.count() * of_head}));
 }
 
-SplitFeedForward::SplitFeedForward(int64_t width, const Division& hidden, Tensor (*activation)(const Tensor& x))
-    : torch::nn::Module("FeedForward"), activation_(activation) {
-  fc1_ = register_module("fc1", std::make_shared<ColumnLinear>(width, hidden, ColumnLinear::Options{.gathers = false}));
-  fc2_ = register_module("fc2", std::make_shared<RowLinear>(hidden, width, RowLinear::Options{}));
+FeedForward::FeedForward(int64_t width, const Division& hidden, const memory::Activation& activation)
+    : torch::nn::Module("FeedForward") {
+  fc1_ = register_module(
+      "fc1", std::make_shared<ColumnLinear>(width, hidden,
+                                            ColumnLinear::Options{.gathers = false, .draw = LinearDraw::transformer}));
+  act_ = register_module("act", std::make_shared<memory::ActivationModule>(activation));
+  fc2_ = register_module(
+      "fc2", std::make_shared<RowLinear>(hidden, width, RowLinear::Options{.draw = LinearDraw::transformer}));
 }
 
-Tensor SplitFeedForward::forward(const Tensor& x) const { return fc2_->forward(activation_(fc1_->forward(x))); }
-
-SequenceLayerNorm::SequenceLayerNorm(int64_t channels, comm::ProcessGroup& group, double epsilon)
-    : Layer("LayerNorm"), group_(group), epsilon_(epsilon) {
-  weight_ = register_parameter("weight", at::empty({channels}));
-  bias_ = register_parameter("bias", at::empty({channels}));
-}
-
-Tensor SequenceLayerNorm::forward(const Tensor& x) const {
-  const auto both = copy_to_region(at::stack({weight_, bias_}), group_);
-  return at::layer_norm(x, weight_.sizes(), both[0], both[1], epsilon_);
-}
-
-void SequenceLayerNorm::initialize(uint64_t /*seed*/, const std::string& /*name*/) {
-  const at::NoGradGuard no_grad;
-  weight_.fill_(1);
-  bias_.zero_();
-}
+Tensor FeedForward::forward(const Tensor& x) const { return fc2_->forward(act_->overwrite(fc1_->forward(x))); }
 
 }  // namespace tandem::layers

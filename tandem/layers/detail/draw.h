@@ -1,18 +1,18 @@
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tandem/base/tensor.h"
 #include "tandem/parallel/placement.h"
 
+/// Numbers for a parameter, or for a part of one, which gets those that the whole would have there. Any memory format.
 namespace tandem::layers::detail {
 
-/// Fills a part of a parameter, uniformly in [-bound, bound), as the whole would be filled.
-void draw_part(const Tensor& part, const parallel::Split& split, double bound, uint64_t seed, const std::string& name);
+/// In [-bound, bound).
+void draw_uniform(const Tensor& tensor, const std::optional<parallel::Split>& split, double bound, uint64_t seed,
+                  const std::string& name);
 
-/// The same with normal numbers.
-void draw_normal_part(const Tensor& part, const parallel::Split& split, double deviation, uint64_t seed,
-                      const std::string& name);
-
-void draw_whole(const Tensor& tensor, double bound, uint64_t seed, const std::string& name);
+void draw_normal(const Tensor& tensor, const std::optional<parallel::Split>& split, double deviation, uint64_t seed,
+                 const std::string& name);
 
 }  // namespace tandem::layers::detail

@@ -66,10 +66,6 @@ class Linear : public Layer {
   Tensor forward(const Tensor& input) const;
   void initialize(uint64_t seed, const std::string& name) override;
 
- protected:
-  const Tensor& weight() const { return weight_; }
-  const Tensor& bias() const { return bias_; }  // undefined: there is none
-
  private:
   Tensor weight_, bias_;
 };
