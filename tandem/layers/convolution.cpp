@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "tandem/layers/detail/draw.h"
 #include "tandem/layers/exchange.h"
@@ -38,8 +39,21 @@ Division channels_of(const Division& groups, int64_t channels) {
   return checked(groups.times(channels / groups.total()));
 }
 
-double bound_of(int64_t in, int64_t kernel) {
-  return 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in * kernel * kernel, 1)));
+std::vector<Layer::Part> parts_of_outputs(const Division& out, bool has_bias) {
+  std::vector<Layer::Part> parts = {{"weight", out.split(0)}};
+  if (has_bias) parts.push_back({"bias", out.split(0)});
+  return parts;
+}
+
+/// The parameters of a layer that has at most one part of each. `in`: channels of the whole that an output looks at.
+void draw(const Layer& layer, int64_t in, int64_t kernel, uint64_t seed, const std::string& name) {
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in * kernel * kernel, 1)));
+  const auto parts = layer.parts();
+  for (const auto& entry : layer.named_parameters(/*recurse=*/false)) {
+    const auto part = std::ranges::find(parts, entry.key(), &Layer::Part::parameter);
+    const auto split = part != parts.end() ? std::optional(part->split) : std::nullopt;
+    detail::draw_uniform(entry.value(), split, bound, seed, name + "." + entry.key());
+  }
 }
 
 }  // namespace
@@ -55,17 +69,9 @@ Tensor OutputConv2d::forward(const Tensor& x) const {
   return gathers_ ? gather_from_region(y, 1, out_) : y;
 }
 
-void OutputConv2d::initialize(uint64_t seed, const std::string& name) {
-  const double bound = bound_of(in_, shape_.kernel);
-  detail::draw_uniform(weight_, out_.split(0), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_uniform(bias_, out_.split(0), bound, seed, name + ".bias");
-}
+void OutputConv2d::initialize(uint64_t seed, const std::string& name) { draw(*this, in_, shape_.kernel, seed, name); }
 
-std::vector<Layer::Part> OutputConv2d::parts() const {
-  std::vector<Part> parts = {{"weight", out_.split(0)}};
-  if (bias_.defined()) parts.push_back({"bias", out_.split(0)});
-  return parts;
-}
+std::vector<Layer::Part> OutputConv2d::parts() const { return parts_of_outputs(out_, bias_.defined()); }
 
 InputConv2d::InputConv2d(const Division& in, int64_t out, const ConvolutionShape& shape, bool scatters)
     : Layer("Conv2d"), in_(checked(in)), out_(out), shape_(shape), scatters_(scatters) {
@@ -80,9 +86,7 @@ Tensor InputConv2d::forward(const Tensor& x) const {
 }
 
 void InputConv2d::initialize(uint64_t seed, const std::string& name) {
-  const double bound = bound_of(in_.total(), shape_.kernel);
-  detail::draw_uniform(weight_, in_.split(1), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_uniform(bias_, std::nullopt, bound, seed, name + ".bias");
+  draw(*this, in_.total(), shape_.kernel, seed, name);
 }
 
 std::vector<Layer::Part> InputConv2d::parts() const { return {{"weight", in_.split(1)}}; }
@@ -104,15 +108,9 @@ Tensor GroupConv2d::forward(const Tensor& x) {
 }
 
 void GroupConv2d::initialize(uint64_t seed, const std::string& name) {
-  const double bound = bound_of(options_.in / groups_.total(), options_.shape.kernel);
-  detail::draw_uniform(weight_, out_.split(0), bound, seed, name + ".weight");
-  if (bias_.defined()) detail::draw_uniform(bias_, out_.split(0), bound, seed, name + ".bias");
+  draw(*this, options_.in / groups_.total(), options_.shape.kernel, seed, name);
 }
 
-std::vector<Layer::Part> GroupConv2d::parts() const {
-  std::vector<Part> parts = {{"weight", out_.split(0)}};
-  if (bias_.defined()) parts.push_back({"bias", out_.split(0)});
-  return parts;
-}
+std::vector<Layer::Part> GroupConv2d::parts() const { return parts_of_outputs(out_, bias_.defined()); }
 
 }  // namespace tandem::layers

@@ -11,13 +11,10 @@ namespace {
 
 /// What forward and backward need besides the tensor.
 struct Way : torch::CustomClassHolder {
-  Way(comm::ProcessGroup& of_group, int64_t of_dim, std::vector<int64_t> of_counts, int64_t of_first)
-      : group(of_group), dim(of_dim), counts(std::move(of_counts)), first(of_first) {}
+  Way(int64_t of_dim, Division of_parts) : dim(of_dim), parts(std::move(of_parts)) {}
 
-  comm::ProcessGroup& group;
   int64_t dim;
-  std::vector<int64_t> counts;
-  int64_t first;
+  Division parts;  // of what has no dim that is divided: of nothing, for its group
 };
 using WayPointer = c10::intrusive_ptr<Way>;
 
@@ -47,35 +44,33 @@ struct Copy {
 
 struct Reduce {
   using Back = Copy;
-  static Tensor forward(const Tensor& x, const Way& way) { return comm::all_reduce(x.detach(), way.group); }
+  static Tensor forward(const Tensor& x, const Way& way) { return comm::all_reduce(x.detach(), way.parts.group()); }
 };
 
 struct Gather {
   using Back = Scatter;
   static Tensor forward(const Tensor& x, const Way& way) {
-    return comm::all_gather(x.detach(), way.group, way.dim, way.counts);
+    return comm::all_gather(x.detach(), way.parts.group(), way.dim, way.parts.counts());
   }
 };
 
 struct Scatter {
   using Back = Gather;
   static Tensor forward(const Tensor& x, const Way& way) {
-    return x.narrow(way.dim, way.first, way.counts[way.group.rank()]);
+    return x.narrow(way.dim, way.parts.first(), way.parts.count());
   }
 };
 
 template <class Operation>
-Tensor go(const Tensor& x, comm::ProcessGroup& group) {
-  if (group.size() == 1) return x;
-  return Region<Operation>::apply(x, c10::make_intrusive<Way>(group, 0, std::vector<int64_t>(), 0));
+Tensor go(const Tensor& x, int64_t dim, const Division& parts) {
+  if (parts.group().size() == 1) return x;
+  return Region<Operation>::apply(x, c10::make_intrusive<Way>(at::maybe_wrap_dim(dim, x.dim()), parts));
 }
 
+/// The whole of x.
 template <class Operation>
-Tensor go(const Tensor& x, int64_t dim, const Division& parts) {
-  auto& group = parts.group();
-  if (group.size() == 1) return x;
-  const int64_t whole_dim = at::maybe_wrap_dim(dim, x.dim());
-  return Region<Operation>::apply(x, c10::make_intrusive<Way>(group, whole_dim, parts.counts(), parts.first()));
+Tensor go(const Tensor& x, comm::ProcessGroup& group) {
+  return go<Operation>(x, 0, Division(group, 0));
 }
 
 void check_size(const char* what, const Tensor& x, int64_t dim, int64_t wanted) {

@@ -59,12 +59,7 @@ TEST(GroupConv2d, AChainIsThatOfOneDeviceAndSendsAtItsEndsAlone) {
       EXPECT_TRUE(are_equal(own.outputs[i], expected.outputs[i].narrow(0, samples.first(), samples.count()))) << i;
     }
     EXPECT_TRUE(are_equal(own.dx, expected.dx.narrow(0, samples.first(), samples.count())));
-    for (const auto& [name, layer] : {std::pair("head.", pair.head), std::pair("tail.", pair.tail)}) {
-      for (const auto& [parameter, split, first] : layer->parts()) {
-        const auto whole = expected.weights.at(name + parameter);
-        EXPECT_TRUE(are_equal(own.weights.at(name + parameter), whole.narrow(split.dim, split.first, split.count)));
-      }
-    }
+    expect_parts_of_children(pair, own.weights, expected.weights);
   });
 }
 

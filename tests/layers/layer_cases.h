@@ -73,6 +73,23 @@ inline void expect_parts(const Layer& layer, const std::map<std::string, Tensor>
   }
 }
 
+/// The same of the layers that are children of a module, by their names in it.
+inline void expect_parts_of_children(const torch::nn::Module& module, const std::map<std::string, Tensor>& own,
+                                     const std::map<std::string, Tensor>& whole) {
+  for (const auto& child : module.named_children()) {
+    const auto prefix = child.key() + ".";
+    const auto of_child = [&](const std::map<std::string, Tensor>& all) {
+      std::map<std::string, Tensor> some;
+      for (const auto& [name, weight] : all) {
+        if (name.starts_with(prefix)) some[name.substr(prefix.size())] = weight;
+      }
+      return some;
+    };
+    const auto* layer = dynamic_cast<const Layer*>(child.value().get());
+    if (layer != nullptr) expect_parts(*layer, of_child(own), of_child(whole));
+  }
+}
+
 /// Runs `body` on 1 to 5 ranks.
 inline void on_ranks(const std::function<void(comm::ProcessGroup&)>& body) {
   for (int ranks = 1; ranks <= 5; ++ranks) {

@@ -98,15 +98,7 @@ TEST(RowLinear, AfterAColumnLinearTakesAndGivesTheSamplesOfEachRank) {
                            [&](const Tensor& y) { return loss(y, rows.first()); });
     EXPECT_TRUE(are_equal(own.dx, expected.dx.narrow(0, rows.first(), rows.count())));
     EXPECT_TRUE(are_equal(own.outputs[9], expected.outputs[9].narrow(0, rows.first(), rows.count())));
-    const auto of = [](const std::map<std::string, Tensor>& all, const std::string& prefix) {
-      std::map<std::string, Tensor> some;
-      for (const auto& [name, weight] : all) {
-        if (name.starts_with(prefix)) some[name.substr(prefix.size())] = weight;
-      }
-      return some;
-    };
-    expect_parts(*up, of(own.weights, "up."), of(expected.weights, "up."));
-    expect_parts(*down, of(own.weights, "down."), of(expected.weights, "down."));
+    expect_parts_of_children(pair, own.weights, expected.weights);
   });
 }
 

@@ -25,17 +25,7 @@ std::shared_ptr<Made> drawn(std::shared_ptr<Made> module) {
 void expect_same(torch::nn::Module& module, const Trained& own, const Trained& expected) {
   for (size_t i = 0; i < own.outputs.size(); ++i) EXPECT_TRUE(are_equal(own.outputs[i], expected.outputs[i])) << i;
   EXPECT_TRUE(are_equal(own.dx, expected.dx));
-  for (const auto& child : module.named_children()) {
-    const auto of_child = [&](const std::map<std::string, Tensor>& all) {
-      std::map<std::string, Tensor> some;
-      for (const auto& [name, weight] : all) {
-        if (name.starts_with(child.key() + ".")) some[name.substr(child.key().size() + 1)] = weight;
-      }
-      return some;
-    };
-    const auto* layer = dynamic_cast<Layer*>(child.value().get());
-    if (layer != nullptr) expect_parts(*layer, of_child(own.weights), of_child(expected.weights));
-  }
+  expect_parts_of_children(module, own.weights, expected.weights);
 }
 
 TEST(Attention, IsThatOfOneDevice) {

@@ -107,16 +107,23 @@ def answer(model, *image):
     return saved
 
 
-def main():
+def answers(cases, model_of):
+    """Of each NAME,NUMBER,...; model_of(name, numbers...) gives an Embedded and the sizes of an image."""
     torch.set_num_threads(1)
     torch.manual_seed(5)
     everything = {}
-    for case in sys.argv[1:-1]:
+    for case in cases:
         name, *numbers = case.split(",")
-        channels, size, dim = map(int, numbers)
-        saved = answer(build(name, channels, size, dim), channels, size, size)
-        everything |= {f"{name}/{key}": value for key, value in saved.items()}
-    torch.save(everything, sys.argv[-1])
+        model, image = model_of(name, *map(int, numbers))
+        everything |= {f"{name}/{key}": value for key, value in answer(model, *image).items()}
+    return everything
+
+
+def main():
+    def model_of(name, channels, size, dim):
+        return build(name, channels, size, dim), (channels, size, size)
+
+    torch.save(answers(sys.argv[1:-1], model_of), sys.argv[-1])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 try:
     import timm
     import torch
-    from resnet import Embedded, answer
+    from resnet import Embedded, answers
     from timm.layers import resample_abs_pos_embed
 except ImportError as error:
     print(error)
@@ -24,16 +24,13 @@ def trunk_of(name, channels, height, width, patch, heads=0):
                              num_classes=0, **chosen)
 
 
+def model_of(name, channels, height, width, patch, heads, dim):
+    trunk = trunk_of(name, channels, height, width, patch, heads)
+    return Embedded(trunk, trunk.num_features, dim), (channels, height, width)
+
+
 def main():
-    torch.set_num_threads(1)
-    torch.manual_seed(5)
-    everything = {}
-    for case in sys.argv[1:-1]:
-        name, *numbers = case.split(",")
-        channels, height, width, patch, heads, dim = map(int, numbers)
-        trunk = trunk_of(name, channels, height, width, patch, heads)
-        saved = answer(Embedded(trunk, trunk.num_features, dim), channels, height, width)
-        everything |= {f"{name}/{key}": value for key, value in saved.items()}
+    everything = answers(sys.argv[1:-1], model_of)
     stored = torch.randn(1, 1 + 6 * 6, 16)
     everything["positions/stored"] = stored
     for rows, columns in ((3, 5), (8, 8), (1, 2)):
