@@ -8,6 +8,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
+#include "tandem/layers/placed.h"
 #include "tandem/memory/meter.h"
 #include "tandem/memory/planned_chain.h"
 #include "tandem/models/backbone.h"
@@ -63,17 +64,23 @@ std::unique_ptr<classifier::Head> make_auxiliary(const Job& job, const DataShape
   return auxiliary;
 }
 
-/// A replicated backbone, and a classifier in the form of the job.
+/// How model.norm=sync shares its statistics over the ranks that share a batch; null for other norms, and for one rank.
+/// Collective.
+std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh) {
+  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(mesh.batch()) : nullptr;
+}
+
+/// A backbone, and a classifier in the form of the job.
 class Classification : public train::Task {
  public:
   Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, parallel::Mesh& mesh)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
-        backbone_(make_backbone(job, shape.image, statistics_exchange(job, mesh))),
+        backbone_(make_backbone(job, shape.image, &mesh)),
         head_(make_head(job, shape, plan, mesh)),
         auxiliary_(make_auxiliary(job, shape, backbone_->auxiliary_dim(), mesh)),
         auxiliary_share_(job.model.auxiliary),
-        behind_(mesh.place({}).behind - parallel::kBatchAxes),
+        mesh_(mesh),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
@@ -128,11 +135,12 @@ class Classification : public train::Task {
   memory::Chain* replicated_chain() override { return &backbone_->chain(); }
 
   std::vector<train::Parameter> parameters() const override {
-    auto all = train::parameters_of(*backbone_);
+    auto all = layers::parameters_of(*backbone_, mesh_);
     all.push_back(head_->parameter(kHeadWeight));
     if (auxiliary_) all.push_back(auxiliary_->parameter(kAuxiliaryWeight));
+    const auto behind = mesh_.place({}).behind - parallel::kBatchAxes;  // of those with the same batch
     for (auto& parameter : all) {
-      if (parameter.placement.is_everywhere()) parameter.placement.behind = behind_;
+      if (parameter.placement.is_everywhere()) parameter.placement.behind = behind;
     }
     return all;
   }
@@ -146,7 +154,7 @@ class Classification : public train::Task {
     head_->set_rows_read(std::move(read));
   }
 
-  std::vector<train::Parameter> buffers() const override { return train::buffers_of(*backbone_); }
+  std::vector<train::Parameter> buffers() const override { return layers::buffers_of(*backbone_, mesh_); }
 
  private:
   std::vector<classifier::Head*> heads() const {
@@ -175,7 +183,7 @@ class Classification : public train::Task {
   std::shared_ptr<models::Backbone> backbone_;
   std::unique_ptr<classifier::Head> head_, auxiliary_;  // the second may be null
   double auxiliary_share_;
-  parallel::Axes behind_;  // of what each rank holds whole: ranks with the same batch come before this one
+  const parallel::Mesh& mesh_;
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
   bool is_apart_ = false;
@@ -184,12 +192,8 @@ class Classification : public train::Task {
 
 }  // namespace
 
-std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh) {
-  return models::shares_statistics(job.model.norm) ? parallel::share_statistics(mesh.batch()) : nullptr;
-}
-
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape,
-                                                std::shared_ptr<memory::StatisticsExchange> ranks) {
+                                                parallel::Mesh* mesh) {
   const CategoryScope scope(Category::parameters);
   const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = job.model.embedding;
   if (job.model.is_identity && numbers != embedding) {
@@ -216,7 +220,8 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                         .search_partial = job.model.search_partial,
                                         .dropout = job.model.dropout,
                                         .products = job.training.precision.products,
-                                        .ranks = std::move(ranks),
+                                        .ranks = mesh != nullptr ? statistics_exchange(job, *mesh) : nullptr,
+                                        .tensor = mesh != nullptr ? &mesh->group(parallel::Axis::tensor) : nullptr,
                                         .seed = job.seed};
   auto backbone = naming_settings({"model"}, [&] { return models::make(options); });
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);

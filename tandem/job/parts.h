@@ -10,10 +10,6 @@
 #include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
 
-namespace tandem::memory {
-class StatisticsExchange;
-}
-
 namespace tandem::models {
 class Backbone;
 }
@@ -30,15 +26,12 @@ std::unique_ptr<data::Loader> training_loader(const Job& job, const data::Datase
 std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Dataset& dataset,
                                                 const comm::ProcessGroup& world);
 
-/// How model.norm=sync shares its statistics over the ranks that share a batch; null for other norms, and for one rank.
-/// Collective.
-std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh);
-
-/// The backbone on the job's device and in its element type. Its memory counts as parameters and buffers. Throws
-/// SettingsError if the model is none and an image has another number of values than the embedding. `ranks`: of
-/// statistics_exchange(); null: this rank is alone.
+/// The backbone on the job's device and in its element type; with a mesh, this rank's part of it. Its memory counts as
+/// parameters and buffers. Throws SettingsError if the model is none and an image has another number of values than the
+/// embedding; if a layer cannot be divided over so many ranks. null: this rank is alone. The mesh must outlive the
+/// result. Collective with model.norm=sync, whose statistics are of the images of all ranks that share a batch.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape,
-                                                std::shared_ptr<memory::StatisticsExchange> ranks = nullptr);
+                                                parallel::Mesh* mesh = nullptr);
 
 /// How a task is divided, over ranks and over time.
 struct TaskPlan {
@@ -74,8 +67,7 @@ std::vector<int64_t> with_copies(const Job& job, const std::vector<int64_t>& cou
 /// All ranks of the job, arranged along the axes of its plan. Collective.
 std::unique_ptr<parallel::Mesh> make_mesh(const Job& job, comm::ProcessGroup& world);
 
-/// A task with a replicated backbone and a classifier in the form of the job. Collective with model.norm=sync, whose
-/// statistics are of the images of all ranks that share a batch; otherwise not.
+/// A task with a backbone, and a classifier in the form of the job. Collective as make_backbone().
 std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, const TaskPlan& plan,
                                        parallel::Mesh& mesh);
 

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 
@@ -14,101 +13,101 @@
 namespace tandem::layers {
 namespace {
 
-Tensor convolved(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvolutionShape& shape,
-                 int64_t groups = 1) {
-  const std::array<int64_t, 2> stride = {shape.stride, shape.stride}, padding = {shape.padding, shape.padding},
-                               dilation = {shape.dilation, shape.dilation};
-  return at::conv2d(x, weight, bias, stride, padding, dilation, groups);
-}
-
-/// Same memory format as oneDNN's channels-last gradient.
-Tensor empty_weight(int64_t out, int64_t in, int64_t kernel) {
-  return at::empty({out, in, kernel, kernel}, at::TensorOptions(), at::MemoryFormat::ChannelsLast);
-}
-
 /// A convolution has at least one channel.
-const Division& checked(const Division& channels) {
+const Division& checked(const Division& channels, int64_t total) {
   TORCH_CHECK_VALUE(std::ranges::min(channels.counts()) > 0, "convolution: ", channels.total(), " channels on ",
                     channels.counts().size(), " ranks, wanted at least one on each");
+  TORCH_CHECK_VALUE(channels.total() == total, "convolution: ", channels.total(), " channels are divided, wanted ",
+                    total);
   return channels;
 }
 
-Division channels_of(const Division& groups, int64_t channels) {
-  TORCH_CHECK_VALUE(groups.total() > 0 && channels % groups.total() == 0, "convolution: ", channels, " channels in ",
-                    groups.total(), " groups, wanted a multiple");
-  return checked(groups.times(channels / groups.total()));
+Division channels_of(const Division& groups, int64_t wanted, int64_t channels) {
+  TORCH_CHECK_VALUE(groups.total() == wanted, "convolution: ", groups.total(), " groups are divided, wanted ", wanted);
+  TORCH_CHECK_VALUE(wanted > 0 && channels % wanted == 0, "convolution: ", channels, " channels in ", wanted,
+                    " groups, wanted a multiple");
+  return checked(groups.times(channels / wanted), channels);
 }
 
 std::vector<Layer::Part> parts_of_outputs(const Division& out, bool has_bias) {
-  std::vector<Layer::Part> parts = {{"weight", out.split(0)}};
-  if (has_bias) parts.push_back({"bias", out.split(0)});
+  std::vector<Layer::Part> parts = {{"weight", "weight", out.split(0)}};
+  if (has_bias) parts.push_back({"bias", "bias", out.split(0)});
   return parts;
-}
-
-/// The parameters of a layer that has at most one part of each. `in`: channels of the whole that an output looks at.
-void draw(const Layer& layer, int64_t in, int64_t kernel, uint64_t seed, const std::string& name) {
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in * kernel * kernel, 1)));
-  const auto parts = layer.parts();
-  for (const auto& entry : layer.named_parameters(/*recurse=*/false)) {
-    const auto part = std::ranges::find(parts, entry.key(), &Layer::Part::parameter);
-    const auto split = part != parts.end() ? std::optional(part->split) : std::nullopt;
-    detail::draw_uniform(entry.value(), split, bound, seed, name + "." + entry.key());
-  }
 }
 
 }  // namespace
 
-OutputConv2d::OutputConv2d(int64_t in, const Division& out, const ConvolutionShape& shape, bool gathers)
-    : Layer("Conv2d"), in_(in), out_(checked(out)), shape_(shape), gathers_(gathers) {
-  weight_ = register_parameter("weight", empty_weight(out.count(), in, shape.kernel));
-  if (shape.bias) bias_ = register_parameter("bias", at::empty({out.count()}));
+Conv2d::Conv2d(const Options& options)
+    : Conv2d(options, options.out, options.in / options.groups, options.bias ? options.out : 0) {}
+
+Conv2d::Conv2d(const Options& whole, int64_t out, int64_t in, int64_t bias) : Layer("Conv2d"), options_(whole) {
+  // Same memory format as oneDNN's channels-last gradient, so that a step needs no reordering.
+  weight_ = register_parameter("weight", at::empty({out, in, whole.kernel.height, whole.kernel.width},
+                                                   at::TensorOptions(), at::MemoryFormat::ChannelsLast));
+  if (whole.bias) bias_ = register_parameter("bias", at::empty({bias}));
 }
 
+Tensor Conv2d::convolved(const Tensor& x, const Tensor& bias, int64_t groups) const {
+  return at::conv2d(factor(x), factor(weight_), factor(bias), options_.stride.list(), options_.padding.list(),
+                    options_.dilation.list(), groups);
+}
+
+Tensor Conv2d::forward(const Tensor& x) const { return convolved(x, bias_, options_.groups); }
+
+void Conv2d::initialize(uint64_t seed, const std::string& name) {
+  const auto all = parts();
+  const auto split_of = [&](const std::string& parameter) {
+    const auto part = std::ranges::find(all, parameter, &Part::parameter);
+    return part != all.end() ? std::optional(part->split) : std::nullopt;
+  };
+  const int64_t kernel = options_.kernel.height * options_.kernel.width;
+  if (options_.draw == Draw::fan_out) {
+    const double deviation = options_.gain * std::sqrt(2.0 / static_cast<double>(options_.out * kernel));
+    detail::draw_normal(weight_, split_of("weight"), deviation, seed, name + ".weight");
+    const at::NoGradGuard no_grad;
+    if (bias_.defined()) bias_.zero_();
+    return;
+  }
+  const auto fan_in = std::max<int64_t>(options_.in / options_.groups * kernel, 1);
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  detail::draw_uniform(weight_, split_of("weight"), bound, seed, name + ".weight");
+  if (bias_.defined()) detail::draw_uniform(bias_, split_of("bias"), bound, seed, name + ".bias");
+}
+
+OutputConv2d::OutputConv2d(const Options& whole, const Division& out, bool gathers)
+    : Conv2d(whole, checked(out, whole.out).count(), whole.in, out.count()), out_(out), gathers_(gathers) {}
+
 Tensor OutputConv2d::forward(const Tensor& x) const {
-  const auto y = convolved(factor(copy_to_region(x, out_.group())), factor(weight_), factor(bias_), shape_);
+  const auto y = convolved(copy_to_region(x, out_.group()), bias_);
   return gathers_ ? gather_from_region(y, 1, out_) : y;
 }
 
-void OutputConv2d::initialize(uint64_t seed, const std::string& name) { draw(*this, in_, shape_.kernel, seed, name); }
-
 std::vector<Layer::Part> OutputConv2d::parts() const { return parts_of_outputs(out_, bias_.defined()); }
 
-InputConv2d::InputConv2d(const Division& in, int64_t out, const ConvolutionShape& shape, bool scatters)
-    : Layer("Conv2d"), in_(checked(in)), out_(out), shape_(shape), scatters_(scatters) {
-  weight_ = register_parameter("weight", empty_weight(out, in.count(), shape.kernel));
-  if (shape.bias) bias_ = register_parameter("bias", at::empty({out}));
-}
+InputConv2d::InputConv2d(const Options& whole, const Division& in, bool scatters)
+    : Conv2d(whole, whole.out, checked(in, whole.in).count(), whole.out), in_(in), scatters_(scatters) {}
 
 Tensor InputConv2d::forward(const Tensor& x) const {
   const auto own = scatters_ ? scatter_to_region(x, 1, in_) : x;
-  const auto y = reduce_from_region(convolved(factor(own), factor(weight_), {}, shape_), in_.group());
-  return bias_.defined() ? y + bias_.view({1, out_, 1, 1}) : y;
+  if (in_.group().size() == 1) return convolved(own, bias_);
+  const auto y = reduce_from_region(convolved(own, {}), in_.group());
+  return bias_.defined() ? y + bias_.view({1, options_.out, 1, 1}) : y;
 }
 
-void InputConv2d::initialize(uint64_t seed, const std::string& name) {
-  draw(*this, in_.total(), shape_.kernel, seed, name);
-}
+std::vector<Layer::Part> InputConv2d::parts() const { return {{"weight", "weight", in_.split(1)}}; }
 
-std::vector<Layer::Part> InputConv2d::parts() const { return {{"weight", in_.split(1)}}; }
-
-GroupConv2d::GroupConv2d(const Division& groups, const Options& options)
-    : Layer("Conv2d"),
+GroupConv2d::GroupConv2d(const Options& whole, const Division& groups, bool is_head, bool is_tail)
+    : Conv2d(whole, channels_of(groups, whole.groups, whole.out).count(), whole.in / whole.groups,
+             channels_of(groups, whole.groups, whole.out).count()),
       groups_(groups),
-      in_(channels_of(groups, options.in)),
-      out_(channels_of(groups, options.out)),
-      options_(options) {
-  weight_ = register_parameter("weight", empty_weight(out_.count(), options.in / groups.total(), options.shape.kernel));
-  if (options.shape.bias) bias_ = register_parameter("bias", at::empty({out_.count()}));
-}
+      in_(channels_of(groups, whole.groups, whole.in)),
+      out_(channels_of(groups, whole.groups, whole.out)),
+      is_head_(is_head),
+      is_tail_(is_tail) {}
 
-Tensor GroupConv2d::forward(const Tensor& x) {
-  const auto all = options_.is_head ? to_model_parallel(x, in_) : x;
-  const auto y = convolved(factor(all), factor(weight_), factor(bias_), options_.shape, groups_.count());
-  return options_.is_tail ? to_data_parallel(y, out_) : y;
-}
-
-void GroupConv2d::initialize(uint64_t seed, const std::string& name) {
-  draw(*this, options_.in / groups_.total(), options_.shape.kernel, seed, name);
+Tensor GroupConv2d::forward(const Tensor& x) const {
+  const auto y = convolved(is_head_ ? to_model_parallel(x, in_) : x, bias_, groups_.count());
+  return is_tail_ ? to_data_parallel(y, out_) : y;
 }
 
 std::vector<Layer::Part> GroupConv2d::parts() const { return parts_of_outputs(out_, bias_.defined()); }

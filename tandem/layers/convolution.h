@@ -1,56 +1,88 @@
 #pragma once
+#include <array>
+
 #include "tandem/layers/division.h"
 #include "tandem/layers/layer.h"
 
-/// 2-d convolutions, zero-padded, whose channels are divided; weights [out, in / groups, kernel, kernel] are drawn as
-/// torch.nn.Conv2d draws them, uniformly in +-1 / sqrt(in / groups * kernel * kernel).
+/// 2-d convolutions, zero-padded, whole or with their channels divided.
 namespace tandem::layers {
 
-struct ConvolutionShape {
-  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
-  bool bias = false;
+/// How a convolution is drawn.
+enum class Draw : uint8_t {
+  fan_out,  // as in torchvision: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015); bias
+            // 0
+  fan_in    // as torch.nn.Conv2d: weight and bias uniform in +-1 / sqrt(in / groups * kernel * kernel)
+};
+
+/// A number for the height and one for the width.
+struct Sides {
+  int64_t height, width;
+  Sides(int64_t both) : height(both), width(both) {}  // NOLINT: a number stands for both
+  Sides(int64_t height, int64_t width) : height(height), width(width) {}
+  std::array<int64_t, 2> list() const { return {height, width}; }
+};
+
+/// Weight [out, in / groups, kernel height, kernel width]. Every rank that has one has all of it.
+class Conv2d : public Layer {
+ public:
+  struct Options {
+    int64_t in, out;
+    Sides kernel = 1, stride = 1, padding = 0, dilation = 1;
+    int64_t groups = 1;
+    bool bias = false;
+    double gain = 1;
+    Draw draw = Draw::fan_out;
+  };
+  explicit Conv2d(const Options& options);
+
+  /// [N, in, H, W] to [N, out, H', W'].
+  virtual Tensor forward(const Tensor& x) const;
+  void initialize(uint64_t seed, const std::string& name) override;
+
+ protected:
+  /// A rank's part of the one that `whole` tells: a weight [out, in, ...] of its own, and a bias [bias].
+  Conv2d(const Options& whole, int64_t out, int64_t in, int64_t bias);
+
+  Tensor convolved(const Tensor& x, const Tensor& bias, int64_t groups = 1) const;
+
+  Options options_;  // of the whole
+  Tensor weight_, bias_;
 };
 
 /// Divided by its output channels, as ColumnLinear is by its outputs.
 ///
 ///   x ─▶ copy_to_region ─▶ conv(x, W_r) + b_r ─▶ [gather_from_region] ─▶ y
-class OutputConv2d : public Layer {
+class OutputConv2d : public Conv2d {
  public:
-  /// With `gathers`, y [N, out, H, W] is invariant; otherwise varying, [N, out.count(), H, W].
-  OutputConv2d(int64_t in, const Division& out, const ConvolutionShape& shape, bool gathers = true);
+  /// `whole`: one group. With `gathers`, y [N, out, H, W] is invariant; otherwise varying, [N, out.count(), H, W].
+  /// Throws c10::ValueError for a rank without channels.
+  OutputConv2d(const Options& whole, const Division& out, bool gathers = true);
 
   /// x: [N, in, H, W], invariant. Collective.
-  Tensor forward(const Tensor& x) const;
-  void initialize(uint64_t seed, const std::string& name) override;
+  Tensor forward(const Tensor& x) const override;
   std::vector<Part> parts() const override;
 
  private:
-  int64_t in_;
   Division out_;
-  ConvolutionShape shape_;
   bool gathers_;
-  Tensor weight_, bias_;
 };
 
 /// Divided by its input channels, as RowLinear is by its inputs; the bias is added once.
 ///
 ///   x ─▶ [scatter_to_region] ─▶ conv(x_r, W_r) ─▶ reduce_from_region ─▶ + b ─▶ y
-class InputConv2d : public Layer {
+class InputConv2d : public Conv2d {
  public:
-  /// With `scatters`, x is invariant, [N, in, H, W]; otherwise varying, [N, in.count(), H, W].
-  InputConv2d(const Division& in, int64_t out, const ConvolutionShape& shape, bool scatters = false);
+  /// `whole`: one group. With `scatters`, x is invariant, [N, in, H, W]; otherwise varying, [N, in.count(), H, W].
+  /// Throws as OutputConv2d.
+  InputConv2d(const Options& whole, const Division& in, bool scatters = false);
 
   /// Returns [N, out, H, W], invariant. Collective.
-  Tensor forward(const Tensor& x) const;
-  void initialize(uint64_t seed, const std::string& name) override;
+  Tensor forward(const Tensor& x) const override;
   std::vector<Part> parts() const override;
 
  private:
   Division in_;
-  int64_t out_;
-  ConvolutionShape shape_;
   bool scatters_;
-  Tensor weight_, bias_;
 };
 
 /// A convolution of groups, which are divided: no rank needs another's channels. The ranks share a batch, each with
@@ -61,25 +93,19 @@ class InputConv2d : public Layer {
 ///                                             ... is_tail: ─ to_data_parallel ─▶ [n_r, out, H, W]
 ///
 /// The gradient of the weights is that of the whole batch: it must not be summed over the group.
-class GroupConv2d : public Layer {
+class GroupConv2d : public Conv2d {
  public:
-  struct Options {
-    int64_t in, out;  // of all groups; multiples of their number
-    ConvolutionShape shape;
-    bool is_head = true, is_tail = true;
-  };
-  /// Throws c10::ValueError if the groups do not divide `in` and `out`.
-  GroupConv2d(const Division& groups, const Options& options);
+  /// Throws c10::ValueError if the groups are not those of `whole`, or do not divide its channels; for a rank without
+  /// groups.
+  GroupConv2d(const Options& whole, const Division& groups, bool is_head = true, bool is_tail = true);
 
   /// Collective.
-  Tensor forward(const Tensor& x);
-  void initialize(uint64_t seed, const std::string& name) override;
+  Tensor forward(const Tensor& x) const override;
   std::vector<Part> parts() const override;
 
  private:
   Division groups_, in_, out_;
-  Options options_;
-  Tensor weight_, bias_;
+  bool is_head_, is_tail_;
 };
 
 }  // namespace tandem::layers

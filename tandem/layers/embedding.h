@@ -15,7 +15,7 @@ class RowEmbedding : public Layer {
   /// [...] to [..., width], invariant. Throws c10::IndexError for an index that is no row. Collective.
   Tensor forward(const Tensor& indices) const;
   void initialize(uint64_t seed, const std::string& name) override;
-  std::vector<Part> parts() const override { return {{"weight", rows_.split(0)}}; }
+  std::vector<Part> parts() const override { return {{"weight", "weight", rows_.split(0)}}; }
 
  private:
   Division rows_;
@@ -31,7 +31,7 @@ class ColumnEmbedding : public Layer {
   /// Throws as RowEmbedding. Collective.
   Tensor forward(const Tensor& indices) const;
   void initialize(uint64_t seed, const std::string& name) override;
-  std::vector<Part> parts() const override { return {{"weight", width_.split(1)}}; }
+  std::vector<Part> parts() const override { return {{"weight", "weight", width_.split(1)}}; }
 
  private:
   Division width_;

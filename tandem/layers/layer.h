@@ -24,12 +24,11 @@ class Layer : public torch::nn::Module {
   /// on the seed, the parameter's name and the place in the whole parameter alone, also where this rank holds a part.
   virtual void initialize(uint64_t seed, const std::string& name) = 0;
 
-  /// Where the parameters lie of which this rank holds a part, by their names in this layer; a parameter may have
-  /// several. The others are invariant (exchange.h) over the ranks of the group.
+  /// The parameters and buffers that are this rank's part of one of the whole layer. A rank may have several parts of
+  /// one. The others are invariant (exchange.h) over the ranks of the group.
   struct Part {
-    std::string parameter;
-    parallel::Split split;   // in the whole
-    int64_t first_here = 0;  // the first index along split.dim in this rank's tensor
+    std::string parameter, whole;  // its name in this layer, and in the whole one
+    parallel::Split split;
   };
   virtual std::vector<Part> parts() const { return {}; }
 

@@ -7,6 +7,7 @@
 
 #include "tandem/comm/collectives.h"
 #include "tandem/layers/detail/draw.h"
+#include "tandem/layers/detail/stacked.h"
 #include "tandem/layers/exchange.h"
 
 namespace tandem::layers {
@@ -26,34 +27,68 @@ void draw(LinearDraw draw, const Tensor& tensor, const std::optional<parallel::S
 
 }  // namespace
 
+Linear::Linear(int64_t in, int64_t out, bool bias, LinearDraw draw) : Layer("Linear"), draw_(draw) {
+  weight_ = register_parameter("weight", at::empty({out, in}));
+  if (bias) bias_ = register_parameter("bias", at::empty({out}));
+}
+
+Tensor Linear::forward(const Tensor& x) const { return at::linear(factor(x), factor(weight_), factor(bias_)); }
+
+void Linear::initialize(uint64_t seed, const std::string& name) {
+  const int64_t in = weight_.size(1);
+  draw(draw_, weight_, std::nullopt, in, seed, name + ".weight");
+  if (bias_.defined()) draw(draw_, bias_, std::nullopt, in, seed, name + ".bias");
+}
+
 ColumnLinear::ColumnLinear(int64_t in, const Division& out, const Options& options)
     : Layer("Linear"), in_(in), out_(out), options_(options) {
   TORCH_CHECK_VALUE(options.stacks == 1 || (options.stacks > 1 && !options.gathers), "linear: ", options.stacks,
                     " stacks are gathered, wanted one");
-  weight_ = register_parameter("weight", at::empty({options.stacks * out.count(), in}));
-  if (options.bias) bias_ = register_parameter("bias", at::empty({options.stacks * out.count()}));
+  add("weight", {options.stacks * out.count(), in}, weights_);
+  if (options.bias) add("bias", {options.stacks * out.count()}, biases_);
+}
+
+void ColumnLinear::add(const std::string& name, at::IntArrayRef sizes, std::vector<Tensor>& stacks) {
+  const auto all = at::empty(sizes);
+  if (options_.stacks == 1 || out_.group().size() == 1) {
+    stacks.push_back(register_parameter(name, all));
+    return;
+  }
+  for (int64_t i = 0; i < options_.stacks; ++i) {
+    const auto own = all.narrow(0, i * out_.count(), out_.count()).variable_data();
+    stacks.push_back(register_parameter(name + "_" + std::to_string(i), own));
+  }
 }
 
 Tensor ColumnLinear::forward(const Tensor& x) const {
   const auto input = options_.copies ? copy_to_region(x, out_.group()) : x;
-  const auto y = at::linear(factor(input), factor(weight_), factor(bias_));
+  const auto bias = biases_.empty() ? Tensor() : detail::stacked(biases_);
+  const auto y = at::linear(factor(input), factor(detail::stacked(weights_)), factor(bias));
   return options_.gathers ? gather_from_region(y, -1, out_) : y;
 }
 
 void ColumnLinear::initialize(uint64_t seed, const std::string& name) {
-  for (const auto& [parameter, split, first] : parts()) {
-    const auto part = (parameter == "weight" ? weight_ : bias_).narrow(0, first, split.count);
-    draw(options_.draw, part, split, in_, seed, name + "." + parameter);
+  auto own = named_parameters(/*recurse=*/false);
+  for (const auto& part : parts()) {
+    draw(options_.draw, own[part.parameter], part.split, in_, seed, name + "." + part.whole);
   }
 }
 
 std::vector<Layer::Part> ColumnLinear::parts() const {
   std::vector<Part> parts;
-  for (int64_t i = 0; i < options_.stacks; ++i) {
-    const parallel::Split split = {0, i * out_.total() + out_.first(), out_.count(), options_.stacks * out_.total()};
-    parts.push_back({"weight", split, i * out_.count()});
-    if (bias_.defined()) parts.push_back({"bias", split, i * out_.count()});
-  }
+  const auto add = [&](const std::string& name, const std::vector<Tensor>& stacks) {
+    const auto count = static_cast<int64_t>(stacks.size()), total = options_.stacks * out_.total();
+    if (count == 1) {  // of one stack, or of all of them on one rank
+      parts.push_back({name, name, {0, out_.first(), stacks[0].size(0), total}});
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const parallel::Split split = {0, i * out_.total() + out_.first(), out_.count(), total};
+      parts.push_back({name + "_" + std::to_string(i), name, split});
+    }
+  };
+  add("weight", weights_);
+  if (options_.bias) add("bias", biases_);
   return parts;
 }
 
@@ -81,6 +116,6 @@ void RowLinear::initialize(uint64_t seed, const std::string& name) {
   if (bias_.defined()) draw(options_.draw, bias_, std::nullopt, in_.total(), seed, name + ".bias");
 }
 
-std::vector<Layer::Part> RowLinear::parts() const { return {{"weight", in_.split(1)}}; }
+std::vector<Layer::Part> RowLinear::parts() const { return {{"weight", "weight", in_.split(1)}}; }
 
 }  // namespace tandem::layers

@@ -12,6 +12,20 @@ enum class LinearDraw : uint8_t {
   transformer  // as timm's vision transformers: the weight normal of deviation 0.02, the bias 0
 };
 
+/// y = x W' + b; W [out, in]. Every rank that has one has all of it.
+class Linear : public Layer {
+ public:
+  Linear(int64_t in, int64_t out, bool bias = true, LinearDraw draw = LinearDraw::fan_in);
+
+  /// x: [..., in].
+  Tensor forward(const Tensor& x) const;
+  void initialize(uint64_t seed, const std::string& name) override;
+
+ private:
+  LinearDraw draw_;
+  Tensor weight_, bias_;
+};
+
 /// y = x W' + b with W [out, in] divided by its outputs: each rank has some rows of W and some entries of b, and works
 /// out these columns of y.
 ///
@@ -27,7 +41,8 @@ class ColumnLinear : public Layer {
     LinearDraw draw = LinearDraw::fan_in;
     int64_t stacks = 1;  // W is so many weights one above the other, each divided so: q, k and v of an attention
   };
-  /// Throws c10::ValueError if it gathers several stacks.
+  /// Of several stacks a rank holds a part of each: parameters "weight_0", "weight_1", ..., which lie one behind the
+  /// other in memory; in a group of one rank they are one. Throws c10::ValueError if it gathers several stacks.
   ColumnLinear(int64_t in, const Division& out, const Options& options);
 
   /// x: [..., in].
@@ -36,10 +51,12 @@ class ColumnLinear : public Layer {
   std::vector<Part> parts() const override;
 
  private:
+  void add(const std::string& name, at::IntArrayRef sizes, std::vector<Tensor>& stacks);
+
   int64_t in_;
   Division out_;
   Options options_;
-  Tensor weight_, bias_;
+  std::vector<Tensor> weights_, biases_;  // of the stacks; or one of all of them
 };
 
 /// The same divided by its inputs: each rank has some columns of W, and works out a term of y. The bias is added once,

@@ -51,7 +51,8 @@ Attention::Attention(int64_t width, const Division& heads) : torch::nn::Module("
 
 Tensor Attention::forward(const Tensor& x) const {
   const auto images = x.size(0), tokens = x.size(1), of_head = x.size(2) / heads_.total();
-  const auto all = qkv_->forward(x).view({images, tokens, kStacks, heads_.count(), of_head}).permute({2, 0, 3, 1, 4});
+  const auto all =
+      qkv_->forward(x).view({images, tokens, kStacks, heads_.count(), of_head}).permute({2, 0, 3, 1, 4}).unbind();
   const auto values = at::scaled_dot_product_attention(all[0], all[1], all[2]);
   return proj_->forward(values.transpose(1, 2).reshape({images, tokens, heads_.count() * of_head}));
 }

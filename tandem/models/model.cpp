@@ -21,7 +21,7 @@ struct Entry {
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
   int64_t (*features)(const ModelOptions&);  // of an image, before the embedding
   bool is_identity = false, has_norms = !is_identity;
-  parallel::Axes axes = {};
+  parallel::Axes axes = {parallel::Axis::tensor};
   bool has_patches = false;
 };
 
@@ -69,15 +69,15 @@ constexpr std::array<Entry, 9> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
                                            vit<vit_small>("vit_small"),
                                            vit<vit_base>("vit_base"),
                                            {"mlp", make_mlp, hidden, false, false},
-                                           {"none", make_flat, pixels, true, false, {parallel::Axis::tensor}}}};
+                                           {"none", make_flat, pixels, true, false}}};
 
-constexpr Entry kCells = {"", make_cells, cell_features};
+constexpr Entry kCells = {.name = "", .make = make_cells, .features = cell_features, .axes = {}};
 
 std::shared_ptr<Backbone> make_bench_201(const ModelOptions& options) {
   return std::make_shared<Bench201Network>(parse_bench_201(options.name, "model"), options);
 }
 
-constexpr Entry kBench201 = {"", make_bench_201, Bench201Network::features};
+constexpr Entry kBench201 = {.name = "", .make = make_bench_201, .features = Bench201Network::features, .axes = {}};
 
 const Space& space_in(const ModelOptions& options) {
   return space_of(std::string_view(options.name).substr(kSearchPrefix.size()));
@@ -93,7 +93,7 @@ int64_t supernet_features(const ModelOptions& options) {
   return space.skeleton->features(space, options);
 }
 
-constexpr Entry kSupernet = {"", make_supernet, supernet_features};
+constexpr Entry kSupernet = {.name = "", .make = make_supernet, .features = supernet_features, .axes = {}};
 
 std::vector<std::string_view> all_names() {
   std::vector<std::string_view> names;
@@ -164,6 +164,10 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
   check_range("cell_channels", options.cell_channels, 2, 4096);
   check_range("patch", options.patch, 1, 1024);
   check_range("heads", options.heads, 0, 1024);
+  if (options.tensor != nullptr && options.tensor->size() > 1 && !model.axes.has(parallel::Axis::tensor)) {
+    throw SettingsError("tensor is " + std::to_string(options.tensor->size()) + " with layer stem of " + options.name +
+                        ", which is not divided, wanted 1");
+  }
   auto backbone = model.make(options);
   if (const auto& held = options.blocks; held) {
     check_range("first block", held->first, 0, backbone->num_blocks() - 1);

@@ -10,6 +10,10 @@
 
 #include "tandem/parallel/placement.h"
 
+namespace tandem::comm {
+class ProcessGroup;
+}
+
 namespace tandem::memory {
 class StatisticsExchange;
 }
@@ -71,6 +75,7 @@ struct ModelOptions {
   double dropout = 0;                   // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
+  comm::ProcessGroup* tensor = nullptr;   // over whose ranks the layers are divided; null: they are whole
   std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
   uint64_t seed = 1;
 };
@@ -79,7 +84,7 @@ struct ModelOptions {
 bool is_identity(std::string_view name);
 
 /// The axes of a mesh, besides those of a batch, along which several ranks can divide the model's work; a model that
-/// has none can stand along tensor. Throws SettingsError (unknown name).
+/// passes its input through can stand along tensor. Throws SettingsError (unknown name).
 parallel::Axes axes_of(std::string_view name);
 
 /// True for a model of cells, which is named after a genotype or by its text, or is that of a search.
@@ -106,8 +111,10 @@ int64_t dim_of(const ModelOptions& options);
 
 /// Builds a float32 model on the CPU, in training mode. Its weights depend on `seed` and their names alone: with the
 /// same options every rank gets the same bits. Several threads may build at once; no number is drawn from torch's
-/// default generator. Include tandem/models/backbone.h to use the model.
-/// Throws SettingsError (unknown name, an option out of range; blocks that the model does not have).
+/// default generator. A group of options.tensor must outlive the model, and its ranks run it together; layers::placed.h
+/// tells which part of the whole model's weights a rank has. Include tandem/models/backbone.h to use the model.
+/// Throws SettingsError (unknown name, an option out of range; blocks that the model does not have; a layer that is not
+/// divided, or not over so many ranks).
 std::shared_ptr<Backbone> make(const ModelOptions& options);
 
 }  // namespace tandem::models

@@ -228,11 +228,12 @@ struct NormEntry {
   Norm norm;
   std::shared_ptr<Normalization> (*make)(int64_t channels, const memory::Activation& activation, bool is_affine);
   bool has_own_activation = false, shares_statistics = false;
+  int64_t together = 1;  // channels that are normalised together
 };
 
 constexpr std::array kNorms = {
     NormEntry{"batch", Norm::batch, made<BatchNorm>},
-    NormEntry{"group", Norm::group, made<GroupNorm>},
+    NormEntry{.name = "group", .norm = Norm::group, .make = made<GroupNorm>, .together = kChannelsPerGroup},
     NormEntry{"none", Norm::none, made<NoNormalization>},
     NormEntry{"abn-leaky", Norm::abn_leaky, made_in_place<Invertible::leaky_relu, kLeaky>, true},
     NormEntry{"abn-elu", Norm::abn_elu, made_in_place<Invertible::elu, kElu>, true},
@@ -262,6 +263,13 @@ Norm norm_of(std::string_view name) {
 
 bool has_own_activation(Norm norm) { return norm_entry(norm).has_own_activation; }
 bool shares_statistics(Norm norm) { return norm_entry(norm).shares_statistics; }
+
+layers::Division divide_channels(const ModelOptions& options, const std::string& block, int64_t channels) {
+  const int64_t together = norm_entry(options.norm).together;
+  if (together == 1) return divide(options, block, channels, "channels");
+  const int64_t groups = channels % together == 0 ? channels / together : 1;
+  return divide(options, block, groups, "groups of channels").times(channels / groups);
+}
 
 std::shared_ptr<Normalization> make_normalization(Norm norm, int64_t channels, const memory::Activation& activation,
                                                   bool is_affine) {

@@ -134,6 +134,10 @@ Placement Mesh::place(at::IntArrayRef sizes, const std::vector<Cut>& cuts, const
   return placement;
 }
 
+Placement Mesh::place(const Split& part, Axis axis) const {
+  return {.splits = {part}, .split_along = {axis}, .behind = behind()};
+}
+
 std::unique_ptr<comm::ProcessGroup> private_channel(comm::ProcessGroup& group, flight::Where where) {
   return group.split(0, where);
 }

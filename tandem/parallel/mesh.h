@@ -79,6 +79,9 @@ class Mesh {
   /// lacks, an axis that comes twice, counts that do not add up, a rank that `only` does not name. Not collective.
   Placement place(at::IntArrayRef sizes, const std::vector<Cut>& cuts = {}, const std::optional<Only>& only = {}) const;
 
+  /// That of one part among those that the ranks along an axis hold, cut by whoever made it.
+  Placement place(const Split& part, Axis axis) const;
+
  private:
   Axes behind() const;
 

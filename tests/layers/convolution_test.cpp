@@ -8,7 +8,15 @@ namespace {
 using namespace test_layers;
 
 constexpr int64_t kIn = 6, kOut = 7;
-const ConvolutionShape kShape = {.kernel = 3, .stride = 2, .padding = 2, .dilation = 2, .bias = true};
+const Conv2d::Options kPlain = {.in = kIn, .out = kOut};
+const Conv2d::Options kShape = {.in = kIn,
+                                .out = kOut,
+                                .kernel = {3, 2},
+                                .stride = 2,
+                                .padding = {2, 1},
+                                .dilation = 2,
+                                .bias = true,
+                                .draw = Draw::fan_in};
 
 const std::function<Tensor(const Tensor&)> kLoss = [](const Tensor& y) {
   return (y * numbers(y.sizes(), 1)).mean() + y.pow(2).mean();
@@ -16,23 +24,21 @@ const std::function<Tensor(const Tensor&)> kLoss = [](const Tensor& y) {
 
 /// torch's, with the weights that a layer of one rank draws.
 struct Alone : torch::nn::Module {
-  explicit Alone(const ConvolutionShape& shape) : shape(shape) {
-    const auto group = comm::make_single_group();
-    const auto drawn = ready(std::make_shared<OutputConv2d>(kIn, Division(*group, kOut), shape));
+  explicit Alone(const Conv2d::Options& shape) : shape(shape) {
+    const auto drawn = ready(std::make_shared<Conv2d>(shape));
     weight = register_parameter("weight", drawn->named_parameters()["weight"].detach().clone());
     if (shape.bias) bias = register_parameter("bias", drawn->named_parameters()["bias"].detach().clone());
   }
   Tensor forward(const Tensor& x) const {
-    return at::conv2d(x, weight, bias, {shape.stride, shape.stride}, {shape.padding, shape.padding},
-                      {shape.dilation, shape.dilation});
+    return at::conv2d(x, weight, bias, shape.stride.list(), shape.padding.list(), shape.dilation.list());
   }
 
-  ConvolutionShape shape;
+  Conv2d::Options shape;
   Tensor weight, bias;
 };
 
-void expect_one_device(const std::function<void(comm::ProcessGroup&, const Trained&, const ConvolutionShape&)>& body) {
-  for (const auto& shape : {kShape, ConvolutionShape{}}) {
+void expect_one_device(const std::function<void(comm::ProcessGroup&, const Trained&, const Conv2d::Options&)>& body) {
+  for (const auto& shape : {kShape, kPlain}) {
     Alone alone(shape);
     const auto x = numbers({3, kIn, 5, 6}, 0);
     const auto expected = train([&](const Tensor& in) { return alone.forward(in); }, alone, x, kLoss);
@@ -45,25 +51,25 @@ void expect_outputs(const Trained& own, const Trained& expected) {
 }
 
 TEST(OutputConv2d, IsThatOfOneDevice) {
-  expect_one_device([](comm::ProcessGroup& group, const Trained& expected, const ConvolutionShape& shape) {
+  expect_one_device([](comm::ProcessGroup& group, const Trained& expected, const Conv2d::Options& shape) {
     const Division out(group, kOut);
     const auto x = numbers({3, kIn, 5, 6}, 0);
-    const auto layer = ready(std::make_shared<OutputConv2d>(kIn, out, shape));
+    const auto layer = ready(std::make_shared<OutputConv2d>(shape, out));
     const auto own = train([&](const Tensor& in) { return layer->forward(in); }, *layer, x, kLoss);
     expect_outputs(own, expected);
     EXPECT_TRUE(are_equal(own.dx, expected.dx));
     expect_parts(*layer, own.weights, expected.weights);
-    const auto kept = ready(std::make_shared<OutputConv2d>(kIn, out, shape, /*gathers=*/false));
+    const auto kept = ready(std::make_shared<OutputConv2d>(shape, out, /*gathers=*/false));
     EXPECT_TRUE(are_equal(kept->forward(x).detach(), expected.outputs[0].narrow(1, out.first(), out.count())));
   });
 }
 
 TEST(InputConv2d, IsThatOfOneDevice) {
-  expect_one_device([](comm::ProcessGroup& group, const Trained& expected, const ConvolutionShape& shape) {
+  expect_one_device([](comm::ProcessGroup& group, const Trained& expected, const Conv2d::Options& shape) {
     const Division in(group, kIn);
     const auto x = numbers({3, kIn, 5, 6}, 0);
     for (const bool scatters : {true, false}) {
-      const auto layer = ready(std::make_shared<InputConv2d>(in, kOut, shape, scatters));
+      const auto layer = ready(std::make_shared<InputConv2d>(shape, in, scatters));
       const auto own = train([&](const Tensor& part) { return layer->forward(part); }, *layer,
                              scatters ? x : x.narrow(1, in.first(), in.count()), kLoss);
       expect_outputs(own, expected);
@@ -75,10 +81,12 @@ TEST(InputConv2d, IsThatOfOneDevice) {
 
 TEST(OutputConv2d, ARankWithoutChannelsIsRefused) {
   comm::run_ranks(3, [](comm::ProcessGroup& group) {
-    EXPECT_THROW(OutputConv2d(4, Division(group, 2), {}), c10::ValueError);
-    EXPECT_THROW(InputConv2d(Division(group, 2), 4, {}), c10::ValueError);
-    EXPECT_THROW(GroupConv2d(Division(group, 2), {.in = 4, .out = 4}), c10::ValueError);
-    EXPECT_THROW(GroupConv2d(Division(group, 3), {.in = 4, .out = 6}), c10::ValueError);
+    EXPECT_THROW(OutputConv2d({.in = 4, .out = 2}, Division(group, 2)), c10::ValueError);
+    EXPECT_THROW(OutputConv2d({.in = 4, .out = 5}, Division(group, 4)), c10::ValueError);
+    EXPECT_THROW(InputConv2d({.in = 2, .out = 4}, Division(group, 2)), c10::ValueError);
+    EXPECT_THROW(GroupConv2d({.in = 4, .out = 4, .groups = 2}, Division(group, 2)), c10::ValueError);
+    EXPECT_THROW(GroupConv2d({.in = 4, .out = 6, .groups = 3}, Division(group, 3)), c10::ValueError);
+    EXPECT_THROW(GroupConv2d({.in = 4, .out = 4, .groups = 4}, Division(group, 2)), c10::ValueError);
   });
 }
 

@@ -9,9 +9,8 @@ using namespace test_layers;
 
 constexpr int64_t kGroups = 5, kSamples = 7;
 constexpr std::array<int64_t, 2> kNoPadding = {0, 0};
-const GroupConv2d::Options kHead = {
-    .in = 10, .out = 15, .shape = {.kernel = 3, .padding = 1, .bias = true}, .is_tail = false};
-const GroupConv2d::Options kTail = {.in = 15, .out = 5, .shape = {.kernel = 2, .stride = 2}, .is_head = false};
+const Conv2d::Options kHead = {.in = 10, .out = 15, .kernel = 3, .padding = 1, .groups = kGroups, .bias = true};
+const Conv2d::Options kTail = {.in = 15, .out = 5, .kernel = 2, .stride = 2, .groups = kGroups};
 
 /// The loss of some samples; over all it is that of the batch.
 Tensor loss_of(const Tensor& y, int64_t first) {
@@ -22,8 +21,8 @@ Tensor loss_of(const Tensor& y, int64_t first) {
 struct Pair : torch::nn::Module {
   explicit Pair(comm::ProcessGroup& group) {
     const Division groups(group, kGroups);
-    head = register_module("head", std::make_shared<GroupConv2d>(groups, kHead));
-    tail = register_module("tail", std::make_shared<GroupConv2d>(groups, kTail));
+    head = register_module("head", std::make_shared<GroupConv2d>(kHead, groups, true, /*is_tail=*/false));
+    tail = register_module("tail", std::make_shared<GroupConv2d>(kTail, groups, /*is_head=*/false));
     initialize(*this, 3);
     head->to(at::kDouble);
     tail->to(at::kDouble);

@@ -1,14 +1,17 @@
-#include "tandem/models/network/dropout.h"
+#include "tandem/layers/dropout.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tandem/base/context.h"
 #include "tandem/models/backbone.h"
+#include "tandem/models/network/drop_path.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::models {
 namespace {
+
+using layers::Dropout;
 
 Tensor dropped(const Dropout& layer, int64_t first, int64_t samples, int64_t step = 0, uint64_t seed = 1) {
   const ContextScope scope({.seed = seed, .step = step, .first_sample = first});

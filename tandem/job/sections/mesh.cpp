@@ -128,22 +128,23 @@ void check_mesh(const Job& job) {
 
 const Section& mesh_section() {
   static const Section section = {
-      .rows = {{.key = "mesh.shard",
-                .default_value = int64_t{0},
-                .doc = "ranks among which zero1, zero2 and fsdp divide the parameters or their optimizer's state, a "
-                       "divisor of the ranks that share a batch; the others hold copies; 0: all of them",
-                .range = {0, 1024},
-                .former_key = "fsdp.shard"},
-               {"mesh.tensor",
-                int64_t{1},
-                "ranks among which each layer of the model is divided, and which work on the same images; a divisor of "
-                "ranks; so far with model=none only",
-                {1, 1024}},
-               {"mesh.pipeline",
-                int64_t{1},
-                "ranks among which the model's blocks are divided, one stage each; a divisor of ranks; so far with no "
-                "model",
-                {1, 1024}}},
+      .rows =
+          {{.key = "mesh.shard",
+            .default_value = int64_t{0},
+            .doc = "ranks among which zero1, zero2 and fsdp divide the parameters or their optimizer's state, a "
+                   "divisor of the ranks that share a batch; the others hold copies; 0: all of them",
+            .range = {0, 1024},
+            .former_key = "fsdp.shard"},
+           {"mesh.tensor",
+            int64_t{1},
+            "ranks among which the model's layers are divided, and which work on the same images; a divisor of ranks; "
+            "except with models of cells",
+            {1, 1024}},
+           {"mesh.pipeline",
+            int64_t{1},
+            "ranks among which the model's blocks are divided, one stage each; a divisor of ranks; so far with no "
+            "model",
+            {1, 1024}}},
       .read = read_mesh};
   return section;
 }

@@ -21,8 +21,8 @@ bool is_option(std::string_view text, size_t begin, size_t end) {
 }
 
 /// Options that have another name than their setting.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kOtherNames = {
-    {{"cell_channels", "model.channels"}, {"find_unused_parameters", "ddp.unused=find"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOtherNames = {
+    {{"cell_channels", "model.channels"}, {"find_unused_parameters", "ddp.unused=find"}, {"tensor", "mesh.tensor"}}};
 
 std::string setting_of(std::string_view option, const std::vector<std::string_view>& sections) {
   for (const auto& [name, key] : kOtherNames) {

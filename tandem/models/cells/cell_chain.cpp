@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/base/error.h"
-#include "tandem/models/network/dropout.h"
+#include "tandem/layers/dropout.h"
 
 namespace tandem::models {
 
@@ -37,7 +37,7 @@ void CellChain::add_cell(int64_t i, std::shared_ptr<torch::nn::Module> cell, std
 void CellChain::add_head(const std::function<std::shared_ptr<Normalization>()>& make_norm) {
   if (!holds_next_block()) return;
   const auto before = make_norm ? make_norm() : nullptr;
-  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options_.dropout, "dropout"));
+  const auto dropout = register_module("dropout", std::make_shared<layers::Dropout>(options_.dropout, "dropout"));
   std::vector<std::shared_ptr<torch::nn::Module>> modules = {dropout};
   if (before) modules.push_back(before);
   const auto pool = [dropout, before](const Tensor& x) {

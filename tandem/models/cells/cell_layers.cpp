@@ -10,8 +10,8 @@
 
 #include "tandem/base/context.h"
 #include "tandem/base/rng.h"
+#include "tandem/layers/sample_draws.h"
 #include "tandem/models/network/layers.h"
-#include "tandem/models/network/sample_draws.h"
 
 namespace tandem::models {
 namespace {
@@ -234,7 +234,7 @@ Made zeros(const CellLayerOptions& options) {
                                     [stride = options.stride](const Tensor& x) { return strided(x, stride) * 0; });
 }
 
-/// Normal numbers, counted as those of Dropout: they depend on seed, step, sample, layer and place alone.
+/// Normal numbers, counted as those of layers::Dropout: they depend on seed, step, sample, layer and place alone.
 class NoiseSource : public Layer {
  public:
   NoiseSource() : Layer("NoiseSource") {}
@@ -243,8 +243,8 @@ class NoiseSource : public Layer {
 
   Tensor like(const Tensor& x) const {
     const int64_t samples = x.size(0), values = samples > 0 ? x.numel() / samples : 0;
-    const auto noise = drawn_by_sample(samples, values, stream_,
-                                       [](CounterRng& random) { return static_cast<float>(random.normal()); });
+    const auto noise = layers::drawn_by_sample(samples, {.own = values}, stream_,
+                                               [](CounterRng& random) { return static_cast<float>(random.normal()); });
     return noise.view(x.sizes()).to(x.options().requires_grad(false));
   }
 

@@ -7,7 +7,7 @@
 
 #include "tandem/models/cells/cell_layers.h"
 #include "tandem/models/genotype.h"
-#include "tandem/models/network/dropout.h"
+#include "tandem/models/network/drop_path.h"
 
 namespace tandem::models {
 

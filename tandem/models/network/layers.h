@@ -1,74 +1,35 @@
 #pragma once
 #include <torch/nn/module.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "tandem/base/tensor.h"
-#include "tandem/layers/layer.h"
+#include "tandem/layers/convolution.h"
+#include "tandem/layers/linear.h"
 #include "tandem/memory/activation.h"
 #include "tandem/memory/channel_statistics.h"
 #include "tandem/memory/switch_activations.h"
 #include "tandem/models/model.h"
 
-/// Layers with torch::nn's parameter names. Unlike torch::nn's layers they leave their weights unset until initialize()
-/// draws them by name: building a layer draws no numbers and uses no generator that threads share.
 namespace tandem::models {
 
+using layers::Conv2d;
+using layers::Draw;
 using layers::initialize;
 using layers::Layer;
-
-/// How a convolution's weights are drawn; biases start at 0.
-enum class Draw : uint8_t {
-  fan_out,  // as in torchvision: normal with deviation gain * sqrt(2 / (out * kernel * kernel)) (He et al. 2015)
-  fan_in    // as torch.nn.Conv2d's default: uniform in +-1 / sqrt(in / groups * kernel * kernel)
-};
-
-/// A number for the height and one for the width.
-struct Sides {
-  int64_t height, width;
-  Sides(int64_t both) : height(both), width(both) {}  // NOLINT: a number stands for both
-  Sides(int64_t height, int64_t width) : height(height), width(width) {}
-  std::array<int64_t, 2> list() const { return {height, width}; }
-};
-
-/// 2-d convolution, zero-padded; weight [out, in / groups, kernel height, kernel width].
-class Conv2d : public Layer {
- public:
-  struct Options {
-    int64_t in, out;
-    Sides kernel, stride = 1, padding = 0, dilation = 1;
-    int64_t groups = 1;
-    bool bias = false;
-    double gain = 1.0;
-    Draw draw = Draw::fan_out;
-  };
-  explicit Conv2d(const Options& options);
-
-  Tensor forward(const Tensor& input) const;
-  void initialize(uint64_t seed, const std::string& name) override;
-
- private:
-  Options options_;
-  Tensor weight_, bias_;
-};
+using layers::Linear;
 
 /// Images as a first convolution wants them: on CPUs, in float32 or bfloat16, a copy with channels last in memory.
 Tensor laid_out(const Tensor& images);
 
-/// y = x W' + b; weight [out, in]. Initialised uniformly in +-1 / sqrt(in), as torch::nn::Linear.
-class Linear : public Layer {
- public:
-  Linear(int64_t in, int64_t out, bool bias);
+/// `parts` of a layer, heads or channels as `what` says, divided over options.tensor. `layer`: its name in the model.
+/// Throws SettingsError, naming `tensor`, if a rank would have none.
+layers::Division divide(const ModelOptions& options, const std::string& layer, int64_t parts, std::string_view what);
 
-  Tensor forward(const Tensor& input) const;
-  void initialize(uint64_t seed, const std::string& name) override;
-
- private:
-  Tensor weight_, bias_;
-};
+/// The channels of a block, such that each rank has all of those that options.norm normalises together.
+layers::Division divide_channels(const ModelOptions& options, const std::string& block, int64_t channels);
 
 /// What follows a normalisation.
 enum class Then { nothing, activation };
@@ -100,6 +61,10 @@ class Normalization : public Layer, public memory::HasActivation {
   /// From now on, statistics are of this many images at a time. Has an effect on Norm::ghost only.
   virtual void normalize_by(int64_t images) {}
 
+  /// From now on, its channels are this rank's part of so many.
+  void divide(const layers::Division& channels) { channels_ = channels; }
+  std::vector<Part> parts() const override;
+
   /// Sets the weight to 0: a residual block whose last norm this is gives its shortcut. Has no effect without a weight.
   void zero_weight();
 
@@ -109,6 +74,7 @@ class Normalization : public Layer, public memory::HasActivation {
 
  private:
   const memory::Activation* activation_;
+  std::optional<layers::Division> channels_;
 };
 
 /// batch: torch::nn::BatchNorm's five entries, momentum 0.1, epsilon 1e-5. group: epsilon 1e-5, 16 channels a group,

@@ -1,9 +1,10 @@
 #include "tandem/models/network/resnet.h"
 
+#include "tandem/layers/dropout.h"
+
+#include <array>
 #include <cmath>
 #include <utility>
-
-#include "tandem/models/network/dropout.h"
 
 namespace tandem::models {
 namespace {
@@ -31,6 +32,26 @@ double branch_gain(const ResNetShape& shape, Norm norm) {
   return 1.0 / std::sqrt(static_cast<double>(blocks));
 }
 
+/// Along which dim the ranks of a group divide a convolution's weight.
+enum class Cut : uint8_t { nothing, outputs, inputs };
+
+/// Of the branch's convolutions, in their order. The stem, the shortcuts' convolutions and a bottleneck's first one are
+/// whole: to divide them, too, would take an exchange each.
+constexpr std::array kBasicCuts = {Cut::outputs, Cut::inputs};
+constexpr std::array kBottleneckCuts = {Cut::nothing, Cut::outputs, Cut::inputs};
+
+std::shared_ptr<Conv2d> make_convolution(const Conv2d::Options& shape, Cut cut, const layers::Division& channels) {
+  switch (cut) {
+    case Cut::outputs:
+      return std::make_shared<layers::OutputConv2d>(shape, channels, /*gathers=*/false);
+    case Cut::inputs:
+      return std::make_shared<layers::InputConv2d>(shape, channels);
+    case Cut::nothing:
+      break;
+  }
+  return std::make_shared<Conv2d>(shape);
+}
+
 using Norms = std::vector<std::shared_ptr<Normalization>>;
 
 /// One part for the convolution and one for the norms, or one for both if the first norm overwrites its input.
@@ -56,27 +77,32 @@ void add_parts(const std::shared_ptr<Conv2d>& conv, const Norms& norms, std::fun
 }  // namespace
 
 ResidualBlock::ResidualBlock(const Options& options) : torch::nn::Module("ResidualBlock") {
-  const auto add = [&](const std::string& conv, const std::string& norm, Conv2d::Options shape) -> Step {
-    shape.bias = options.norm == Norm::none;
-    return {register_module(conv, std::make_shared<Conv2d>(shape)),
-            register_module(norm, make_normalization(options.norm, shape.out, *options.activation))};
+  const int64_t in = options.in, width = options.width.total(), stride = options.stride;
+  const auto add_norm = [&](torch::nn::Module& parent, const std::string& name, int64_t channels) {
+    return parent.register_module(name, make_normalization(options.norm, channels, *options.activation));
   };
-  const int64_t in = options.in, width = options.width, stride = options.stride;
+  const auto add = [&](const std::string& number, Conv2d::Options shape, Cut cut) -> Step {
+    shape.bias = options.norm == Norm::none;
+    const auto conv = register_module("conv" + number, make_convolution(shape, cut, options.width));
+    if (cut != Cut::outputs) return {conv, add_norm(*this, "bn" + number, shape.out)};
+    const auto norm = add_norm(*this, "bn" + number, options.width.count());
+    norm->divide(options.width);
+    return {conv, norm};
+  };
   const int64_t out = options.bottleneck ? width * kBottleneckExpansion : width;
   if (options.bottleneck) {
-    branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 1}),
-               add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
-               add("conv3", "bn3", {.in = width, .out = out, .kernel = 1, .gain = options.gain})};
+    branch_ = {add("1", {.in = in, .out = width, .kernel = 1}, kBottleneckCuts[0]),
+               add("2", {.in = width, .out = width, .kernel = 3, .stride = stride, .padding = 1}, kBottleneckCuts[1]),
+               add("3", {.in = width, .out = out, .kernel = 1, .gain = options.gain}, kBottleneckCuts[2])};
   } else {
-    branch_ = {add("conv1", "bn1", {.in = in, .out = width, .kernel = 3, .stride = stride, .padding = 1}),
-               add("conv2", "bn2", {.in = width, .out = width, .kernel = 3, .padding = 1, .gain = options.gain})};
+    branch_ = {add("1", {.in = in, .out = width, .kernel = 3, .stride = stride, .padding = 1}, kBasicCuts[0]),
+               add("2", {.in = width, .out = width, .kernel = 3, .padding = 1, .gain = options.gain}, kBasicCuts[1])};
   }
   if (stride != 1 || in != out) {
     auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>("Downsample"));
     const Conv2d::Options shape{
         .in = in, .out = out, .kernel = 1, .stride = stride, .bias = options.norm == Norm::none};
-    shortcut_ = {downsample->register_module("0", std::make_shared<Conv2d>(shape)),
-                 downsample->register_module("1", make_normalization(options.norm, out, *options.activation))};
+    shortcut_ = {downsample->register_module("0", std::make_shared<Conv2d>(shape)), add_norm(*downsample, "1", out)};
   }
 }
 
@@ -123,11 +149,12 @@ ResNet::ResNet(const ResNetShape& shape, const ModelOptions& options)
     for (int64_t k = 0; k < stage.blocks; ++k) {
       const int64_t in = std::exchange(channels, outof(stage, shape.bottleneck));
       if (!holds_next_block()) continue;
+      const auto number = std::to_string(k);
+      const auto width = divide_channels(options, name + "." + number, stage.width);
       const auto block = layer->register_module(
-          std::to_string(k),
-          std::make_shared<ResidualBlock>(ResidualBlock::Options{in, stage.width, k == 0 ? stage.stride : 1,
-                                                                 shape.bottleneck, options.norm, &activation, gain}));
-      add_block(name + "." + std::to_string(k), block->parts());
+          number, std::make_shared<ResidualBlock>(ResidualBlock::Options{
+                      in, width, k == 0 ? stage.stride : 1, shape.bottleneck, options.norm, &activation, gain}));
+      add_block(name + "." + number, block->parts());
     }
   }
   if (holds_next_block()) add_head(shape, options);
@@ -180,13 +207,14 @@ void ResNet::add_stem(const ResNetShape& shape, const ModelOptions& options) {
 
 void ResNet::add_head(const ResNetShape& shape, const ModelOptions& options) {
   const auto pool = [flattens = shape.flatten](const Tensor& x) { return flattens ? x.flatten(1) : x.mean({2, 3}); };
-  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options.dropout, "dropout"));
+  const auto dropout = register_module("dropout", std::make_shared<layers::Dropout>(options.dropout, "dropout"));
   if (options.embedding == 0) {
     return add_block("head", {dropout}, [=](const Tensor& x) { return dropout->forward(pool(x)); });
   }
-  const auto embedding =
-      register_module("embedding", std::make_shared<Linear>(features(shape, options), options.embedding,
-                                                            /*bias=*/options.norm == Norm::none));
+  const auto embedding = register_module(
+      "embedding", std::make_shared<layers::RowLinear>(
+                       divide(options, "embedding", features(shape, options), "features"), options.embedding,
+                       layers::RowLinear::Options{.bias = options.norm == Norm::none, .scatters = true}));
   const auto& activation = memory::activation_of(options.activation);
   const auto bn = register_module("embedding_bn", make_normalization(options.norm, options.embedding, activation));
   add_block("head", {dropout, embedding, bn},

@@ -13,10 +13,15 @@ namespace tandem::models {
 ///
 ///   x ─▶ [conv] ─────────────────────────────────────────────▶ [norm]
 ///   └──▶ conv ─▶ norm, activation ─▶ ... conv ─▶ norm ─▶ + ◀─────┘     then activation
+///
+/// Where the width is divided, so are the last two convolutions, one by its outputs and one by its inputs, and the norm
+/// between them: one all_reduce forward and one backward.
 class ResidualBlock : public torch::nn::Module {
  public:
   struct Options {
-    int64_t in, width, stride;
+    int64_t in;
+    layers::Division width;
+    int64_t stride;
     bool bottleneck;
     Norm norm;
     const memory::Activation* activation;

@@ -4,9 +4,8 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
-#include "tandem/comm/process_group.h"
+#include "tandem/layers/dropout.h"
 #include "tandem/layers/transformer.h"
-#include "tandem/models/network/dropout.h"
 #include "tandem/models/positions.h"
 
 namespace tandem::models {
@@ -41,12 +40,6 @@ class Tokens : public torch::nn::Module {
  private:
   Tensor first_, positions_;
 };
-
-/// Whose layers are whole. It has no state, and outlives all models.
-comm::ProcessGroup& alone() {
-  static auto& group = *comm::make_single_group().release();
-  return group;
-}
 
 int64_t heads_of(const ViTShape& shape, const ModelOptions& options) {
   return options.heads > 0 ? options.heads : shape.heads;
@@ -104,12 +97,13 @@ void ViT::add_block(const ViTShape& shape, int64_t number) {
   const auto name = std::to_string(number);
   const auto block = blocks_->register_module(name, std::make_shared<torch::nn::Module>("Block"));
   const auto norm1 = block->register_module("norm1", std::make_shared<layers::LayerNorm>(shape.width));
-  const auto attention = block->register_module(
-      "attn", std::make_shared<layers::Attention>(shape.width, layers::Division(alone(), heads_of(shape, options_))));
+  const auto heads = divide(options_, "blocks." + name + ".attn", heads_of(shape, options_), "heads");
+  const auto attention = block->register_module("attn", std::make_shared<layers::Attention>(shape.width, heads));
   const auto norm2 = block->register_module("norm2", std::make_shared<layers::LayerNorm>(shape.width));
   const auto mlp = block->register_module(
-      "mlp", std::make_shared<layers::FeedForward>(shape.width, layers::Division(alone(), kExpansion * shape.width),
-                                                   memory::activation_of(options_.activation)));
+      "mlp",
+      std::make_shared<layers::FeedForward>(shape.width, layers::Division(heads.group(), kExpansion * shape.width),
+                                            memory::activation_of(options_.activation)));
   std::vector<Block> parts(2);
   parts[0].modules = {norm1, attention};
   parts[0].forward = [=](const Flow& x) { return Flow{x[0] + attention->forward(norm1->forward(x[0]))}; };
@@ -120,7 +114,7 @@ void ViT::add_block(const ViTShape& shape, int64_t number) {
 
 void ViT::add_head(const ViTShape& shape) {
   const auto norm = register_module("norm", std::make_shared<layers::LayerNorm>(shape.width));
-  const auto dropout = register_module("dropout", std::make_shared<Dropout>(options_.dropout, "dropout"));
+  const auto dropout = register_module("dropout", std::make_shared<layers::Dropout>(options_.dropout, "dropout"));
   const auto first = [=](const Tensor& x) { return dropout->forward(norm->forward(x.select(1, 0))); };
   if (options_.embedding == 0) return Backbone::add_block("head", {norm, dropout}, first);
   const auto embedding = register_module(

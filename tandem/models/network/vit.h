@@ -16,6 +16,9 @@ struct ViTShape {
 ///   images -> patch_embed: a token [D] a patch, cls_token before them; + pos_embed      [N, 1 + patches, D]
 ///          -> blocks.0 .. blocks.L-1, each x + attn(norm1(x)), x + mlp(norm2(x))        can be cut between the two
 ///          -> head: norm of the first token -> [embedding embedding_bn]
+///
+/// Over the ranks of ModelOptions::tensor attention is divided by heads, mlp by hidden units: two all_reduces a block
+/// forward, two backward. The rest is whole.
 class ViT : public Backbone {
  public:
   /// Throws SettingsError, naming `size`, `heads`: sides that the patch does not divide; heads that do not divide the
