@@ -36,7 +36,7 @@ std::vector<Case> cases() {
       {"resnet_glyph, zero_gamma, dropout", with(glyph, [](auto& o) { o.zero_gamma = true, o.dropout = 0.3; })},
       {"resnet_glyph, no norm", with(glyph, [](auto& o) { o.norm = Norm::none; })},
       {"resnet_glyph, abn", with(glyph, [](auto& o) { o.norm = Norm::abn_elu; })},
-      {"resnet_glyph, ghost", with(glyph, [](auto& o) { o.norm = Norm::ghost, o.ghost = 3; })},
+      {"resnet_glyph, ghost", with(glyph, [](auto& o) { o.norm = Norm::ghost, o.ghost = 3; }), 6},
       {"resnet50", {.name = "resnet50", .channels = 3, .size = 32, .embedding = 6, .norm = Norm::group}, 2},
       {"vit_tiny",
        {.name = "vit_tiny",
