@@ -32,14 +32,16 @@ struct Reference {
 };
 
 const Reference kMlp = {{}, train_plainly}, kPixels = {{"model=none", "embedding=64"}, train_plainly},
-                kSearch = {{"model=search:s2"}, search_plainly, kParitySearchSteps};
+                kResNet = {{"model=resnet_glyph", "model.norm=none"}, train_plainly},
+                kViT = {{"model=vit_tiny", "model.patch=4", "model.heads=6"}, train_plainly, kParitySlowSteps},
+                kSearch = {{"model=search:s2"}, search_plainly, kParitySlowSteps};
 
 /// What trains, and how its ranks stand.
 struct Plan {
   std::string_view parallel;
   const Reference* reference = &kMlp;
   Words more = {};
-  int divisor = 1;  // of the ranks
+  int divisor = 1;  // of the ranks, of which there are as many as the bench says, or this many if that is less
 
   Words words() const {
     auto all = reference->model;
@@ -53,7 +55,15 @@ std::vector<Plan> all_plans() {
   std::vector<Plan> plans;
   for (const auto& strategy : parallel::strategies()) plans.push_back({.parallel = strategy.name});
   plans.push_back({.parallel = "tensor", .reference = &kPixels});
-  plans.push_back({.parallel = "ddp", .reference = &kPixels, .more = {"mesh.tensor=2"}, .divisor = 2});
+  for (const auto* model : {&kMlp, &kResNet, &kViT}) plans.push_back({.parallel = "tensor", .reference = model});
+  for (const auto* model : {&kPixels, &kViT}) {
+    plans.push_back({.parallel = "ddp", .reference = model, .more = {"mesh.tensor=2"}, .divisor = 2});
+  }
+  plans.push_back({.parallel = "fsdp", .reference = &kViT, .more = {"mesh.tensor=2"}, .divisor = 4});
+  for (const auto* sharded : {"zero1", "fsdp"}) {
+    plans.push_back(
+        {.parallel = sharded, .reference = &kResNet, .more = {"mesh.shard=2", "mesh.tensor=2"}, .divisor = 8});
+  }
   plans.push_back({.parallel = "ddp", .reference = &kSearch});
   return plans;
 }
@@ -77,6 +87,7 @@ job::Job job_of(const ParityBench& bench, const ParityCase& plan) {
                        "train.accumulate=" + std::to_string(plan.accumulate),
                        "recompute=" + plan.recompute,
                        "model.norm=group",
+                       "train.optimizer=sgd",
                        "model.cells=3",
                        "model.channels=4",
                        "train.clip=0"});
@@ -168,14 +179,15 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
   std::map<const Reference*, OneDevice> references;
-  for (const auto* reference : {&kMlp, &kPixels, &kSearch}) references[reference] = on_one_device(bench, *reference);
+  for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kViT, &kSearch})
+    references[reference] = on_one_device(bench, *reference);
   const auto& one = references[&kMlp];
   ParityResult result;
   result.largest = {*std::ranges::max_element(one.losses), largest_of(one.gradients), largest_of(one.weights)};
   result.moved = moved(one);
   for (const auto& plan : all_plans()) {
     const auto& expected = references[plan.reference];
-    for (int ranks = plan.divisor; ranks <= bench.most_ranks; ranks += plan.divisor) {
+    for (int ranks = plan.divisor; ranks <= std::max(bench.most_ranks, plan.divisor); ranks += plan.divisor) {
       for (const int64_t parts : bench.accumulate) {
         for (const auto& recompute : bench.recompute) {
           const ParityCase compared{std::string(plan.parallel), plan.words(), ranks, parts, recompute};

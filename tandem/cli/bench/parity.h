@@ -16,8 +16,8 @@ struct ParityBench {
   std::vector<std::string> recompute = {"none", "log"};
 };
 
-/// Of a search, whose steps take long.
-inline constexpr int64_t kParitySearchSteps = 3;
+/// Of a search and of a vision transformer, whose steps take long.
+inline constexpr int64_t kParitySlowSteps = 3;
 
 struct ParityNumbers {
   double loss = 0;      // of all steps
@@ -42,10 +42,10 @@ struct ParityResult {
 };
 
 /// Trains a small job in float64 with each strategy, set so that its ranks meet in every step, and with ranks along
-/// other axes of a mesh, on 1 to `most_ranks` ranks and with each number of micro-batches, and compares it with the
-/// same training written plainly on one device: autograd of the whole batch, cross entropy of whole logits, SGD with
-/// momentum; and a search, whose alphas go among the weights. The models have no batch statistics; the head's classes
-/// are split, but in a search.
+/// other axes of a mesh, on 1 to `most_ranks` ranks (those of the smallest mesh if that is larger) and with each number
+/// of micro-batches, and compares it with the same training written plainly on one device: autograd of the whole batch,
+/// cross entropy of whole logits, SGD with momentum; and a search, whose alphas go among the weights. The models have
+/// no batch statistics; the head's classes are split, but in a search.
 ParityResult bench_parity(const ParityBench& bench);
 
 /// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.
