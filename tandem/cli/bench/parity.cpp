@@ -59,6 +59,8 @@ std::vector<Plan> all_plans() {
   for (const auto* model : {&kPixels, &kViT}) {
     plans.push_back({.parallel = "ddp", .reference = model, .more = {"mesh.tensor=2"}, .divisor = 2});
   }
+  plans.push_back(
+      {.parallel = "ddp", .reference = &kResNet, .more = {"mesh.tensor=2", "head.over=data"}, .divisor = 4});
   plans.push_back({.parallel = "fsdp", .reference = &kViT, .more = {"mesh.tensor=2"}, .divisor = 4});
   for (const auto* sharded : {"zero1", "fsdp"}) {
     plans.push_back(

@@ -94,12 +94,12 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
       "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
       "outer momentum: their steps are then those of the whole batch. With\n`model=none` the job is a head on the "
-      "pixels. Ranks along `tensor` have the same images and parts of the layers ([mesh](mesh.md)); vit_tiny trains " +
+      "pixels. Ranks along `tensor` have the same images and parts of the layers\n([mesh](mesh.md)); vit_tiny trains " +
       std::to_string(kParitySlowSteps) +
-      " steps,\nand plans of more axes run on 8 ranks, too. With `model=search:s2` the job is a [search](search.md) of "
+      " steps, and plans of three axes run on 8 ranks. With `model=search:s2` the job is a\n[search](search.md) of "
       "second order, of " +
       std::to_string(kParitySlowSteps) +
-      " steps; on one device two backward passes make the product of second\nderivatives. Its alphas are compared "
+      " steps; on one device two backward passes make the product of second derivatives.\nIts alphas are compared "
       "among the weights.\n\n"
       "The numbers are the greatest absolute differences from one device, over all cases of a plan and over all "
       "ranks: of the\nlosses of " +
