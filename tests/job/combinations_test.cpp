@@ -51,7 +51,7 @@ const std::vector<Refused> kRefused = {
     {"mesh.shard", "parallel=", {"mesh.shard=2", "ranks=4"}},
     {"mesh.tensor", "parallel=", {"mesh.tensor=2", "parallel=dp", "ranks=4", "model=none"}},
     {"mesh.pipeline", "parallel=", {"mesh.pipeline=2", "parallel=dp", "ranks=4"}},
-    {"mesh.tensor", "model=", {"mesh.tensor=2", "ranks=4"}},
+    {"mesh.tensor", "model=", {"mesh.tensor=2", "ranks=4", "model=darts-v2"}},
     {"mesh.pipeline", "model=", {"mesh.pipeline=2", "ranks=4"}},
 };
 
@@ -83,9 +83,9 @@ TEST(Combinations, EachRowNamesSettings) {
 }
 
 TEST(Combinations, AreToldInOneLine) {
-  EXPECT_EQ(text_of({"mesh.tensor=2", "ranks=2"}),
-            "mesh.tensor is 2 with model=resnet_glyph, which is not divided along tensor, wanted 1: leave mesh.tensor "
-            "out, and use parallel=ddp or another");
+  EXPECT_EQ(text_of({"mesh.tensor=2", "ranks=2", "model=darts-v2"}),
+            "mesh.tensor is 2 with model=darts-v2, whose layer stem is not divided along tensor, wanted 1: leave "
+            "mesh.tensor out, and use parallel=ddp or another");
   EXPECT_EQ(text_of({"fsdp.shard=2", "ranks=4"}),
             "mesh.shard is 2 with parallel=ddp, which divides no parameters, wanted 0: leave mesh.shard out, or use "
             "parallel=zero1, parallel=zero2 or parallel=fsdp");
