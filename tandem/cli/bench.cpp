@@ -18,6 +18,7 @@
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/bench/search.h"
 #include "tandem/cli/bench/step.h"
+#include "tandem/cli/bench/tensor.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/result.h"
 #include "tandem/job/job.h"
@@ -233,7 +234,7 @@ struct Bench {
   settings::Schema (*schema)();
 };
 
-constexpr std::array<Bench, 9> kBenches = {
+constexpr std::array<Bench, 10> kBenches = {
     {{"comm", run_comm, [] { return settings::Schema(comm_settings()); }},
      {"classifier", run_classifier, [] { return settings::Schema(classifier_settings()); }},
      {"activation", run_activation, activation_schema},
@@ -242,6 +243,7 @@ constexpr std::array<Bench, 9> kBenches = {
      {"search", run_bench_search, bench_search_schema},
      {"parity", run_parity, parity_schema},
      {"ddp", run_ddp, ddp_schema},
+     {"tensor", run_tensor, tensor_schema},
      {"step", run_step, job::schema}}};
 
 std::vector<std::string> bench_names() {

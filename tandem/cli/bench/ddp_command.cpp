@@ -1,9 +1,7 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
-#include "tandem/base/suggest.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/ddp.h"
 #include "tandem/cli/bench/peer.h"
@@ -30,13 +28,6 @@ const std::vector<settings::Setting>& ddp_settings() {
       {"settings", std::vector<std::string>(), "more settings of our side, such as ddp.bucket=1M"},
   };
   return settings;
-}
-
-void check_names(const settings::Settings& settings, const std::string& key, const std::vector<std::string>& known) {
-  for (const auto& name : settings.get_list(key)) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    throw SettingsError(key + " names '" + name + "', wanted " + one_of(known));
-  }
 }
 
 DdpBench read_ddp_bench(const settings::Settings& settings) {

@@ -1,11 +1,14 @@
 #include "tandem/cli/bench/peer.h"
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/quote.h"
+#include "tandem/base/suggest.h"
+#include "tandem/settings/settings.h"
 
 namespace tandem::cli {
 namespace {
@@ -70,6 +73,13 @@ std::optional<std::string> Peer::answer_to(const std::string& line) {
 void Peer::miss(const std::string& why) {
   process_.reset();
   log::warn("peer " + name_ + " is missing: " + why);
+}
+
+void check_names(const settings::Settings& settings, const std::string& key, const std::vector<std::string>& known) {
+  for (const auto& name : settings.get_list(key)) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw SettingsError(key + " names '" + name + "', wanted " + one_of(known));
+  }
 }
 
 void check_peers(const std::vector<std::string>& missing, bool asked_by_name) {

@@ -6,6 +6,10 @@
 
 #include "tandem/cli/bench/peer_process.h"
 
+namespace tandem::settings {
+class Settings;
+}
+
 namespace tandem::cli {
 
 /// The side of a benchmark that is not Tandem: a process that says "ready" and then answers each line with numbers.
@@ -30,6 +34,9 @@ class Peer {
   std::string name_;
   std::unique_ptr<PeerProcess> process_;  // null: missing
 };
+
+/// Throws SettingsError if a list of a benchmark's settings names what is not known.
+void check_names(const settings::Settings& settings, const std::string& key, const std::vector<std::string>& known);
 
 /// To be called after the result is written. Throws IoError if peers are missing that the user asked for by name.
 void check_peers(const std::vector<std::string>& missing, bool asked_by_name);

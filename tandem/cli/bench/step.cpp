@@ -57,9 +57,11 @@ nlohmann::json measure(TimedStep& step, comm::ProcessGroup& group) {
   return {{"peak_bytes", peak}, {"wire_bytes", wire}, {"ranks", group.size()}};
 }
 
-void serve(const job::Job& job, comm::ProcessGroup& group) {
+/// `sends`: false: each rank only imagines the others.
+void serve(const job::Job& job, bool sends, comm::ProcessGroup& group) {
   const auto plan = job::plan_rank(job, shape_of(job), {.batches = 1}, group);
-  TimedStep step(job, plan.task, group);
+  const auto imagined = comm::make_rehearsal_group(group.rank(), group.size(), group.transport());
+  TimedStep step(job, plan.task, sends ? group : *imagined);
   const auto facts = measure(step, group);
   const bool leads = group.rank() == 0;
   if (leads) answer(facts.dump());
@@ -78,10 +80,13 @@ void serve(const job::Job& job, comm::ProcessGroup& group) {
 int run_step(const Arguments& arguments) {
   memory::install_meter();
   settings::Settings settings(job::schema());
-  settings.apply(std::vector<std::string>{arguments.words.begin() + 1, arguments.words.end()});
+  std::vector<std::string> words = {arguments.words.begin() + 1, arguments.words.end()};
+  const bool is_alone = !words.empty() && words[0] == "alone";
+  if (is_alone) words.erase(words.begin());
+  settings.apply(words);
   const auto job = job::read_job(std::move(settings));
   check_training(job);
-  job::on_ranks(job, [&](comm::ProcessGroup& group) { serve(job, group); });
+  job::on_ranks(job, [&](comm::ProcessGroup& group) { serve(job, !is_alone, group); });
   return 0;
 }
 

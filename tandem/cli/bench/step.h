@@ -3,13 +3,15 @@
 
 namespace tandem::cli {
 
-/// `tandem bench step SETTINGS`: takes steps of a training job on noise when it is told to, so that others can be timed
-/// in turn with it. Rank 0 reads from stdin and answers on stdout, a line each:
+/// `tandem bench step [alone] SETTINGS`: takes steps of a training job on noise when it is told to, so that others can
+/// be timed in turn with it. Rank 0 reads from stdin and answers on stdout, a line each:
 ///
 ///   (start)        {"peak_bytes": of the rank that has most, "wire_bytes": of all ranks, "ranks": N} of one step
 ///   K              the seconds of each of K steps, separated by spaces
 ///
-/// and ends with its input. It runs under a launcher as `tandem train` does.
+/// and ends with its input. With the word `alone` before the settings each rank works out its part and sends nothing,
+/// as if the others had sent what it has itself: what a step costs without its messages. It runs under a launcher as
+/// `tandem train` does.
 int run_step(const Arguments& arguments);
 
 }  // namespace tandem::cli
