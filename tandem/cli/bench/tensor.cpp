@@ -162,7 +162,7 @@ nlohmann::json json_of(const TensorCase& one) {
           {"wire_bytes", one.wire_bytes}};
 }
 
-std::optional<double> milliseconds(std::optional<double> seconds) {
+std::optional<double> ms_of(std::optional<double> seconds) {
   return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
 }
 
@@ -187,11 +187,11 @@ int run_tensor(const Arguments& arguments) {
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : result.cases) {
-    table.add_row(
-        {std::to_string(settings.get_int("ranks")) + " " + one.mode, std::to_string(one.batch),
-         format_number("%.1f", milliseconds(one.seconds)), format_number("%.1f", milliseconds(one.peer_seconds)),
-         format_number("%.1f", milliseconds(one.compute_seconds)), format_number("%.2f", one.speedup),
-         format_number("%.2f", one.beyond_compute), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+    table.add_row({std::to_string(settings.get_int("ranks")) + " " + one.mode, std::to_string(one.batch),
+                   format_number("%.1f", ms_of(one.seconds)), format_number("%.1f", ms_of(one.peer_seconds)),
+                   format_number("%.1f", ms_of(one.compute_seconds)), format_number("%.2f", one.speedup),
+                   format_number("%.2f", one.beyond_compute), format_bytes(one.peak_bytes),
+                   format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}, {"missing", missing}});
