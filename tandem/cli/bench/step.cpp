@@ -81,8 +81,7 @@ int run_step(const Arguments& arguments) {
   memory::install_meter();
   settings::Settings settings(job::schema());
   std::vector<std::string> words = {arguments.words.begin() + 1, arguments.words.end()};
-  const bool is_alone = !words.empty() && words[0] == "alone";
-  if (is_alone) words.erase(words.begin());
+  const bool is_alone = std::erase(words, "alone") > 0;
   settings.apply(words);
   const auto job = job::read_job(std::move(settings));
   check_training(job);

@@ -9,7 +9,7 @@ namespace tandem::cli {
 ///   (start)        {"peak_bytes": of the rank that has most, "wire_bytes": of all ranks, "ranks": N} of one step
 ///   K              the seconds of each of K steps, separated by spaces
 ///
-/// and ends with its input. With the word `alone` before the settings each rank works out its part and sends nothing,
+/// and ends with its input. With the word `alone` beside the settings each rank works out its part and sends nothing,
 /// as if the others had sent what it has itself: what a step costs without its messages. It runs under a launcher as
 /// `tandem train` does.
 int run_step(const Arguments& arguments);
