@@ -57,20 +57,40 @@ Words compute_command(const TensorBench& bench, int64_t batch) {
 }
 
 /// Nullopt if the script is gone.
-std::optional<Words> peer_words(const TensorBench& bench, int64_t batch) {
+std::optional<Words> peer_words(const TensorBench& bench, int64_t batch, bool sends) {
   auto command = peer_command("tensor");
   if (!command) return std::nullopt;
   for (const int64_t number : {batch, kImageChannels, bench.size, bench.patch, bench.heads, bench.classes}) {
     command->push_back(std::to_string(number));
   }
+  if (!sends) command->push_back("alone");
   return launched(bench.ranks, *command);
 }
 
-/// Median over the rounds of how much of the peer's time beyond computing ours is.
-double beyond(const std::vector<double>& own, const std::vector<double>& peer, const std::vector<double>& compute) {
-  std::vector<double> shares;
-  for (size_t i = 0; i < own.size(); ++i) shares.push_back((own[i] - compute[i]) / (peer[i] - compute[i]));
-  return median(shares);
+/// The medians of a peer's rounds; it may be missing.
+class PeerRounds {
+ public:
+  PeerRounds(const std::string& name, const std::optional<Words>& command) : peer_(name, command) {}
+
+  void take(int64_t steps) {
+    if (const auto seconds = peer_.ask(std::to_string(steps), static_cast<size_t>(steps))) {
+      rounds.push_back(median(*seconds));
+    }
+  }
+  bool is_missing() const { return peer_.is_missing(); }
+
+  std::vector<double> rounds;
+
+ private:
+  Peer peer_;
+};
+
+using Rounds = std::vector<double>;
+
+Rounds difference(const Rounds& a, const Rounds& b) {
+  Rounds all;
+  for (size_t i = 0; i < a.size(); ++i) all.push_back(a[i] - b[i]);
+  return all;
 }
 
 void compare(const TensorBench& bench, int64_t batch, TensorResult& result) {
@@ -80,19 +100,20 @@ void compare(const TensorBench& bench, int64_t batch, TensorResult& result) {
     own.push_back(std::make_unique<OwnSide>(what + ", " + mode, own_command(bench, batch, mode)));
   }
   OwnSide compute(what + ", computing alone", compute_command(bench, batch));
-  std::optional<Peer> peer;
-  std::vector<double> peer_rounds;
-  if (bench.with_peers) peer.emplace("torch, " + what, peer_words(bench, batch));
+  std::optional<PeerRounds> peer, peer_compute;
+  if (bench.with_peers) {
+    peer.emplace("torch, " + what, peer_words(bench, batch, true));
+    peer_compute.emplace("torch, " + what + ", computing alone", peer_words(bench, batch, false));
+  }
   for (int64_t round = 0; round < bench.rounds; ++round) {
     log::info(what + ": round " + std::to_string(round + 1) + " of " + std::to_string(bench.rounds));
     for (const auto& side : own) side->take(bench.steps);
     compute.take(bench.steps);
     if (!peer) continue;
-    if (const auto steps = peer->ask(std::to_string(bench.steps), static_cast<size_t>(bench.steps))) {
-      peer_rounds.push_back(median(*steps));
-    }
+    peer->take(bench.steps);
+    peer_compute->take(bench.steps);
   }
-  const bool is_compared = peer && !peer->is_missing();
+  const bool is_compared = peer && !peer->is_missing() && !peer_compute->is_missing();
   result.is_peer_missing |= peer && !is_compared;
   for (size_t i = 0; i < own.size(); ++i) {
     const auto& rounds = own[i]->rounds();
@@ -103,9 +124,10 @@ void compare(const TensorBench& bench, int64_t batch, TensorResult& result) {
                                                      .peak_bytes = own[i]->facts().at("peak_bytes").get<int64_t>(),
                                                      .wire_bytes = own[i]->facts().at("wire_bytes").get<int64_t>()});
     if (!is_compared) continue;
-    one.peer_seconds = median(peer_rounds);
-    one.speedup = ratio_of_rounds(peer_rounds, rounds);
-    one.beyond_compute = beyond(rounds, peer_rounds, compute.rounds());
+    one.peer_seconds = median(peer->rounds);
+    one.peer_compute_seconds = median(peer_compute->rounds);
+    one.speedup = ratio_of_rounds(peer->rounds, rounds);
+    one.beyond = ratio_of_rounds(difference(rounds, compute.rounds()), difference(peer->rounds, peer_compute->rounds));
   }
 }
 
@@ -154,10 +176,11 @@ nlohmann::json json_of(const TensorCase& one) {
   return {{"mode", one.mode},
           {"batch", one.batch},
           {"seconds", one.seconds},
-          {"peer_seconds", json_of(one.peer_seconds)},
           {"compute_seconds", one.compute_seconds},
+          {"peer_seconds", json_of(one.peer_seconds)},
+          {"peer_compute_seconds", json_of(one.peer_compute_seconds)},
           {"speedup", json_of(one.speedup)},
-          {"beyond_compute", json_of(one.beyond_compute)},
+          {"beyond", json_of(one.beyond)},
           {"peak_bytes", one.peak_bytes},
           {"wire_bytes", one.wire_bytes}};
 }
@@ -183,15 +206,15 @@ int run_tensor(const Arguments& arguments) {
   check_names(settings, "peers", kTensorPeers);
   const auto result = bench_tensor(read_tensor_bench(settings));
   const auto missing = result.is_peer_missing ? kTensorPeers : Words();
-  Table table({"ranks", "batch", "ms", "peer's ms", "computing's ms", "times as fast", "of the peer's time beyond",
+  Table table({"ranks", "batch", "ms", "computing", "peer's ms", "computing", "times as fast", "beyond computing",
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : result.cases) {
     table.add_row({std::to_string(settings.get_int("ranks")) + " " + one.mode, std::to_string(one.batch),
-                   format_number("%.1f", ms_of(one.seconds)), format_number("%.1f", ms_of(one.peer_seconds)),
-                   format_number("%.1f", ms_of(one.compute_seconds)), format_number("%.2f", one.speedup),
-                   format_number("%.2f", one.beyond_compute), format_bytes(one.peak_bytes),
-                   format_bytes(one.wire_bytes)});
+                   format_number("%.1f", ms_of(one.seconds)), format_number("%.1f", ms_of(one.compute_seconds)),
+                   format_number("%.1f", ms_of(one.peer_seconds)),
+                   format_number("%.1f", ms_of(one.peer_compute_seconds)), format_number("%.2f", one.speedup),
+                   format_number("%.2f", one.beyond), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}, {"missing", missing}});

@@ -8,7 +8,7 @@
 namespace tandem::cli {
 
 /// Training steps of a vision transformer whose layers are divided over ranks of one thread each, beside the same by
-/// torch's DTensor over Gloo, and beside ours with nothing sent.
+/// torch's DTensor over Gloo, and beside both with nothing sent.
 struct TensorBench {
   std::vector<std::string> modes;  // threads, processes
   std::vector<int64_t> batches = {16, 64};
@@ -23,12 +23,12 @@ struct TensorBench {
 struct TensorCase {
   std::string mode;
   int64_t batch = 0;
-  double seconds = 0;                             // of a step: the median over the rounds of a round's median
-  std::optional<double> peer_seconds;             // nullopt: the peer is missing
-  double compute_seconds = 0;                     // of ours, each rank on its part, with nothing sent
-  std::optional<double> speedup, beyond_compute;  // medians over the rounds of peer / ours, and of
-                                                  // (ours - compute) / (peer - compute)
-  int64_t peak_bytes = 0, wire_bytes = 0;         // of the rank that has most; of all ranks, a step
+  double seconds = 0;          // of a step: the median over the rounds of a round's median
+  double compute_seconds = 0;  // the same with nothing sent
+  std::optional<double> peer_seconds, peer_compute_seconds;  // nullopt: the peer is missing
+  std::optional<double> speedup;  // median over the rounds of the peer's time divided by ours
+  std::optional<double> beyond;   // of what each takes beyond its computing, ours divided by the peer's, likewise
+  int64_t peak_bytes = 0, wire_bytes = 0;  // of the rank that has most; of all ranks, a step
 };
 
 struct TensorResult {
