@@ -34,7 +34,6 @@
 #include "tandem/layers/convolution.h"
 #include "tandem/layers/division.h"
 #include "tandem/layers/embedding.h"
-#include "tandem/layers/exchange.h"
 #include "tandem/layers/hybrid.h"
 #include "tandem/layers/linear.h"
 #include "tandem/layers/transformer.h"

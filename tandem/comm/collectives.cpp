@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tandem/base/value_observer.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/detail/operator.h"
 #include "tandem/comm/split.h"
@@ -32,6 +33,12 @@ Handle from_rows(Handle rows, int64_t dim) {
 /// Zeros of the input's shape, for a rank whose input has no influence. The empty tensor `hook` keeps the result in the
 /// graph, since the second backward pass is collective too.
 Tensor no_gradient(const Plan& plan, const Tensor& hook) { return at::zeros(plan.shape, hook.options()) + hook.sum(); }
+
+/// Returns y, and says what both are to who follows values.
+Tensor told(const char* operation, const ProcessGroup& group, const Tensor& x, Along takes, Tensor y, Along gives) {
+  if (auto* observer = value_observer()) observer->exchanged(operation, &group, x, takes, y, gives);
+  return y;
+}
 
 struct NothingSaved {
   static Saved save(const Tensor&, const Plan&, const Tensor&) { return {}; }
@@ -308,7 +315,8 @@ Handle reduce_sum_async(const Tensor& x, int root, ProcessGroup& group, flight::
 }
 
 Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
-  return begin_all_reduce(x, group, op, where, false).wait();
+  const auto takes = op == Reduce::max || op == Reduce::min ? Along::varying : Along::partial;
+  return told("all_reduce", group, x, takes, begin_all_reduce(x, group, op, where, false).wait(), Along::replicated);
 }
 Handle all_reduce_async(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
   return begin_all_reduce(x, group, op, where, true);
@@ -334,7 +342,8 @@ Handle scatter_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim
 
 Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                   flight::Where where) {
-  return begin_all_gather(x, group, dim, sizes, where, false).wait();
+  return told("all_gather", group, x, Along::varying, begin_all_gather(x, group, dim, sizes, where, false).wait(),
+              Along::replicated);
 }
 Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                         flight::Where where) {
@@ -343,7 +352,8 @@ Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::
 
 Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                       flight::Where where) {
-  return begin_reduce_scatter(x, group, dim, sizes, where, false).wait();
+  return told("reduce_scatter", group, x, Along::partial,
+              begin_reduce_scatter(x, group, dim, sizes, where, false).wait(), Along::varying);
 }
 Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                             flight::Where where) {
@@ -352,7 +362,8 @@ Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, s
 
 Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
                   std::span<const int64_t> received, flight::Where where) {
-  return begin_all_to_all(x, group, dim, sent, received, where, false).wait();
+  return told("all_to_all", group, x, Along::varying,
+              begin_all_to_all(x, group, dim, sent, received, where, false).wait(), Along::varying);
 }
 Handle all_to_all_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
                         std::span<const int64_t> received, flight::Where where) {
@@ -370,7 +381,8 @@ Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t split_dim, int64
   plan->sizes = cut_sizes(x, split_dim, split_sizes, group, "all_to_all");
   if (group.size() == 1) return x;
   plan->received = brought_sizes(x, concat_dim, concat_sizes, group, "all_to_all", where);
-  return detail::begin<TransposeOp>(x, plan, false).wait();
+  return told("all_to_all", group, x, Along::varying, detail::begin<TransposeOp>(x, plan, false).wait(),
+              Along::varying);
 }
 
 void all_reduce_(Tensor x, ProcessGroup& group, Reduce op, flight::Where where) {

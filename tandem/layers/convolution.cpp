@@ -6,8 +6,9 @@
 #include <cmath>
 #include <optional>
 
+#include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
-#include "tandem/layers/exchange.h"
+#include "tandem/layers/detail/term.h"
 #include "tandem/layers/hybrid.h"
 
 namespace tandem::layers {
@@ -28,6 +29,11 @@ Division channels_of(const Division& groups, int64_t wanted, int64_t channels) {
                     " groups, wanted a multiple");
   return checked(groups.times(channels / wanted), channels);
 }
+
+/// [N, C, H, W] as [N, H, W, C] and back, in which order all ranks exchange it: it is that of a convolution's output in
+/// memory, and of its gradient.
+Tensor with_channels_last(const Tensor& x) { return x.permute({0, 2, 3, 1}); }
+Tensor with_channels_second(const Tensor& x) { return x.permute({0, 3, 1, 2}); }
 
 std::vector<Layer::Part> parts_of_outputs(const Division& out, bool has_bias) {
   std::vector<Layer::Part> parts = {{"weight", "weight", out.split(0)}};
@@ -78,8 +84,9 @@ OutputConv2d::OutputConv2d(const Options& whole, const Division& out, bool gathe
     : Conv2d(whole, checked(out, whole.out).count(), whole.in, out.count()), out_(out), gathers_(gathers) {}
 
 Tensor OutputConv2d::forward(const Tensor& x) const {
-  const auto y = convolved(copy_to_region(x, out_.group()), bias_);
-  return gathers_ ? gather_from_region(y, 1, out_) : y;
+  const auto input = with_channels_second(comm::copy_to_region(with_channels_last(x), out_.group()));
+  const auto y = convolved(input, bias_);
+  return gathers_ ? comm::gather_from_region(y, out_.group(), 1, out_.counts()) : y;
 }
 
 std::vector<Layer::Part> OutputConv2d::parts() const { return parts_of_outputs(out_, bias_.defined()); }
@@ -88,9 +95,10 @@ InputConv2d::InputConv2d(const Options& whole, const Division& in, bool scatters
     : Conv2d(whole, whole.out, checked(in, whole.in).count(), whole.out), in_(in), scatters_(scatters) {}
 
 Tensor InputConv2d::forward(const Tensor& x) const {
-  const auto own = scatters_ ? scatter_to_region(x, 1, in_) : x;
+  const auto own = scatters_ ? comm::scatter_to_region(x, in_.group(), 1, in_.counts()) : x;
   if (in_.group().size() == 1) return convolved(own, bias_);
-  const auto y = reduce_from_region(convolved(own, {}), in_.group());
+  const auto term = with_channels_last(detail::term_of(convolved(own, {}), in_.group()));
+  const auto y = with_channels_second(comm::reduce_from_region(term, in_.group()));
   return bias_.defined() ? y + bias_.view({1, options_.out, 1, 1}) : y;
 }
 

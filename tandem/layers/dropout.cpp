@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/base/value_observer.h"
 #include "tandem/layers/sample_draws.h"
 
 namespace tandem::layers {
@@ -14,6 +15,9 @@ Dropout::Dropout(double rate, const std::string& name, const std::optional<Divid
 Tensor Dropout::forward(const Tensor& input) const {
   if (rate_ == 0 || !is_training() || input.numel() == 0) return input;
   const int64_t samples = input.size(0);
+  if (auto* observer = value_observer()) {
+    observer->drawn("dropout", input, divided_ ? &divided_->parts.group() : nullptr);
+  }
   SampleValues values = {.own = input.numel() / samples};
   if (divided_) {
     const auto& [dim, parts] = *divided_;

@@ -2,8 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
-#include "tandem/layers/exchange.h"
+#include "tandem/layers/detail/term.h"
 
 namespace tandem::layers {
 namespace {
@@ -31,7 +32,7 @@ Tensor RowEmbedding::forward(const Tensor& indices) const {
   const auto all = at::zeros({flat.numel(), weight_.size(1)}, weight_.options()).index_copy(0, places, own);
   auto sizes = indices.sizes().vec();
   sizes.push_back(weight_.size(1));
-  return reduce_from_region(all, rows_.group()).view(sizes);
+  return comm::reduce_from_region(detail::term_of(all, rows_.group()), rows_.group()).view(sizes);
 }
 
 void RowEmbedding::initialize(uint64_t seed, const std::string& name) {
@@ -46,7 +47,7 @@ ColumnEmbedding::ColumnEmbedding(int64_t rows, const Division& width, bool gathe
 Tensor ColumnEmbedding::forward(const Tensor& indices) const {
   check_indices(indices, weight_.size(0));
   const auto own = at::embedding(weight_, indices);
-  return gathers_ ? gather_from_region(own, -1, width_) : own;
+  return gathers_ ? comm::gather_from_region(own, width_.group(), -1, width_.counts()) : own;
 }
 
 void ColumnEmbedding::initialize(uint64_t seed, const std::string& name) {

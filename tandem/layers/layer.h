@@ -25,7 +25,7 @@ class Layer : public torch::nn::Module {
   virtual void initialize(uint64_t seed, const std::string& name) = 0;
 
   /// The parameters and buffers that are this rank's part of one of the whole layer. A rank may have several parts of
-  /// one. The others are invariant (exchange.h) over the ranks of the group.
+  /// one. The others are invariant (type_check.h) over the ranks of the group.
   struct Part {
     std::string parameter, whole;  // its name in this layer, and in the whole one
     parallel::Split split;

@@ -6,9 +6,10 @@
 #include <cmath>
 
 #include "tandem/comm/collectives.h"
+#include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
 #include "tandem/layers/detail/stacked.h"
-#include "tandem/layers/exchange.h"
+#include "tandem/layers/detail/term.h"
 
 namespace tandem::layers {
 namespace {
@@ -61,10 +62,10 @@ void ColumnLinear::add(const std::string& name, at::IntArrayRef sizes, std::vect
 }
 
 Tensor ColumnLinear::forward(const Tensor& x) const {
-  const auto input = options_.copies ? copy_to_region(x, out_.group()) : x;
+  const auto input = options_.copies ? comm::copy_to_region(x, out_.group()) : x;
   const auto bias = biases_.empty() ? Tensor() : detail::stacked(biases_);
   const auto y = at::linear(factor(input), factor(detail::stacked(weights_)), factor(bias));
-  return options_.gathers ? gather_from_region(y, -1, out_) : y;
+  return options_.gathers ? comm::gather_from_region(y, out_.group(), -1, out_.counts()) : y;
 }
 
 void ColumnLinear::initialize(uint64_t seed, const std::string& name) {
@@ -99,16 +100,16 @@ RowLinear::RowLinear(const Division& in, int64_t out, const Options& options)
 }
 
 Tensor RowLinear::forward(const Tensor& x) const {
-  const auto own = options_.scatters ? scatter_to_region(x, -1, in_) : x;
+  const auto own = options_.scatters ? comm::scatter_to_region(x, in_.group(), -1, in_.counts()) : x;
   auto& group = in_.group();
   if (group.size() == 1) return at::linear(factor(own), factor(weight_), factor(bias_));
-  const auto term = at::linear(factor(own), factor(weight_));
+  const auto term = detail::term_of(at::linear(factor(own), factor(weight_)), group);
   if (!options_.rows) {
-    const auto y = reduce_from_region(term, group);
+    const auto y = comm::reduce_from_region(term, group);
     return bias_.defined() ? y + bias_ : y;
   }
   const auto y = comm::reduce_scatter(term, group, *options_.rows);
-  return bias_.defined() ? y + copy_to_region(bias_, group) : y;
+  return bias_.defined() ? y + comm::copy_to_region(bias_, group) : y;
 }
 
 void RowLinear::initialize(uint64_t seed, const std::string& name) {

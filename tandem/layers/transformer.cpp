@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tandem/layers/exchange.h"
+#include "tandem/comm/region.h"
 
 namespace tandem::layers {
 namespace {
@@ -29,7 +29,7 @@ LayerNorm::LayerNorm(int64_t channels, comm::ProcessGroup* tokens, double epsilo
 
 Tensor LayerNorm::forward(const Tensor& x) const {
   if (tokens_ == nullptr) return at::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon_);
-  const auto both = copy_to_region(at::stack({weight_, bias_}), *tokens_);
+  const auto both = comm::copy_to_region(at::stack({weight_, bias_}), *tokens_);
   return at::layer_norm(x, weight_.sizes(), both[0], both[1], epsilon_);
 }
 

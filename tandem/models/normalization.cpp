@@ -4,6 +4,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
 #include "tandem/base/tangent.h"
+#include "tandem/base/value_observer.h"
 #include "tandem/memory/batch_norm.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/models/detail/fused_batch_norm.h"
@@ -58,6 +59,10 @@ class BatchNorm : public Normalization {
 
   virtual Tensor normalise(const Tensor& input, Then then, const Tensor& residual,
                            const memory::BatchNormState& state) {
+    return told(input, plainly(input, then, residual, state), residual);
+  }
+
+  Tensor plainly(const Tensor& input, Then then, const Tensor& residual, const memory::BatchNormState& state) {
     check(input);
     if ((is_training() || !at::GradMode::is_enabled()) && detail::can_fuse(input, residual, state)) {
       const auto* after = following(then);
@@ -77,6 +82,14 @@ class BatchNorm : public Normalization {
   }
 
  protected:
+  /// Returns the result, and says what it comes from.
+  Tensor told(const Tensor& input, Tensor result, const Tensor& residual = {}) const {
+    if (auto* observer = value_observer()) {
+      observer->computed("batch_norm", result, {input, weight_, bias_, residual});
+    }
+    return result;
+  }
+
   memory::BatchNormState state() const {
     return {weight_, bias_, running_mean_, running_var_, kMomentum, kEpsilon, num_batches_tracked_, ranks_};
   }
@@ -136,7 +149,7 @@ class InplaceAbn : public BatchNorm {
     const bool at_once = then == Then::activation && !residual.defined();
     if (!at_once) return BatchNorm::forward(input, then, residual);
     check(input);
-    return memory::inplace_abn(input, invertible_, state(), is_training());
+    return told(input, memory::inplace_abn(input, invertible_, state(), is_training()));
   }
 
   bool keeps_input() const override { return false; }

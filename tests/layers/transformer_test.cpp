@@ -1,6 +1,6 @@
 #include "tandem/layers/transformer.h"
 
-#include "tandem/layers/exchange.h"
+#include "tandem/comm/region.h"
 #include "tests/layers/layer_cases.h"
 
 namespace tandem::layers {
@@ -100,7 +100,8 @@ TEST(LayerNorm, IsThatOfOneDevice) {
     const Division tokens(group, kTokens);
     const auto norm = ready(std::make_shared<LayerNorm>(kWidth, &group));
     const auto forward = [&](const Tensor& in) {
-      return gather_from_region(norm->forward(scatter_to_region(in, 1, tokens)), 1, tokens);
+      const auto own = comm::scatter_to_region(in, group, 1, tokens.counts());
+      return comm::gather_from_region(norm->forward(own), group, 1, tokens.counts());
     };
     const auto own = train(forward, *norm, x, kLoss);
     EXPECT_TRUE(are_equal(own.dx, expected.dx));

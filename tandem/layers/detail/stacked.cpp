@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tandem/base/context.h"
+#include "tandem/base/value_observer.h"
 
 namespace tandem::layers::detail {
 namespace {
@@ -39,7 +40,10 @@ struct Stacked : torch::autograd::Function<Stacked> {
 Tensor stacked(std::span<const Tensor> parts) {
   if (parts.size() == 1) return parts[0];
   const at::TensorList all(parts.data(), parts.size());
-  return are_in_a_row(parts) ? Stacked::apply(all) : at::cat(all);
+  if (!are_in_a_row(parts)) return at::cat(all);
+  const auto whole = Stacked::apply(all);
+  if (auto* observer = value_observer()) observer->computed("stack", whole, {parts[0]});
+  return whole;
 }
 
 }  // namespace tandem::layers::detail

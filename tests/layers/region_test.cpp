@@ -1,4 +1,4 @@
-#include "tandem/layers/exchange.h"
+#include "tandem/comm/region.h"
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -34,10 +34,12 @@ TEST(Region, EachGradientIsTheAdjoint) {
     const Division parts(group, kChannels);
     const auto same = numbers({3, kChannels}, 0), own = numbers({3, parts.count()}, group.rank());
     const auto term = numbers({3, kChannels}, group.rank());
-    expect_adjoint([&](const Tensor& x) { return copy_to_region(x, group); }, same, group, true, false);
-    expect_adjoint([&](const Tensor& x) { return reduce_from_region(x, group); }, term, group, false, true);
-    expect_adjoint([&](const Tensor& x) { return gather_from_region(x, 1, parts); }, own, group, false, true);
-    expect_adjoint([&](const Tensor& x) { return scatter_to_region(x, -1, parts); }, same, group, true, false);
+    expect_adjoint([&](const Tensor& x) { return comm::copy_to_region(x, group); }, same, group, true, false);
+    expect_adjoint([&](const Tensor& x) { return comm::reduce_from_region(x, group); }, term, group, false, true);
+    expect_adjoint([&](const Tensor& x) { return comm::gather_from_region(x, group, 1, parts.counts()); }, own, group,
+                   false, true);
+    expect_adjoint([&](const Tensor& x) { return comm::scatter_to_region(x, group, -1, parts.counts()); }, same, group,
+                   true, false);
   });
 }
 
@@ -58,8 +60,9 @@ TEST(Region, HasSecondDerivatives) {
   on_ranks([](comm::ProcessGroup& group) {
     const Division parts(group, kChannels);
     const auto x = numbers({3, kChannels}, 0).requires_grad_();
-    const auto cubes = gather_from_region(scatter_to_region(x, 1, parts).pow(3), 1, parts);
-    const auto scaled = reduce_from_region(copy_to_region(x, group) * (group.rank() + 1), group);
+    const auto cubes =
+        comm::gather_from_region(comm::scatter_to_region(x, group, 1, parts.counts()).pow(3), group, 1, parts.counts());
+    const auto scaled = comm::reduce_from_region(comm::copy_to_region(x, group) * (group.rank() + 1), group);
     const double sum = group.size() * (group.size() + 1) / 2.0;
     const auto y = cubes.sum() + scaled.pow(2).sum();
     const auto first = torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
@@ -72,8 +75,9 @@ TEST(Region, HasSecondDerivatives) {
 TEST(Region, WrongSizesAreRefused) {
   comm::run_ranks(2, [](comm::ProcessGroup& group) {
     const Division parts(group, kChannels);
-    EXPECT_THROW(gather_from_region(at::zeros({2, 9}), 1, parts), c10::ValueError);
-    EXPECT_THROW(scatter_to_region(at::zeros({2, 9}), 1, parts), c10::ValueError);
+    EXPECT_THROW(comm::gather_from_region(at::zeros({2, 9}), group, 1, parts.counts()), c10::ValueError);
+    EXPECT_THROW(comm::scatter_to_region(at::zeros({2, 9}), group, 1, parts.counts()), c10::ValueError);
+    EXPECT_THROW(comm::scatter_to_region(at::zeros({2, 9}), group, 1, std::vector<int64_t>{9}), c10::ValueError);
     EXPECT_THROW(Division(group, std::vector<int64_t>{1}), c10::ValueError);
     EXPECT_THROW(Division(group, std::vector<int64_t>{1, -1}), c10::ValueError);
   });
