@@ -43,9 +43,9 @@ void collect(const c10::IValue& value, std::vector<Tensor>& all) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) all.push_back(value.toTensor());
   } else if (value.isTensorList()) {
-    for (const Tensor tensor : value.toTensorList()) all.push_back(tensor);
+    for (const auto& tensor : value.toTensorVector()) all.push_back(tensor);
   } else if (value.isList()) {
-    for (const c10::IValue item : value.toList()) collect(item, all);
+    for (const auto& item : value.toListRef()) collect(item, all);
   }
 }
 
@@ -149,9 +149,9 @@ struct TypeCheck::Impl : ValueObserver {
     if (invariant && others) {
       fail(operation, "an invariant value and a " + std::string(is(Along::varying) ? "varying" : "replicated") + " one",
            direction,
-           is(Along::varying) ? "the gradient of the first is a sum over the ranks: copy_to_region()"
-                              : "the gradient of the second would be summed: gather_from_region(), or all_reduce's "
-                                "reduce_from_region()");
+           is(Along::varying)
+               ? "the gradient of the first is a sum over the ranks: copy_to_region()"
+               : "the gradient of the second would be summed: gather_from_region(), or reduce_from_region()");
     }
     if (is(Along::varying)) return Along::varying;
     if (is(Along::replicated)) return Along::replicated;
@@ -216,8 +216,9 @@ struct TypeCheck::Impl : ValueObserver {
     if (!direction) return;
     const auto* before = entry_of(result);
     auto kinds = before != nullptr ? before->kinds : Kinds(directions.size());
+    auto is_mean = before != nullptr ? before->is_mean : std::vector<bool>(directions.size());
     kinds[*direction] = Along::partial;
-    know(result, std::move(kinds));
+    know(result, std::move(kinds), std::move(is_mean));
   }
 
   void drawn(const char* operation, const Tensor& value, const void* group) override {
@@ -252,7 +253,7 @@ struct TypeCheck::Impl : ValueObserver {
     if (self == nullptr || context == nullptr) return;
     const auto& result = static_cast<Running*>(context)->result;
     if (std::ranges::none_of(result.kinds, [](const auto& kind) { return kind.has_value(); })) return;
-    for (const auto& output : tensors_in(operation.outputs())) {
+    for (const auto& output : tensors_in({operation.outputs().data(), operation.outputs().size()})) {
       if (output.defined()) self->know(output, result.kinds, result.is_mean);
     }
   }
