@@ -253,7 +253,8 @@ struct TypeCheck::Impl : ValueObserver {
     if (self == nullptr || context == nullptr) return;
     const auto& result = static_cast<Running*>(context)->result;
     if (std::ranges::none_of(result.kinds, [](const auto& kind) { return kind.has_value(); })) return;
-    for (const auto& output : tensors_in({operation.outputs().data(), operation.outputs().size()})) {
+    for (const auto& output :
+         tensors_in(c10::ArrayRef<const c10::IValue>(operation.outputs().data(), operation.outputs().size()))) {
       if (output.defined()) self->know(output, result.kinds, result.is_mean);
     }
   }

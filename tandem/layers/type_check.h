@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/value_observer.h"
+#include "tandem/comm/process_group.h"
 #include "tandem/memory/chain.h"
 #include "tandem/parallel/parameter.h"
 
