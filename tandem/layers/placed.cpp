@@ -20,12 +20,13 @@ struct Place {
 /// By the names of the parts in the model.
 std::unordered_map<std::string, Place> parts_of(const torch::nn::Module& model) {
   std::unordered_map<std::string, Place> places;
-  for (const auto& module : model.named_modules()) {
-    const auto* layer = dynamic_cast<const Layer*>(module.value().get());
-    if (layer == nullptr) continue;
-    const auto prefix = module.key().empty() ? "" : module.key() + ".";
+  const auto add = [&](const torch::nn::Module& module, const std::string& prefix) {
+    const auto* layer = dynamic_cast<const Layer*>(&module);
+    if (layer == nullptr) return;
     for (const auto& [parameter, whole, split] : layer->parts()) places[prefix + parameter] = {prefix + whole, split};
-  }
+  };
+  add(model, "");
+  for (const auto& module : model.named_modules("", /*include_self=*/false)) add(*module.value(), module.key() + ".");
   return places;
 }
 

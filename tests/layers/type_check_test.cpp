@@ -65,8 +65,8 @@ struct Pair {
   explicit Pair(Plan& plan, ColumnLinear::Options first = {.gathers = false})
       : group(plan.tensor()),
         hidden(group, kHidden),
-        up(plan.add("mlp.up", std::make_shared<ColumnLinear>(kWidth, hidden, first))),
-        down(plan.add("mlp.down", std::make_shared<RowLinear>(hidden, kWidth, RowLinear::Options{}))) {}
+        up(plan.add("up", std::make_shared<ColumnLinear>(kWidth, hidden, first))),
+        down(plan.add("down", std::make_shared<RowLinear>(hidden, kWidth, RowLinear::Options{}))) {}
 
   Tensor operator()(const Tensor& x) const { return x + down->forward(at::gelu(up->forward(x))); }
 
@@ -101,7 +101,7 @@ TEST(TypeCheck, AMissingCopyToRegion) {
   Plan plan;
   const Pair pair(plan, {.copies = false, .gathers = false});
   EXPECT_EQ(plan.fault(pair),
-            "types: mlp.up: aten::linear of an invariant value and a varying one along tensor: the gradient of the "
+            "types: up: aten::linear of an invariant value and a varying one along tensor: the gradient of the "
             "first is a sum over the ranks: copy_to_region()");
 }
 
@@ -109,10 +109,10 @@ TEST(TypeCheck, AMissingReduceFromRegion) {
   Plan plan;
   const Pair pair(plan);
   EXPECT_EQ(plan.fault([&](const Tensor& x) { return x + pair.term(x); }),
-            "types: mlp.down: aten::add of a partial value and an invariant one along tensor: sum it over the ranks "
+            "types: down: aten::add of a partial value and an invariant one along tensor: sum it over the ranks "
             "first: reduce_from_region()");
   EXPECT_EQ(plan.fault([&](const Tensor& x) { return at::gelu(pair.term(x)); }),
-            "types: mlp.down: aten::gelu of a partial value along tensor: sum it over the ranks first: "
+            "types: down: aten::gelu of a partial value along tensor: sum it over the ranks first: "
             "reduce_from_region()");
 }
 
@@ -120,7 +120,7 @@ TEST(TypeCheck, AReduceDoneTwice) {
   Plan plan;
   const Pair pair(plan);
   EXPECT_EQ(plan.fault([&](const Tensor& x) { return comm::reduce_from_region(pair(x), pair.group); }),
-            "types: mlp.down: reduce_from_region of a value that is invariant along tensor: wanted partial");
+            "types: down: reduce_from_region of a value that is invariant along tensor: wanted partial");
 }
 
 TEST(TypeCheck, ABiasBeforeTheReduce) {
@@ -128,7 +128,7 @@ TEST(TypeCheck, ABiasBeforeTheReduce) {
   const Pair pair(plan);
   const auto bias = [&] { return pair.down->named_parameters()["bias"]; };
   EXPECT_EQ(plan.fault([&](const Tensor& x) { return comm::reduce_from_region(pair.term(x) + bias(), pair.group); }),
-            "types: mlp.down: aten::add of a partial value and an invariant one along tensor: sum it over the ranks "
+            "types: down: aten::add of a partial value and an invariant one along tensor: sum it over the ranks "
             "first: reduce_from_region()");
 }
 
@@ -170,14 +170,14 @@ TEST(TypeCheck, ABatchNormOverPartOfTheChannels) {
   Plan plan;
   const Conv2d::Options shape = {.in = 3, .out = kHidden};
   const Division channels(plan.tensor(), kHidden);
-  const auto conv = plan.add("layer1.conv1", std::make_shared<OutputConv2d>(shape, channels, /*gathers=*/false));
-  const auto norm = plan.add("layer1.bn1", std::make_shared<WholeBatchNorm>(channels.count()));
+  const auto conv = plan.add("conv1", std::make_shared<OutputConv2d>(shape, channels, /*gathers=*/false));
+  const auto norm = plan.add("bn1", std::make_shared<WholeBatchNorm>(channels.count()));
   EXPECT_EQ(plan.fault(
                 [&](const Tensor& x) {
                   return at::batch_norm(conv->forward(x), norm->weight, norm->bias, {}, {}, true, 0.1, 1e-5, false);
                 },
                 Along::varying, false, {2, 3, 4, 4}),
-            "types: layer1.bn1: aten::batch_norm of an invariant value and a varying one along tensor: the gradient of "
+            "types: bn1: aten::batch_norm of an invariant value and a varying one along tensor: the gradient of "
             "the first is a sum over the ranks: copy_to_region()");
 }
 
