@@ -88,7 +88,11 @@ struct Kinds {
 template <class Way>
 Tensor apply(const Kinds& kinds, const Tensor& x, ProcessGroup& group, flight::Where where, int64_t dim = 0,
              std::vector<int64_t> sizes = {}) {
-  const auto y = RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, std::move(sizes), where));
+  Tensor y;
+  {
+    const ValueObserverScope whole(nullptr);  // what it is made of
+    y = RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, std::move(sizes), where));
+  }
   if (auto* observer = value_observer()) {
     observer->exchanged(kinds.operation, &group, x, kinds.takes, y, kinds.gives);
   }

@@ -17,6 +17,7 @@
 #include "tandem/comm/split.h"
 #include "tandem/job/detail/images_at_once.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/plan_types.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
@@ -216,7 +217,9 @@ std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shap
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large)
     : job_(job), shape_(shape), large_(large), even_(even_counts(job, shape.classes, job.parallel.ranks)) {
-  if (is_small(0, even_[0])) recompute_ = choose_recomputation(job, shape, even_);
+  if (!is_small(0, even_[0])) return;
+  check_types(job, shape);
+  recompute_ = choose_recomputation(job, shape, even_);
 }
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) {
@@ -267,6 +270,7 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
 RankPlan plan_rank(const Job& as_read, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
   Job job = as_read;
   if (job.parallel.device.is_cpu()) job.parallel.transport = group.transport();
+  if (job.parallel.mesh(group.size()).tensor > 1) comm::on_leader(group, [&] { check_types(job, shape); });
   if (!job.memory.is_limited()) {
     const auto recomputation = choose_recomputation(job, shape, group, amount.batches);
     const TaskPlan plan{even_counts(job, shape.classes, group.size()), recomputation.plan};
