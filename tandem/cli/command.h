@@ -48,6 +48,7 @@ int run_embed(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_memory(const Arguments& arguments);
 int run_reshard(const Arguments& arguments);
+int run_diff(const Arguments& arguments);
 int run_launch(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
@@ -59,6 +60,7 @@ settings::Schema search_schema();
 settings::Schema predict_schema();
 settings::Schema embed_schema();
 settings::Schema reshard_schema();
+settings::Schema diff_schema();
 
 /// The settings of a benchmark; nullopt: there is none of that name.
 std::optional<settings::Schema> bench_schema(std::string_view name);

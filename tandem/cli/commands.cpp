@@ -63,6 +63,13 @@ const std::vector<Command>& table() {
        {kJson},
        false,
        reshard_schema()},
+      {"diff",
+       "find the first step and block at which two runs with trace.blocks part; status 1 if they do",
+       "RUN RUN [tolerance=NUMBER]",
+       run_diff,
+       {kJson},
+       false,
+       diff_schema()},
       {"launch",
        "run a command on several ranks of this machine, or of several, with a launch on each",
        "[--] COMMAND...",
@@ -75,7 +82,8 @@ const std::vector<Command>& table() {
        true},
       {"bench",
        "measure a part of tandem: comm, classifier, activation, memory (of one step), recompute, parity (of plans with "
-       "one device), ddp (strategies beside Python's), search (a step of DARTS beside Python's), step (of one job, "
+       "one device), ddp (strategies beside Python's), tensor (divided layers beside DTensor), search (a step of DARTS "
+       "beside Python's), step (of one job, "
        "while "
        "others take turns); tandem help bench NAME lists its settings",
        "NAME [key=value...]",

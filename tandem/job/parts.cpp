@@ -118,6 +118,9 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
   Assembly parts{.mesh = make_mesh(job, world)};
   parts.task = make_task(job, shape, plan, *parts.mesh);
   if (prepare) prepare(*parts.task);
+  if (job.run.traced != Traced::nothing) {
+    parts.trace = std::make_unique<train::BlockTrace>(*parts.mesh, job.training.shards > 0);
+  }
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,
                                                 .ema = job.training.ema,
@@ -126,7 +129,8 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
                                                 .num_classes = shape.classes,
                                                 .loss_scale = job.training.loss_scale,
                                                 .strategy = job.parallel.strategy,
-                                                .strategy_options = job.parallel.strategy_options};
+                                                .strategy_options = job.parallel.strategy_options,
+                                                .trace = parts.trace.get()};
   if (job.search) {
     auto step =
         std::make_unique<search::SearchStep>(*parts.task, job.search->space, search_options(job, options), *parts.mesh);

@@ -7,6 +7,7 @@
 #include "tandem/job/job.h"
 #include "tandem/memory/recompute_plan.h"
 #include "tandem/parallel/mesh.h"
+#include "tandem/train/block_trace.h"
 #include "tandem/train/task.h"
 #include "tandem/train/trainer.h"
 
@@ -75,6 +76,7 @@ std::unique_ptr<train::Task> make_task(const Job& job, const DataShape& shape, c
 struct Assembly {
   std::unique_ptr<parallel::Mesh> mesh;
   std::unique_ptr<train::Task> task;
+  std::unique_ptr<train::BlockTrace> trace;  // null: none is asked for
   std::unique_ptr<train::Step> step;
   search::SearchStep* search = nullptr;  // the step, if it is that of a search
 };

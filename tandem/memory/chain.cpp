@@ -9,6 +9,14 @@
 #include "tandem/memory/block_runner.h"
 
 namespace tandem::memory {
+namespace {
+
+thread_local BlockObserver* block_observer = nullptr;
+
+}  // namespace
+
+BlockObserverScope::BlockObserverScope(BlockObserver* observer) : before_(std::exchange(block_observer, observer)) {}
+BlockObserverScope::~BlockObserverScope() { block_observer = before_; }
 
 Block make_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
                  std::function<Tensor(const Tensor&)> forward) {
@@ -61,6 +69,7 @@ Flow run(const Chain& chain, Flow input) {
     const BlockScope scope(number);
     flow = block.forward(flow);
     for (const auto& output : flow) mark_backward(output, number);
+    if (block_observer != nullptr) block_observer->ran(block, flow);
   }
   return flow;
 }

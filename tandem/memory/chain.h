@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,32 @@ struct Block {
   std::function<Flow(const Flow&)> forward;
   std::vector<Block> parts = {};  // that do the same one after the other, under the same name; empty: it cannot be cut
   BlockRunner* runner = nullptr;  // who runs it, with its neighbours of the same (block_runner.h); null: run() does
+
+  /// Where its output lies in the whole, of which a dim is divided over ranks.
+  struct Part {
+    int64_t dim, first, total;
+  };
+  std::optional<Part> output = {};  // nullopt: it is whole
+};
+
+/// Is told of each block that run() has run, while it is set on a thread: also of parts, and of blocks whose forward is
+/// computed again.
+class BlockObserver {
+ public:
+  virtual ~BlockObserver() = default;
+  virtual void ran(const Block& block, const Flow& output) = 0;
+};
+
+/// Sets it while the scope lives.
+class BlockObserverScope {
+ public:
+  explicit BlockObserverScope(BlockObserver* observer);
+  ~BlockObserverScope();
+  BlockObserverScope(const BlockObserverScope&) = delete;
+  BlockObserverScope& operator=(const BlockObserverScope&) = delete;
+
+ private:
+  BlockObserver* before_;
 };
 
 /// A block that takes and gives one tensor.

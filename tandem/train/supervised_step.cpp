@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tandem/train/block_trace.h"
 #include "tandem/train/evaluate.h"
 #include "tandem/train/passes/plain_passes.h"
 
@@ -88,8 +89,19 @@ std::optional<Reading> SupervisedStep::run(const data::Batch& batch, int64_t ste
   task_.begin_step(step);
   if (late_ != nullptr) return begin_late(batch, step, learning_rate);
   detail::Update::Begun begun(update_, learning_rate);
-  const auto shares = passes_->run(batch, update_.scale(), begun.numbers);
+  const auto shares = run_passes(batch, step, begun.numbers);
   return update_.end(begun, shares, step);
+}
+
+std::vector<double> SupervisedStep::run_passes(const data::Batch& batch, int64_t step, detail::StepNumbers& numbers) {
+  if (options_.trace == nullptr) return passes_->run(batch, update_.scale(), numbers);
+  options_.trace->begin_step(step);
+  auto shares = [&] {
+    const memory::BlockObserverScope scope(options_.trace);
+    return passes_->run(batch, update_.scale(), numbers);
+  }();
+  options_.trace->end_step();
+  return shares;
 }
 
 std::optional<Reading> SupervisedStep::begin_late(const data::Batch& batch, int64_t step, double learning_rate) {

@@ -11,6 +11,8 @@
 
 namespace tandem::train {
 
+class BlockTrace;
+
 /// Makes the passes of a step. `trained`: what this rank trains, as it holds it. Everything outlives the result.
 using MakePasses = std::function<std::unique_ptr<Passes>(Task& task, parallel::GradientSync& sync,
                                                          const std::vector<Parameter>& trained, parallel::Mesh& mesh)>;
@@ -25,6 +27,7 @@ struct SupervisedStepOptions {
   std::optional<LossScaleOptions> loss_scale = {};  // nullopt: backward starts from the loss itself
   const parallel::Strategy* strategy = &parallel::strategies().front();
   parallel::StrategyOptions strategy_options;
+  BlockTrace* trace = nullptr;  // is told of each step; null: nobody
   MakePasses passes = nullptr;  // null: one micro-batch after the other, with the whole chain on each rank
 };
 
@@ -101,6 +104,7 @@ class SupervisedStep : public Step {
  private:
   detail::UpdateOptions update_options() const;
   std::unique_ptr<Passes> plain_passes();
+  std::vector<double> run_passes(const data::Batch& batch, int64_t step, detail::StepNumbers& numbers);
   void check_staleness() const;
   std::optional<Reading> begin_late(const data::Batch& batch, int64_t step, double learning_rate);
   void swap_weights();

@@ -5,6 +5,7 @@
 #include "tandem/base/format.h"
 #include "tandem/base/log.h"
 #include "tandem/cli/result.h"
+#include "tandem/cli/run/block_file.h"
 #include "tandem/cli/run/folder.h"
 #include "tandem/cli/run/memory_events.h"
 #include "tandem/cli/run/observer.h"
@@ -157,6 +158,11 @@ class TrainingRun {
     }
     std::optional<memory::EventLog> events;
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
+    std::optional<BlockFileWriter> blocks;
+    if (observer && parts.trace) {
+      blocks.emplace(folder_, job_, parts.mesh->sizes().size(parallel::kBatchAxes), trainer.step());
+      parts.trace->set_sink([&](const train::Trace& step) { blocks->write(step); });
+    }
     has_begun_ = true;
     group_.recorder().set_folder(folder_ / kFlightFolder);
     trained_.outcome = run(trainer, search_files ? *search_files : observer ? *observer : nobody);

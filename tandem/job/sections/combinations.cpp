@@ -46,6 +46,7 @@ bool hook_keeps_errors(const Job& job) { return hook_of(job).keeps_errors; }
 bool is_async(const Job& job) { return job.parallel.is_async; }
 bool ends_late(const Job& job) { return is_async(job) && job.parallel.strategy_options.ps.staleness > 0; }
 bool has_replicas(const Job& job) { return job.parallel.strategy->is_one_process && job.parallel.parts() > 1; }
+bool is_traced(const Job& job) { return job.run.traced != Traced::nothing; }
 bool strategy_lacks_order(const Job& job) { return !job.parallel.strategy->sums_in_order; }
 
 /// Of what the ranks along shard divide.
@@ -88,6 +89,10 @@ std::vector<Combination> all_combinations() {
   return {
       {"model.norm", "parallel=", shares_statistics, has_replicas, "whose replicas share no statistics",
        "use model.norm=batch, or parallel=ddp"},
+
+      {"trace.blocks", "parallel=", is_traced, has_replicas, "whose replicas run the blocks on threads of their own",
+       "use parallel=ddp"},
+      {"trace.blocks", "ps.mode", is_traced, is_async, "whose ranks are not at the same step", "use ps.mode=sync"},
 
       {"ddp.hook", "train.shards", has_hook, sums_in_order, "which sums over shards in their order", one_of_them},
       {"ddp.hook", "train.precision=", hook_keeps_errors, moves_scale,

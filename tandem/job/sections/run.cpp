@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::array<Choice<Resume>, 2> kResumes = {{{"none", Resume::none}, {"auto", Resume::newest}}};
 
+constexpr std::array<Choice<Traced>, 3> kTraced = {
+    {{"none", Traced::nothing}, {"hash", Traced::hash}, {"stats", Traced::stats}}};
+
 constexpr std::string_view kNoBest = "none";
 
 std::vector<std::string_view> best_choices() {
@@ -33,7 +36,8 @@ void read_run(settings::Settings& settings, Job& job) {
              .checkpoint_every = settings.get_int("checkpoint.every"),
              .checkpoint_keep = settings.get_int("checkpoint.keep"),
              .best = best == kNoBest ? "" : best,
-             .compares_forms = settings.get_bool("report.compare")};
+             .compares_forms = settings.get_bool("report.compare"),
+             .traced = chosen(kTraced, settings.get_string("trace.blocks"))};
 }
 
 }  // namespace
@@ -55,7 +59,12 @@ const Section& run_section() {
                        "the lowest loss; its name is RUN/checkpoints/best",
                 .choices = best_choices()},
                {"report.compare", true,
-                "also predict the memory of the other form of the head, for the report's figure"}},
+                "also predict the memory of the other form of the head, for the report's figure"},
+               {.key = "trace.blocks",
+                .default_value = text("none"),
+                .doc = "write what each block passes on in each step, and its gradient, into RUN/blocks.jsonl for "
+                       "tandem diff; hash: of all bits; stats: sums; slow",
+                .choices = names_of(kTraced)}},
       .read = read_run};
   return section;
 }

@@ -7,6 +7,9 @@ namespace tandem::job {
 
 enum class Resume { none, newest, from_path };
 
+/// What is written of each block's values in each step.
+enum class Traced : uint8_t { nothing, hash, stats };
+
 /// The run's folder and checkpoints.
 struct Run {
   std::string out;               // empty: runs/<date>-<letter>
@@ -16,6 +19,7 @@ struct Run {
   int64_t checkpoint_keep = 0;   // number of newest checkpoints to keep
   std::string best;              // score of a test whose best checkpoint is kept too; empty: none
   bool compares_forms = false;   // predicts the memory of the other form of the head
+  Traced traced = Traced::nothing;
 };
 
 }  // namespace tandem::job

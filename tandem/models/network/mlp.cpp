@@ -25,6 +25,7 @@ Mlp::Mlp(const ModelOptions& options) : Backbone("Mlp", options, options.embeddi
       check_size(images, height, width);
       return drop1->forward(act1->overwrite(fc1->forward(images.flatten(1))));
     });
+    if (units.group().size() > 1) chain().blocks.back().output = {1, units.first(), units.total()};
   }
   if (holds_next_block()) {
     const auto act2 = add_activation("act2");
