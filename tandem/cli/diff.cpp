@@ -44,7 +44,8 @@ double standard_tolerance(const BlockFile& one, const BlockFile& other) {
 nlohmann::json json_of(const train::TraceDifference& first) {
   const auto& where = first.where;
   return {{"step", where.step},
-          {"micro_batch", where.micro_batch == train::kAllMicroBatches ? nlohmann::json() : where.micro_batch},
+          {"micro_batch",
+           where.micro_batch == train::kAllMicroBatches ? nlohmann::json() : nlohmann::json(where.micro_batch)},
           {"block", where.block},
           {"tensor", where.tensor},
           {"difference", first.by && *first.by > 0 ? nlohmann::json(*first.by) : nlohmann::json()}};
