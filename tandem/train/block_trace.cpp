@@ -70,7 +70,7 @@ bool BlockTrace::counts_here(const Tensor& value, bool is_divided) const {
 void BlockTrace::note(int64_t micro_batch, const std::string& block, const std::string& name, const Tensor& value,
                       int64_t first_sample, const std::optional<memory::Block::Part>& part) {
   of_block_[{micro_batch, block}].push_back(entries_.size());
-  auto& numbers = entries_.emplace_back(Entry{{step_, micro_batch, block, name}}).numbers;
+  auto& numbers = entries_.emplace_back(Entry{{step_, micro_batch, block, name}, false, value.dim() > 1}).numbers;
   if (!counts_here(value, part.has_value())) return;
   const at::NoGradGuard no_grad;
   const auto plain = value.detach().to(at::kCPU, at::kDouble).contiguous();
@@ -86,7 +86,8 @@ void BlockTrace::note(int64_t micro_batch, const std::string& block, const std::
 
 void BlockTrace::ran(const memory::Block& block, const memory::Flow& output) {
   const auto context = current_context();
-  if (context.step < 0 || context.phase == Phase::backward || !at::GradMode::is_enabled()) return;
+  const bool is_again = context.statistics != BatchStatistics::move;  // recomputed, or of a step that is taken back
+  if (context.step < 0 || is_again || !at::GradMode::is_enabled()) return;
   if (first_block_.empty()) first_block_ = block.name;
   if (block.name == first_block_ && last_block_ != first_block_) ++micro_batch_;
   last_block_ = block.name;
@@ -114,8 +115,8 @@ void BlockTrace::follow_gradient(const memory::Block& block, const std::string& 
 Trace BlockTrace::told() const {
   Trace told;
   std::map<std::pair<std::string, std::string>, size_t> places;
-  for (const auto& [numbers, is_part] : entries_) {
-    if (is_part) continue;
+  for (const auto& [numbers, is_part, has_samples] : entries_) {
+    if (is_part || (in_shards_ && !has_samples)) continue;
     const auto [place, is_new] = places.try_emplace({numbers.block, numbers.tensor}, told.size());
     if (!in_shards_ || is_new) {
       told.push_back(numbers);

@@ -63,7 +63,8 @@ class BlockTrace : public memory::BlockObserver {
  private:
   struct Entry {
     BlockNumbers numbers;
-    bool is_part = false;  // of a block that has told of itself since
+    bool is_part = false;     // of a block that has told of itself since
+    bool has_samples = true;  // or else it is a loss, of shards one a rank
   };
   void note(int64_t micro_batch, const std::string& block, const std::string& name, const Tensor& value,
             int64_t first_sample, const std::optional<memory::Block::Part>& part);
