@@ -174,6 +174,7 @@ Trace over_micro_batches(const Trace& trace) {
   Trace merged;
   std::map<std::tuple<int64_t, std::string, std::string>, size_t> places;
   for (const auto& one : trace) {
+    if (one.count <= 1) continue;  // a loss, of each micro-batch
     const auto [place, is_new] = places.try_emplace({one.step, one.block, one.tensor}, merged.size());
     if (is_new) {
       merged.push_back(one);

@@ -14,7 +14,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr double kClose = 1e-12;  // of the largest number
+constexpr double kClose = kParityRounding;
 
 std::set<std::string> all_strategies() {
   std::set<std::string> names;
@@ -32,6 +32,7 @@ TEST(Parity, EveryStrategyTrainsAsOneDevice) {
     EXPECT_LE(one.difference.loss, kClose * result.largest.loss);
     EXPECT_LE(one.difference.gradient, kClose * result.largest.gradient);
     EXPECT_LE(one.difference.weight, kClose * result.largest.weight);
+    EXPECT_EQ(one.parts, "");
     if (one.more.empty()) seen.insert(one.parallel);
     others += one.more.empty() ? 0 : 1;
   }
@@ -40,6 +41,20 @@ TEST(Parity, EveryStrategyTrainsAsOneDevice) {
   EXPECT_EQ(result.cases.size(), all_strategies().size() * 3 * 2 * 2 + others);
   EXPECT_EQ(seen, all_strategies());
   EXPECT_GT(result.moved, 1e-3) << "the weights have hardly been trained";
+}
+
+/// Statistics of a part of the batch are not those of the batch.
+TEST(Parity, TellsWhereAPlanParts) {
+  const auto with = [](const std::string& norm) {
+    const ParityCase plan = {.parallel = "ddp",
+                             .more = {"model=resnet_glyph", "model.norm=" + norm},
+                             .ranks = 2,
+                             .accumulate = 1,
+                             .recompute = "none"};
+    return where_it_parts({}, plan);
+  };
+  EXPECT_EQ(with("batch").substr(0, 38), "step 1: output of block stem differs b");
+  EXPECT_EQ(with("none"), "");
 }
 
 TEST(Parity, WritesItsPageAndItsResult) {

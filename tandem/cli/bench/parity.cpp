@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/cli/bench/one_device.h"
+#include "tandem/cli/run/block_file.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/world.h"
@@ -176,7 +177,46 @@ ParityCase compare(const ParityBench& bench, ParityCase plan, const OneDevice& e
   return plan;
 }
 
+/// Of two steps.
+train::Trace trace_of(const ParityBench& bench, const ParityCase& plan) {
+  auto job = job_of(bench, plan);
+  job.run.traced = job::Traced::stats;
+  train::Trace trace;
+  comm::run_ranks(job.parallel.ranks, [&](comm::ProcessGroup& group) {
+    auto own = job;
+    const auto data = open_data(own);
+    const auto shape = shape_of(own, *data.train);
+    const auto loader = training_loader(own, *data.train, group);
+    const auto recompute = choose_recomputation(own, shape, group).plan;
+    const auto parts = assemble(own, shape, {even_counts(own, shape.classes, group.size()), recompute}, group);
+    const auto validation = begin_search(own, parts, *data.test, loader->batches_per_epoch(), group);
+    parts.trace->set_sink([&](const train::Trace& step) { trace.insert(trace.end(), step.begin(), step.end()); });
+    loader->start(0);
+    data::Batch batch;
+    for (int64_t i = 0; i < 2 && loader->next(batch); ++i) parts.step->run(batch, i, kRate);
+  });
+  return trace;
+}
+
+bool is_more_than_rounding(const ParityNumbers& difference, const ParityNumbers& largest) {
+  return difference.loss > kParityRounding * largest.loss || difference.gradient > kParityRounding * largest.gradient ||
+         difference.weight > kParityRounding * largest.weight;
+}
+
 }  // namespace
+
+std::string where_it_parts(const ParityBench& bench, const ParityCase& plan) {
+  auto alone = plan;
+  alone.parallel = parallel::strategies().front().name;
+  alone.ranks = 1;
+  alone.accumulate = 1;
+  alone.recompute = "none";
+  std::erase_if(alone.more,
+                [](const auto& word) { return word.starts_with("mesh.") || word.starts_with("head.over"); });
+  const bool have_same_samples = plan.ranks == 1 && plan.accumulate == 1;
+  const auto first = train::first_difference(trace_of(bench, alone), trace_of(bench, plan), have_same_samples, 1e-9);
+  return first ? text_of(*first) : "";
+}
 
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
@@ -200,6 +240,11 @@ ParityResult bench_parity(const ParityBench& bench) {
                             if (group.rank() == 0) result.cases.push_back(measured);
                           },
                           {.threads = job.parallel.parts() / job.parallel.ranks});
+          auto& measured = result.cases.back();
+          const bool is_traced = !job.parallel.strategy->is_one_process;
+          if (is_traced && is_more_than_rounding(measured.difference, result.largest)) {
+            measured.parts = where_it_parts(bench, measured);
+          }
         }
       }
     }

@@ -33,7 +33,11 @@ struct ParityCase {
   int64_t accumulate = 0;
   std::string recompute;
   ParityNumbers difference;  // from one device, the greatest absolute ones
+  std::string parts;         // where it parts from one device, of plans that differ by more than rounding
 };
+
+/// Of the largest number: what rounding may differ by.
+inline constexpr double kParityRounding = 1e-12;
 
 struct ParityResult {
   ParityNumbers largest;  // absolute values on one device, to judge the differences by
@@ -47,6 +51,9 @@ struct ParityResult {
 /// cross entropy of whole logits, SGD with momentum; and a search, whose alphas go among the weights. The models have
 /// no batch statistics; the head's classes are split, but in a search.
 ParityResult bench_parity(const ParityBench& bench);
+
+/// Where a plan parts from one device: the first step and block. "" if its blocks do not.
+std::string where_it_parts(const ParityBench& bench, const ParityCase& plan);
 
 /// `tandem bench parity`: prints the differences, and writes them as a page of the documentation if asked.
 int run_parity(const Arguments& arguments);

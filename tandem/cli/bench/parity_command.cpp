@@ -126,7 +126,8 @@ nlohmann::json json_of(const ParityResult& result) {
                     {"ranks", one.ranks},
                     {"accumulate", one.accumulate},
                     {"recompute", one.recompute},
-                    {"difference", json_of(one.difference)}});
+                    {"difference", json_of(one.difference)},
+                    {"parts", one.parts}});
   }
   return {{"cases", list}, {"largest", json_of(result.largest)}, {"moved", result.moved}};
 }
@@ -144,8 +145,12 @@ int run_parity(const Arguments& arguments) {
   const auto result = bench_parity(bench);
   Table table({"parallel", "ranks", "micro-batches", "recompute", "losses", "gradients", "weights"});
   for (const auto& one : result.cases) table.add_row(cells_of(one));
-  write_result(arguments, "greatest differences from one device: " + scale_text(result) + "\n" + table.str(),
-               json_of(result));
+  auto text = "greatest differences from one device: " + scale_text(result) + "\n" + table.str();
+  for (const auto& one : result.cases) {
+    if (one.parts.empty()) continue;
+    text += "\n" + plan_of(one) + " on " + std::to_string(one.ranks) + " ranks parts from one device at " + one.parts;
+  }
+  write_result(arguments, text, json_of(result));
   if (!page.empty()) storage::write_named_file("page", page, page_of(bench, result));
   return 0;
 }
