@@ -16,9 +16,10 @@ class Runs {
  public:
   /// A run of four steps of a plan.
   std::string train(const std::string& name, const Words& more) {
-    Words words = {"train",          "data=synthetic", "head.classes=11",   "data.size=16",         "embedding=16",
-                   "train.batch=13", "train.steps=4",  "model.norm=none",   "report.compare=false", "threads=1",
-                   "train.lr=0.01",  "eval.every=0",   "model.dropout=0.1", "out=" + path(name)};
+    Words words = {
+        "train",          "data=synthetic",          "head.classes=11",   "data.size=16",         "embedding=16",
+        "train.batch=13", "train.steps=4",           "model.norm=none",   "report.compare=false", "threads=1",
+        "train.lr=0.01",  "train.schedule=constant", "model.dropout=0.1", "out=" + path(name)};
     words.insert(words.end(), more.begin(), more.end());
     const auto ended = test::run_here(words);
     EXPECT_EQ(ended.status, 0) << ended.err;
