@@ -221,6 +221,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                         .dropout = job.model.dropout,
                                         .products = job.training.precision.products,
                                         .ranks = mesh != nullptr ? statistics_exchange(job, *mesh) : nullptr,
+                                        .divides_tokens = job.model.divides_tokens,
                                         .tensor = mesh != nullptr ? &mesh->group(parallel::Axis::tensor) : nullptr,
                                         .seed = job.seed};
   auto backbone = naming_settings({"model"}, [&] { return models::make(options); });

@@ -7,6 +7,11 @@
 /// What transformers are made of, with timm's parameters' names and draws. Attention and feed-forward layer are divided
 /// by heads and by hidden units; each takes and gives tokens that are invariant, and needs one all_reduce forward and
 /// one backward. Source: Shoeybi et al. 2019, Megatron-LM (arXiv:1909.08053), section 3.
+///
+/// With `tokens` these are divided too: a layer takes and gives this rank's tokens, and an all_gather and a
+/// reduce_scatter take the place of each all_reduce. As many bytes are sent, and what lies between the layers takes
+/// 1 / N of the memory (sequence parallelism). Source: Korthikanti et al. 2022, Reducing activation recomputation
+/// (arXiv:2205.05198), section 4.2.2.
 namespace tandem::layers {
 
 /// Over the last dim; weight and bias [channels], which start at 1 and 0.
@@ -31,7 +36,7 @@ class LayerNorm : public Layer {
 class Attention : public torch::nn::Module {
  public:
   /// Throws c10::ValueError if the heads do not divide `width`, or if a rank has none.
-  Attention(int64_t width, const Division& heads);
+  Attention(int64_t width, const Division& heads, const std::optional<Division>& tokens = {});
 
   /// [N, tokens, width] to the same. Memory for backward: this rank's heads of q, k, v and the result, and a number a
   /// token and head. Collective.
@@ -39,6 +44,7 @@ class Attention : public torch::nn::Module {
 
  private:
   Division heads_;
+  std::optional<Division> tokens_;
   std::shared_ptr<ColumnLinear> qkv_;
   std::shared_ptr<RowLinear> proj_;
 };
@@ -46,12 +52,14 @@ class Attention : public torch::nn::Module {
 /// Of each token on its own: fc1 to `hidden`, activation, fc2. Children `fc1`, `act` and `fc2`.
 class FeedForward : public torch::nn::Module {
  public:
-  FeedForward(int64_t width, const Division& hidden, const memory::Activation& activation);
+  FeedForward(int64_t width, const Division& hidden, const memory::Activation& activation,
+              const std::optional<Division>& tokens = {});
 
-  /// [..., width] to the same. Collective.
+  /// [..., width] to the same; with `tokens` [N, tokens, width]. Collective.
   Tensor forward(const Tensor& x) const;
 
  private:
+  std::optional<Division> tokens_;
   std::shared_ptr<ColumnLinear> fc1_;
   std::shared_ptr<memory::ActivationModule> act_;
   std::shared_ptr<RowLinear> fc2_;

@@ -75,6 +75,7 @@ struct ModelOptions {
   double dropout = 0;                   // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
+  bool divides_tokens = false;            // of a vision transformer, over the ranks of tensor: also between its layers
   comm::ProcessGroup* tensor = nullptr;   // over whose ranks the layers are divided; null: they are whole
   std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
   uint64_t seed = 1;

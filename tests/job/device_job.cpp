@@ -18,7 +18,7 @@ Trained train_rank(const Place& place, const std::vector<std::string>& words, co
   job.head.options.device = job.parallel.device;
   const Patterns patterns;
   const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
-  const auto [mesh, task, step, search] = assemble(job, shape_of(job, patterns), group);
+  const auto [mesh, task, trace, step, search] = assemble(job, shape_of(job, patterns), group);
   train::LossRecorder recorder;
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.checkpoint_every = place.folder.empty() ? 0 : 4;

@@ -33,7 +33,7 @@ Trained train(const Words& words, int64_t steps, train::CheckpointStore& store) 
                     const auto loader = training_loader(job, patterns, group);
                     const auto test = evaluation_loader(job, patterns, group);
                     const auto shape = shape_of(job, patterns);
-                    const auto [mesh, task, step, search] = assemble(job, shape, group);
+                    const auto [mesh, task, trace, step, search] = assemble(job, shape, group);
                     auto options = trainer_options(job, loader->batches_per_epoch());
                     options.steps = steps;
                     options.schedule.steps = 12;

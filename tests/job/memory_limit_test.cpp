@@ -237,7 +237,7 @@ TEST(MemoryLimit, WhatExceedsTheLimitEndsAllRanksAndSavesNothing) {
     comm::run_ranks(3,
                     [&](comm::ProcessGroup& group) {
                       const auto loader = training_loader(job, patterns, group);
-                      const auto [mesh, task, step, search] = assemble(job, shape, group);
+                      const auto [mesh, task, trace, step, search] = assemble(job, shape, group);
                       train::CheckpointStore store(folder.path());
                       train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, 4), &store, group);
                       std::optional<memory::LimitScope> limit;

@@ -29,7 +29,7 @@ std::vector<double> losses_of(const std::vector<std::string>& words) {
                     const auto shape = shape_of(job, patterns);
                     const TaskPlan plan{comm::split_sizes(shape.classes, group.size()),
                                         choose_recomputation(job, shape, group).plan};
-                    const auto [mesh, task, step, search] = assemble(job, shape, plan, group);
+                    const auto [mesh, task, trace, step, search] = assemble(job, shape, plan, group);
                     const auto options = trainer_options(job, loader->batches_per_epoch());
                     train::LossRecorder recorder;
                     train::Trainer(*step, *loader, test.get(), options, nullptr, group).run(recorder);

@@ -11,8 +11,10 @@ namespace {
 TEST(PlanTypes, AreThoseOfOneDevice) {
   for (const auto& mesh : {std::vector<std::string>{"ranks=2", "parallel=tensor"},
                            {"ranks=8", "parallel=fsdp", "mesh.shard=2", "mesh.tensor=2"}}) {
-    std::vector<std::vector<std::string>> models = {
-        {"model=vit_tiny", "model.patch=8", "model.dropout=0.1"}, {"model=mlp", "model.dropout=0.1"}, {"model=none"}};
+    std::vector<std::vector<std::string>> models = {{"model=vit_tiny", "model.patch=8", "model.dropout=0.1"},
+                                                    {"model=vit_tiny", "model.patch=8", "model.sequence_parallel=true"},
+                                                    {"model=mlp", "model.dropout=0.1"},
+                                                    {"model=none"}};
     for (const auto* norm : {"batch", "group", "none", "abn-elu", "sync", "ghost"}) {
       models.push_back({"model=resnet_glyph", std::string("model.norm=") + norm});
     }

@@ -25,7 +25,7 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
                             choose_recomputation(job, shape, group).plan};
         const int64_t batches = loader->batches_per_epoch();
         own.predicted = rehearse_rank(job, shape, group.rank(), plan, {batches}).step.account.peak_bytes();
-        const auto [mesh, task, step, search] = assemble(job, shape, plan, group);
+        const auto [mesh, task, trace, step, search] = assemble(job, shape, plan, group);
         train::Trainer trainer(*step, *loader, nullptr, trainer_options(job, batches), nullptr, group);
         train::Observer nobody;
         own.measured = trainer.run(nobody).memory.peak_bytes();

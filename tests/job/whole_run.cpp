@@ -16,7 +16,7 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
   const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
   const auto shape = shape_of(job, patterns);
   const auto parts = assemble(job, shape, group);
-  const auto& [mesh, task, step, search] = parts;
+  const auto& [mesh, task, trace, step, search] = parts;
   const auto validation = begin_search(job, parts, patterns, loader->batches_per_epoch(), group);
   auto options = trainer_options(job, loader->batches_per_epoch());
   options.schedule.steps = 12;  // of all runs together

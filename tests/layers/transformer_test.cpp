@@ -28,6 +28,15 @@ void expect_same(torch::nn::Module& module, const Trained& own, const Trained& e
   expect_parts_of_children(module, own.weights, expected.weights);
 }
 
+/// A layer that takes this rank's tokens, from all tokens to all.
+template <class Made>
+std::function<Tensor(const Tensor&)> of_tokens(const Made& layer, const Division& tokens) {
+  return [&](const Tensor& x) {
+    const auto own = comm::scatter_to_region(x, tokens.group(), 1, tokens.counts());
+    return comm::gather_from_region(layer.forward(own), tokens.group(), 1, tokens.counts());
+  };
+}
+
 TEST(Attention, IsThatOfOneDevice) {
   const auto x = numbers({kImages, kTokens, kWidth}, 0);
   const auto single = comm::make_single_group();
@@ -54,6 +63,9 @@ TEST(Attention, IsThatOfOneDevice) {
       EXPECT_EQ(count.calls, 2 * 10);
     }
     expect_same(*split, own, expected);
+    const Division tokens(group, kTokens);
+    const auto sequence = drawn(std::make_shared<Attention>(kWidth, Division(group, kHeads), tokens));
+    expect_same(*sequence, train(of_tokens(*sequence, tokens), *sequence, x, kLoss), expected);
   });
 }
 
@@ -81,6 +93,10 @@ TEST(FeedForward, IsThatOfOneDevice) {
         drawn(std::make_shared<FeedForward>(kWidth, Division(group, kHidden), memory::activation_of("gelu-fused")));
     const auto own = train([&](const Tensor& in) { return split->forward(in); }, *split, x, kLoss);
     expect_same(*split, own, expected);
+    const Division tokens(group, kTokens);
+    const auto sequence = drawn(
+        std::make_shared<FeedForward>(kWidth, Division(group, kHidden), memory::activation_of("gelu-fused"), tokens));
+    expect_same(*sequence, train(of_tokens(*sequence, tokens), *sequence, x, kLoss), expected);
   });
 }
 

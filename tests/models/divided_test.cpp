@@ -48,6 +48,10 @@ std::vector<Case> cases() {
         .dropout = 0.2},
        3},
       {"vit_tiny, 6 heads", {.name = "vit_tiny", .size = 12, .embedding = 0, .patch = 6, .heads = 6}, 2, {4}},
+      {"vit_tiny, tokens",
+       {.name = "vit_tiny", .size = 12, .embedding = 0, .patch = 6, .divides_tokens = true},
+       2,
+       {2, 3}},
       {"mlp", {.name = "mlp", .size = 6, .embedding = 5, .dropout = 0.4}, 4, {2, 5}},
   };
 }

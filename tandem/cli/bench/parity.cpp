@@ -57,6 +57,7 @@ std::vector<Plan> all_plans() {
   for (const auto& strategy : parallel::strategies()) plans.push_back({.parallel = strategy.name});
   plans.push_back({.parallel = "tensor", .reference = &kPixels});
   for (const auto* model : {&kMlp, &kResNet, &kViT}) plans.push_back({.parallel = "tensor", .reference = model});
+  plans.push_back({.parallel = "tensor", .reference = &kViT, .more = {"model.sequence_parallel=true"}});
   for (const auto* model : {&kPixels, &kViT}) {
     plans.push_back({.parallel = "ddp", .reference = model, .more = {"mesh.tensor=2"}, .divisor = 2});
   }

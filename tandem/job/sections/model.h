@@ -23,6 +23,7 @@ struct Model {
   double auxiliary = 0;  // what a second classifier's loss counts while a network of cells is trained; 0: there is none
   double drop_path = 0;
   int64_t patch = 0, heads = 0;  // of a vision transformer; 0 heads: as published
+  bool divides_tokens = false;   // of a vision transformer, along tensor
   std::string search_method;     // of the model of a search: one of models::search_methods()
   int64_t search_partial = 0;
   std::vector<std::string> freeze;  // parameters whose names begin so are not trained

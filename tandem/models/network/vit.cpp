@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/comm/region.h"
 #include "tandem/layers/dropout.h"
 #include "tandem/layers/transformer.h"
 #include "tandem/models/positions.h"
@@ -63,6 +64,9 @@ const ModelOptions& checked(const ViTShape& shape, const ModelOptions& options) 
 ViT::ViT(const ViTShape& shape, const ModelOptions& options)
     : Backbone("ViT", checked(shape, options), options.embedding > 0 ? options.embedding : features(shape, options)),
       options_(options) {
+  if (options.divides_tokens && options.tensor != nullptr && options.tensor->size() > 1) {
+    tokens_ = divide(options, "patch_embed", 1 + patches(), "tokens");
+  }
   if (holds_next_block()) add_stem(shape);
   for (int64_t i = 0; i < shape.depth; ++i) {
     if (holds_next_block()) add_block(shape, i);
@@ -75,7 +79,7 @@ int64_t ViT::features(const ViTShape& shape, const ModelOptions& /*options*/) { 
 
 void ViT::add_stem(const ViTShape& shape) {
   const int64_t channels = options_.channels, height = options_.size, width = options_.columns();
-  const auto tokens = std::make_shared<Tokens>(height / options_.patch * (width / options_.patch), shape.width);
+  const auto tokens = std::make_shared<Tokens>(patches(), shape.width);
   tokens->initialize(options_.seed);
   for (const auto& entry : tokens->named_parameters()) register_parameter(entry.key(), entry.value());
   const auto embed = register_module("patch_embed", std::make_shared<torch::nn::Module>("PatchEmbed"));
@@ -85,37 +89,51 @@ void ViT::add_stem(const ViTShape& shape) {
                                                                                             .stride = options_.patch,
                                                                                             .bias = true,
                                                                                             .draw = Draw::fan_in}));
-  Backbone::add_block("patch_embed", {embed, tokens}, [=](const Tensor& images) {
-    check_images(images, channels);
-    check_size(images, height, width);
-    return tokens->forward(proj->forward(laid_out(images)).flatten(2).transpose(1, 2));
-  });
+  Block block = {.name = {}, .modules = {embed, tokens}, .forward = {}};
+  block.forward = [=, own = tokens_](const Flow& images) {
+    check_images(images[0], channels);
+    check_size(images[0], height, width);
+    const auto all = tokens->forward(proj->forward(laid_out(images[0])).flatten(2).transpose(1, 2));
+    return Flow{own ? comm::scatter_to_region(all, own->group(), 1, own->counts()).contiguous() : all};
+  };
+  add_tokens_block("patch_embed", {std::move(block)});
+}
+
+/// That gives tokens.
+void ViT::add_tokens_block(std::string name, std::vector<Block> parts) {
+  Backbone::add_block(std::move(name), std::move(parts));
+  if (tokens_) chain().blocks.back().output = {1, tokens_->first(), tokens_->total()};
 }
 
 void ViT::add_block(const ViTShape& shape, int64_t number) {
   if (!blocks_) blocks_ = register_module("blocks", std::make_shared<torch::nn::Module>("Sequential"));
   const auto name = std::to_string(number);
   const auto block = blocks_->register_module(name, std::make_shared<torch::nn::Module>("Block"));
-  const auto norm1 = block->register_module("norm1", std::make_shared<layers::LayerNorm>(shape.width));
   const auto heads = divide(options_, "blocks." + name + ".attn", heads_of(shape, options_), "heads");
-  const auto attention = block->register_module("attn", std::make_shared<layers::Attention>(shape.width, heads));
-  const auto norm2 = block->register_module("norm2", std::make_shared<layers::LayerNorm>(shape.width));
+  auto* const group = tokens_ ? &heads.group() : nullptr;
+  const auto norm1 = block->register_module("norm1", std::make_shared<layers::LayerNorm>(shape.width, group));
+  const auto attention =
+      block->register_module("attn", std::make_shared<layers::Attention>(shape.width, heads, tokens_));
+  const auto norm2 = block->register_module("norm2", std::make_shared<layers::LayerNorm>(shape.width, group));
   const auto mlp = block->register_module(
       "mlp",
       std::make_shared<layers::FeedForward>(shape.width, layers::Division(heads.group(), kExpansion * shape.width),
-                                            memory::activation_of(options_.activation)));
+                                            memory::activation_of(options_.activation), tokens_));
   std::vector<Block> parts(2);
   parts[0].modules = {norm1, attention};
   parts[0].forward = [=](const Flow& x) { return Flow{x[0] + attention->forward(norm1->forward(x[0]))}; };
   parts[1].modules = {norm2, mlp};
   parts[1].forward = [=](const Flow& x) { return Flow{x[0] + mlp->forward(norm2->forward(x[0]))}; };
-  Backbone::add_block("blocks." + name, std::move(parts));
+  add_tokens_block("blocks." + name, std::move(parts));
 }
 
 void ViT::add_head(const ViTShape& shape) {
   const auto norm = register_module("norm", std::make_shared<layers::LayerNorm>(shape.width));
   const auto dropout = register_module("dropout", std::make_shared<layers::Dropout>(options_.dropout, "dropout"));
-  const auto first = [=](const Tensor& x) { return dropout->forward(norm->forward(x.select(1, 0))); };
+  const auto first = [=, own = tokens_](const Tensor& x) {
+    const auto all = own ? comm::gather_from_region(x, own->group(), 1, own->counts()) : x;
+    return dropout->forward(norm->forward(all.select(1, 0)));
+  };
   if (options_.embedding == 0) return Backbone::add_block("head", {norm, dropout}, first);
   const auto embedding = register_module(
       "embedding", std::make_shared<Linear>(shape.width, options_.embedding, /*bias=*/options_.norm == Norm::none));

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <optional>
 
+#include "tandem/layers/division.h"
 #include "tandem/models/backbone.h"
 
 namespace tandem::models {
@@ -18,7 +20,8 @@ struct ViTShape {
 ///          -> head: norm of the first token -> [embedding embedding_bn]
 ///
 /// Over the ranks of ModelOptions::tensor attention is divided by heads, mlp by hidden units: two all_reduces a block
-/// forward, two backward. The rest is whole.
+/// forward, two backward. The rest is whole. With divides_tokens each rank has some of the tokens from patch_embed to
+/// the last block.
 class ViT : public Backbone {
  public:
   /// Throws SettingsError, naming `size`, `heads`: sides that the patch does not divide; heads that do not divide the
@@ -33,7 +36,11 @@ class ViT : public Backbone {
   void add_block(const ViTShape& shape, int64_t number);
   void add_head(const ViTShape& shape);
 
+  int64_t patches() const { return options_.size / options_.patch * (options_.columns() / options_.patch); }
+  void add_tokens_block(std::string name, std::vector<memory::Block> parts);
+
   ModelOptions options_;
+  std::optional<layers::Division> tokens_;  // over several ranks
   std::shared_ptr<torch::nn::Module> blocks_;
 };
 
