@@ -34,9 +34,17 @@ Handle from_rows(Handle rows, int64_t dim) {
 /// graph, since the second backward pass is collective too.
 Tensor no_gradient(const Plan& plan, const Tensor& hook) { return at::zeros(plan.shape, hook.options()) + hook.sum(); }
 
-/// Returns y, and says what both are to who follows values.
-Tensor told(const char* operation, const ProcessGroup& group, const Tensor& x, Along takes, Tensor y, Along gives) {
-  if (auto* observer = value_observer()) observer->exchanged(operation, &group, x, takes, y, gives);
+/// Returns what `run` does, and says what it and x are to who follows values.
+template <class Run>
+Tensor told(const char* operation, const ProcessGroup& group, const Tensor& x, Along takes, Along gives,
+            const Run& run) {
+  auto* observer = value_observer();
+  if (observer == nullptr) return run();
+  const auto y = [&] {
+    const ValueObserverScope whole(nullptr);  // what it is made of
+    return run();
+  }();
+  observer->exchanged(operation, &group, x, takes, y, gives);
   return y;
 }
 
@@ -316,7 +324,8 @@ Handle reduce_sum_async(const Tensor& x, int root, ProcessGroup& group, flight::
 
 Tensor all_reduce(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
   const auto takes = op == Reduce::max || op == Reduce::min ? Along::varying : Along::partial;
-  return told("all_reduce", group, x, takes, begin_all_reduce(x, group, op, where, false).wait(), Along::replicated);
+  return told("all_reduce", group, x, takes, Along::replicated,
+              [&] { return begin_all_reduce(x, group, op, where, false).wait(); });
 }
 Handle all_reduce_async(const Tensor& x, ProcessGroup& group, Reduce op, flight::Where where) {
   return begin_all_reduce(x, group, op, where, true);
@@ -342,8 +351,8 @@ Handle scatter_async(const Tensor& x, int root, ProcessGroup& group, int64_t dim
 
 Tensor all_gather(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                   flight::Where where) {
-  return told("all_gather", group, x, Along::varying, begin_all_gather(x, group, dim, sizes, where, false).wait(),
-              Along::replicated);
+  return told("all_gather", group, x, Along::varying, Along::replicated,
+              [&] { return begin_all_gather(x, group, dim, sizes, where, false).wait(); });
 }
 Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                         flight::Where where) {
@@ -352,8 +361,8 @@ Handle all_gather_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::
 
 Tensor reduce_scatter(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                       flight::Where where) {
-  return told("reduce_scatter", group, x, Along::partial,
-              begin_reduce_scatter(x, group, dim, sizes, where, false).wait(), Along::varying);
+  return told("reduce_scatter", group, x, Along::partial, Along::varying,
+              [&] { return begin_reduce_scatter(x, group, dim, sizes, where, false).wait(); });
 }
 Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sizes,
                             flight::Where where) {
@@ -362,8 +371,8 @@ Handle reduce_scatter_async(const Tensor& x, ProcessGroup& group, int64_t dim, s
 
 Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
                   std::span<const int64_t> received, flight::Where where) {
-  return told("all_to_all", group, x, Along::varying,
-              begin_all_to_all(x, group, dim, sent, received, where, false).wait(), Along::varying);
+  return told("all_to_all", group, x, Along::varying, Along::varying,
+              [&] { return begin_all_to_all(x, group, dim, sent, received, where, false).wait(); });
 }
 Handle all_to_all_async(const Tensor& x, ProcessGroup& group, int64_t dim, std::span<const int64_t> sent,
                         std::span<const int64_t> received, flight::Where where) {
@@ -381,8 +390,8 @@ Tensor all_to_all(const Tensor& x, ProcessGroup& group, int64_t split_dim, int64
   plan->sizes = cut_sizes(x, split_dim, split_sizes, group, "all_to_all");
   if (group.size() == 1) return x;
   plan->received = brought_sizes(x, concat_dim, concat_sizes, group, "all_to_all", where);
-  return told("all_to_all", group, x, Along::varying, detail::begin<TransposeOp>(x, plan, false).wait(),
-              Along::varying);
+  return told("all_to_all", group, x, Along::varying, Along::varying,
+              [&] { return detail::begin<TransposeOp>(x, plan, false).wait(); });
 }
 
 void all_reduce_(Tensor x, ProcessGroup& group, Reduce op, flight::Where where) {

@@ -96,6 +96,29 @@ TEST_F(ResumeRun, OnAnotherMeshHasTheSameWeights) {
   EXPECT_TRUE(tells(refused, "mesh.tensor is 2 with 3 ranks, wanted a number that divides them")) << refused.err;
 }
 
+/// Bit for bit, there and back.
+TEST_F(ResumeRun, OfADividedModelIsTheSameOnAnyPlan) {
+  for (const Words& model : {Words{"model=vit_tiny", "model.patch=4", "train.lr=0.001"}, Words{"model=resnet_glyph"}}) {
+    const auto train_on = [&](const std::string& plan, const Words& more) {
+      Words words = model;
+      words.insert(words.end(), more.begin(), more.end());
+      words.insert(words.end(), {"train.steps=4", "train.schedule=constant"});
+      std::istringstream list(plan);
+      for (std::string word; list >> word;) words.push_back(word);
+      const auto ended = train(words);
+      EXPECT_EQ(ended.status, 0) << plan << ended.err;
+    };
+    fs::remove_all("divided");
+    train_on("ranks=2 parallel=tensor", {"out=divided"});
+    const auto hash = result("divided")["weights_hash"];
+    for (const std::string plan : {"ranks=1", "ranks=3 parallel=tensor", "ranks=2 parallel=fsdp",
+                                   "ranks=4 parallel=zero1 mesh.tensor=2", "ranks=2 parallel=tensor"}) {
+      train_on(plan, {"resume=divided"});
+      EXPECT_EQ(result("divided")["weights_hash"], hash) << plan;
+    }
+  }
+}
+
 TEST_F(ResumeRun, ASettingsFileMayHaveAFormerName) {
   auto text = slurp("run/settings.toml");
   const auto at = text.find("[mesh]\n"), next = text.find("\n[", at + 1);

@@ -21,6 +21,8 @@ const Words kAsync = {"parallel=ps", "ps.mode=async", "head.parallel=replicated"
 
 const std::vector<Refused> kRefused = {
     {"model.norm", "parallel=", {"model.norm=sync", "parallel=dp", "ranks=2"}},
+    {"trace.blocks", "parallel=", {"trace.blocks=hash", "parallel=dp", "ranks=2"}},
+    {"trace.blocks", "ps.mode", with(kAsync, {"trace.blocks=hash", "ranks=2"})},
     {"ddp.hook", "train.shards", {"ddp.hook=fp16", "ranks=2", "train.shards=4"}},
     {"ddp.hook", "train.precision=", {"ddp.hook=powersgd", "ranks=2", "train.precision=float16"}},
     {"ddp.hook", "train.skip_nonfinite", {"ddp.hook=powersgd", "ranks=2", "train.skip_nonfinite=1"}},

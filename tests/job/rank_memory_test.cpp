@@ -80,6 +80,27 @@ TEST(RankMemory, OfEachStrategyIsPredictedToTheByte) {
   }
 }
 
+TEST(RankMemory, OfDividedModelsIsPredictedToTheByte) {
+  const std::vector<std::vector<std::string>> plans = {
+      {"ranks=2", "parallel=tensor"},
+      {"ranks=3", "parallel=tensor", "train.accumulate=2"},
+      {"ranks=4", "parallel=fsdp", "mesh.tensor=2", "recompute=sqrt"},
+      {"ranks=4", "parallel=zero1", "mesh.tensor=2", "head.over=data"}};
+  const std::vector<std::vector<std::string>> models = {
+      {"model=mlp"},
+      {"model=resnet_glyph"},
+      {"model=vit_tiny", "model.patch=8"},
+      {"model=vit_tiny", "model.patch=8", "model.sequence_parallel=true"}};
+  for (const auto& model : models) {
+    for (const auto& plan : plans) {
+      const auto words = with(with(model, plan), {"embedding=24", "train.batch=13", "head.classes=301"});
+      for (const auto& [predicted, measured] : peaks_of(words)) {
+        EXPECT_EQ(predicted, measured) << model[0] << ' ' << plan[0] << ' ' << plan[1];
+      }
+    }
+  }
+}
+
 /// Parts of 301 classes and of the parameters do not have equal sizes. On one host processes need what threads do. Over
 /// sockets, what travels beside forward and backward may meet the highest moment, and is predicted to; or not. Numbers
 /// that have travelled, such as losses, may live a moment longer.

@@ -90,7 +90,8 @@ TEST(Positions, OfAnotherGridAreThoseOfTimm) {
 
 TEST(ViT, ImagesOfABatchDoNotMeet) {
   const auto model = make({.name = "vit_small", .size = 16, .embedding = 0, .patch = 4});
-  const auto images = at::rand({5, 1, 16, 16});
+  model->to(at::kDouble);
+  const auto images = at::rand({5, 1, 16, 16}, at::kDouble);
   const auto all = model->forward(images);
   for (int64_t i = 0; i < 5; ++i) EXPECT_TRUE(at::allclose(model->forward(images.slice(0, i, i + 1))[0], all[i]));
   EXPECT_EQ(model->forward(images.slice(0, 0, 0)).sizes(), at::IntArrayRef({0, 384}));
