@@ -108,13 +108,14 @@ TEST_F(ResumeRun, OfADividedModelIsTheSameOnAnyPlan) {
       const auto ended = train(words);
       EXPECT_EQ(ended.status, 0) << plan << ended.err;
     };
-    fs::remove_all("divided");
-    train_on("ranks=2 parallel=tensor", {"out=divided"});
-    const auto hash = result("divided")["weights_hash"];
-    for (const std::string plan : {"ranks=1", "ranks=3 parallel=tensor", "ranks=2 parallel=fsdp",
-                                   "ranks=4 parallel=zero1 mesh.tensor=2", "ranks=2 parallel=tensor"}) {
-      train_on(plan, {"resume=divided"});
-      EXPECT_EQ(result("divided")["weights_hash"], hash) << plan;
+    for (const auto* folder : {"0", "1", "2", "3", "4", "5"}) fs::remove_all(folder);
+    train_on("ranks=2 parallel=tensor", {"out=0"});
+    int run = 0;
+    for (const std::string plan : {"ranks=1 parallel=ddp", "ranks=3 parallel=tensor", "ranks=2 parallel=fsdp",
+                                   "ranks=4 parallel=zero1 mesh.tensor=2", "ranks=2 parallel=tensor mesh.tensor=2"}) {
+      const auto before = std::to_string(run++);
+      train_on(plan, {"resume=" + before, "out=" + std::to_string(run)});
+      EXPECT_EQ(result(std::to_string(run))["weights_hash"], result("0")["weights_hash"]) << plan;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/agree.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/chain.h"
