@@ -42,12 +42,13 @@ TEST(DividedJob, SendsWhatItsLayersSay) {
         const auto parts = assemble(job, kShape, group);
         group.meter().reset();
         parts.step->run(batch(), 0, 0.001);
+        const auto counts = group.meter().counts();
         int64_t sent = 0;
-        for (const auto& [operation, count] : group.meter().counts()) sent += count.bytes;
+        for (const auto& [operation, count] : counts) sent += count.bytes;
         const int64_t all = comm::reduce_number(sent, comm::Reduce::sum, group);
         constexpr int64_t kBytes = kBatch * kTokens * kWidth * 4;
         if (!divides_tokens) {
-          EXPECT_EQ(group.meter().counts().at("all_reduce").calls, 4 * kBlocks);
+          EXPECT_EQ(counts.at("all_reduce").calls, 4 * kBlocks);
           EXPECT_EQ(all, 4 * kBlocks * 2 * (ranks - 1) * kBytes) << ranks;
           return;
         }
