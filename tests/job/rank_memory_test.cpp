@@ -88,8 +88,8 @@ TEST(RankMemory, OfDividedModelsIsPredictedToTheByte) {
   const std::vector<std::vector<std::string>> models = {
       {"model=mlp"},
       {"model=resnet_glyph"},
-      {"model=vit_tiny", "model.patch=8"},
-      {"model=vit_tiny", "model.patch=8", "model.sequence_parallel=true"}};
+      {"model=vit_tiny", "model.patch=4"},
+      {"model=vit_tiny", "model.patch=4", "model.sequence_parallel=true"}};
   for (const auto& model : models) {
     for (const auto& plan : plans) {
       const auto words = with(with(model, plan), {"embedding=24", "train.batch=13", "head.classes=301"});
