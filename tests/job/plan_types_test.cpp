@@ -1,4 +1,4 @@
-#include "tandem/job/plan_types.h"
+#include "tandem/job/detail/plan_types.h"
 
 #include <gtest/gtest.h>
 

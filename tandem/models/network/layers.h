@@ -7,6 +7,7 @@
 
 #include "tandem/base/tensor.h"
 #include "tandem/layers/convolution.h"
+#include "tandem/layers/layer.h"
 #include "tandem/layers/linear.h"
 #include "tandem/memory/activation.h"
 #include "tandem/memory/channel_statistics.h"
