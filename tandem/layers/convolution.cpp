@@ -8,8 +8,8 @@
 
 #include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
-#include "tandem/layers/detail/term.h"
 #include "tandem/layers/hybrid.h"
+#include "tandem/layers/term.h"
 
 namespace tandem::layers {
 namespace {
@@ -97,7 +97,7 @@ InputConv2d::InputConv2d(const Options& whole, const Division& in, bool scatters
 Tensor InputConv2d::forward(const Tensor& x) const {
   const auto own = scatters_ ? comm::scatter_to_region(x, in_.group(), 1, in_.counts()) : x;
   if (in_.group().size() == 1) return convolved(own, bias_);
-  const auto term = with_channels_last(detail::term_of(convolved(own, {}), in_.group()));
+  const auto term = with_channels_last(term_of(convolved(own, {}), in_.group()));
   const auto y = with_channels_second(comm::reduce_from_region(term, in_.group()));
   return bias_.defined() ? y + bias_.view({1, options_.out, 1, 1}) : y;
 }

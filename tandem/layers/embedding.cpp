@@ -4,7 +4,7 @@
 
 #include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
-#include "tandem/layers/detail/term.h"
+#include "tandem/layers/term.h"
 
 namespace tandem::layers {
 namespace {
@@ -32,7 +32,7 @@ Tensor RowEmbedding::forward(const Tensor& indices) const {
   const auto all = at::zeros({flat.numel(), weight_.size(1)}, weight_.options()).index_copy(0, places, own);
   auto sizes = indices.sizes().vec();
   sizes.push_back(weight_.size(1));
-  return comm::reduce_from_region(detail::term_of(all, rows_.group()), rows_.group()).view(sizes);
+  return comm::reduce_from_region(term_of(all, rows_.group()), rows_.group()).view(sizes);
 }
 
 void RowEmbedding::initialize(uint64_t seed, const std::string& name) {

@@ -9,7 +9,7 @@
 #include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
 #include "tandem/layers/detail/stacked.h"
-#include "tandem/layers/detail/term.h"
+#include "tandem/layers/term.h"
 
 namespace tandem::layers {
 namespace {
@@ -103,7 +103,7 @@ Tensor RowLinear::forward(const Tensor& x) const {
   const auto own = options_.scatters ? comm::scatter_to_region(x, in_.group(), -1, in_.counts()) : x;
   auto& group = in_.group();
   if (group.size() == 1) return at::linear(factor(own), factor(weight_), factor(bias_));
-  const auto term = detail::term_of(at::linear(factor(own), factor(weight_)), group);
+  const auto term = term_of(at::linear(factor(own), factor(weight_)), group);
   if (!options_.rows) {
     const auto y = comm::reduce_from_region(term, group);
     return bias_.defined() ? y + bias_ : y;

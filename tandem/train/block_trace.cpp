@@ -27,7 +27,7 @@ void count_in(BlockNumbers& numbers, double value, uint64_t sample, uint64_t pla
   numbers.hash += mixed(key ^ std::bit_cast<uint64_t>(value));
   numbers.sum += value;
   numbers.squares += value * value;
-  numbers.largest = std::max(numbers.largest, std::abs(value));
+  if (!(std::abs(value) <= numbers.largest)) numbers.largest = std::abs(value);  // one that is no number stays
   numbers.projection += value * weight;
 }
 
@@ -165,6 +165,7 @@ void add(BlockNumbers& numbers, const BlockNumbers& more) {
 namespace {
 
 double relative(double a, double b, double scale) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : HUGE_VAL;
   const double difference = std::abs(a - b);
   return difference == 0 ? 0 : scale == 0 ? difference : difference / scale;
 }

@@ -6,9 +6,9 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/region.h"
 #include "tandem/layers/convolution.h"
-#include "tandem/layers/detail/term.h"
 #include "tandem/layers/dropout.h"
 #include "tandem/layers/placed.h"
+#include "tandem/layers/term.h"
 #include "tandem/layers/transformer.h"
 #include "tandem/parallel/mesh.h"
 #include "tests/support/text_of.h"
@@ -73,7 +73,7 @@ struct Pair {
   /// This rank's term of the second layer.
   Tensor term(const Tensor& x) const {
     const auto inner = at::gelu(up->forward(x));
-    return detail::term_of(at::linear(inner, down->named_parameters()["weight"]), group);
+    return term_of(at::linear(inner, down->named_parameters()["weight"]), group);
   }
 
   comm::ProcessGroup& group;
@@ -214,11 +214,11 @@ TEST(TypeCheck, UnevenRowsAveragedOverTheRanks) {
   Plan plan;
   const Pair pair(plan);
   EXPECT_EQ(
-      plan.fault([&](const Tensor& x) { return detail::term_of(pair(x).mean(), plan.data()); }, Along::invariant,
+      plan.fault([&](const Tensor& x) { return term_of(pair(x).mean(), plan.data()); }, Along::invariant,
                  /*has_unequal_rows=*/true),
       "types: the loss of a mean of this rank's rows, of which other ranks have more or fewer, along data: weight "
       "it by the number of rows");
-  EXPECT_EQ(plan.fault([&](const Tensor& x) { return detail::term_of(pair(x).mean() * kRows / 7, plan.data()); },
+  EXPECT_EQ(plan.fault([&](const Tensor& x) { return term_of(pair(x).mean() * kRows / 7, plan.data()); },
                        Along::invariant, /*has_unequal_rows=*/true),
             kNone);
 }
@@ -242,8 +242,7 @@ TEST(TypeCheck, AGatheredOutputWhoseGradientIsNotSplit) {
 TEST(TypeCheck, AHeadOverAnotherGroupThanTheBatchs) {
   Plan plan;
   const auto over = [&](comm::ProcessGroup& group) {
-    return plan.fault(
-        [&](const Tensor& x) { return comm::reduce_from_region(detail::term_of(x.sum(), group), group); });
+    return plan.fault([&](const Tensor& x) { return comm::reduce_from_region(term_of(x.sum(), group), group); });
   };
   EXPECT_EQ(over(plan.tensor()), "types: the loss of a value that is varying along data: wanted partial");
 }

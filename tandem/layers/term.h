@@ -2,7 +2,7 @@
 #include "tandem/base/value_observer.h"
 #include "tandem/comm/process_group.h"
 
-namespace tandem::layers::detail {
+namespace tandem::layers {
 
 /// Returns `term`, and says that it is this rank's term of a sum over the group, which no operator can tell: what a
 /// rank works out from its part of the channels and of a weight.
@@ -11,4 +11,4 @@ inline const Tensor& term_of(const Tensor& term, const comm::ProcessGroup& group
   return term;
 }
 
-}  // namespace tandem::layers::detail
+}  // namespace tandem::layers
