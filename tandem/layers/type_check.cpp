@@ -30,6 +30,16 @@ constexpr std::array<std::string_view, 6> kMeans = {"mean",     "nll_loss", "nll
 /// Those that may weight a mean by its rows.
 constexpr std::array<std::string_view, 4> kWeightings = {"mul", "mul_", "div", "div_"};
 
+/// "tensor", or "data and shard".
+std::string text_of(parallel::Axes axes) {
+  using parallel::Axis;
+  std::string text;
+  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
+    if (axes.has(axis)) text.append(text.empty() ? "" : " and ").append(name_of(axis));
+  }
+  return text;
+}
+
 template <class List>
 bool holds(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
@@ -73,18 +83,10 @@ struct TypeCheck::Impl : ValueObserver {
       Kinds kinds;
       for (const auto& direction : directions) {
         const auto whole = direction.sums_gradients ? Along::replicated : Along::invariant;
-        kinds.emplace_back(is_split(placement, direction.axis) ? Along::varying : whole);
+        kinds.emplace_back(placement.is_replicated_along(direction.axes) ? whole : Along::varying);
       }
       know(tensor, std::move(kinds));
     }
-  }
-
-  static bool is_split(const parallel::Placement& placement, const std::string& axis) {
-    for (const auto one :
-         {parallel::Axis::data, parallel::Axis::shard, parallel::Axis::tensor, parallel::Axis::pipeline}) {
-      if (parallel::name_of(one) == axis) return !placement.is_replicated_along({one});
-    }
-    return false;
   }
 
   struct Entry {
@@ -110,16 +112,16 @@ struct TypeCheck::Impl : ValueObserver {
     return std::nullopt;
   }
 
-  size_t direction_named(const std::string& axis) const {
-    const auto at = std::ranges::find(directions, axis, &Direction::axis);
-    TORCH_CHECK_VALUE(at != directions.end(), "types: axis ", axis, " is not followed");
+  size_t direction_along(parallel::Axes axes) const {
+    const auto at = std::ranges::find(directions, axes, &Direction::axes);
+    TORCH_CHECK_VALUE(at != directions.end(), "types: ", text_of(axes), " is not followed");
     return static_cast<size_t>(at - directions.begin());
   }
 
   void fail(std::string_view operation, const std::string& what, size_t direction, const std::string& remedy) {
     if (fault) return;
     fault.emplace("types: " + (layer.empty() ? "" : layer + ": ") + std::string(operation) + " of " + what + " along " +
-                      directions[direction].axis,
+                      text_of(directions[direction].axes),
                   remedy);
   }
 
@@ -276,10 +278,10 @@ TypeCheck::TypeCheck(std::vector<Direction> directions, const std::vector<parall
 
 TypeCheck::~TypeCheck() { at::removeCallback(callback_); }
 
-void TypeCheck::know(const Tensor& value, const std::string& axis, Along along) {
+void TypeCheck::know(const Tensor& value, parallel::Axes axes, Along along) {
   const auto* entry = impl_->entry_of(value);
   auto kinds = entry != nullptr ? entry->kinds : Kinds(impl_->directions.size());
-  kinds[impl_->direction_named(axis)] = along;
+  kinds[impl_->direction_along(axes)] = along;
   impl_->know(value, std::move(kinds));
 }
 
@@ -292,9 +294,9 @@ memory::Flow TypeCheck::run(const memory::Chain& chain, memory::Flow input) {
   return input;
 }
 
-void TypeCheck::expect(const std::string& what, const Tensor& value, const std::string& axis, Along wanted) {
+void TypeCheck::expect(const std::string& what, const Tensor& value, parallel::Axes axes, Along wanted) {
   impl_->check();
-  const auto direction = impl_->direction_named(axis);
+  const auto direction = impl_->direction_along(axes);
   const auto* entry = impl_->entry_of(value);
   if (entry == nullptr || !entry->kinds[direction]) return;
   impl_->layer.clear();

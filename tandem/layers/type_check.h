@@ -30,8 +30,8 @@ class TypeError : public SettingsError {
 class TypeCheck {
  public:
   struct Direction {
-    std::string axis;                 // its name, for messages
-    const comm::ProcessGroup* group;  // of several ranks; one of them may be imagined (make_rehearsal_group())
+    parallel::Axes axes;              // one, or those of a batch together
+    const comm::ProcessGroup* group;  // along them, of several ranks; others than this may be imagined
     bool sums_gradients = false;      // of what each rank holds whole: as a strategy of data parallelism does
     bool has_unequal_rows = false;    // what is varying has more rows on one rank than on another
   };
@@ -44,14 +44,14 @@ class TypeCheck {
   TypeCheck(const TypeCheck&) = delete;
   TypeCheck& operator=(const TypeCheck&) = delete;
 
-  /// What a value is along an axis.
-  void know(const Tensor& value, const std::string& axis, Along along);
+  /// What a value is along the axes of a direction.
+  void know(const Tensor& value, parallel::Axes axes, Along along);
 
   /// Runs a model on its input. Throws TypeError at the first fault, which names layer, operator and axis.
   memory::Flow run(const memory::Chain& chain, memory::Flow input);
 
   /// Throws TypeError unless the value is that, and after a fault that has been met since. `what`: its name.
-  void expect(const std::string& what, const Tensor& value, const std::string& axis, Along wanted);
+  void expect(const std::string& what, const Tensor& value, parallel::Axes axes, Along wanted);
 
  private:
   struct Impl;

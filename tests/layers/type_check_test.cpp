@@ -16,6 +16,7 @@
 namespace tandem::layers {
 namespace {
 
+constexpr parallel::Axes kTensor = {parallel::Axis::tensor}, kData = {parallel::Axis::data};
 constexpr int64_t kRows = 4, kWidth = 6, kHidden = 8;
 
 /// A model's layers on one of the ranks of two axes of two, of which the others are imagined, in one process and
@@ -38,16 +39,15 @@ class Plan {
                     bool has_unequal_rows = false, at::IntArrayRef sizes = {kRows, kWidth}) {
     initialize(model_, 1);
     return test::text_of<TypeError>([&] {
-      TypeCheck check(
-          {{.axis = "tensor", .group = &tensor()},
-           {.axis = "data", .group = &data(), .sums_gradients = true, .has_unequal_rows = has_unequal_rows}},
-          parameters_of(model_, mesh_));
+      TypeCheck check({{.axes = kTensor, .group = &tensor()},
+                       {.axes = kData, .group = &data(), .sums_gradients = true, .has_unequal_rows = has_unequal_rows}},
+                      parameters_of(model_, mesh_));
       const auto x = at::ones(sizes).requires_grad_();
-      check.know(x, "tensor", Along::invariant);
-      check.know(x, "data", Along::varying);
+      check.know(x, kTensor, Along::invariant);
+      check.know(x, kData, Along::varying);
       const auto y = check.run({{memory::make_block("block", {}, forward)}}, {x})[0];
-      check.expect("the result", y, "tensor", gives);
-      if (y.dim() == 0) check.expect("the loss", y, "data", Along::partial);
+      check.expect("the result", y, kTensor, gives);
+      if (y.dim() == 0) check.expect("the loss", y, kData, Along::partial);
     });
   }
 
@@ -138,7 +138,7 @@ TEST(TypeCheck, ATiedWeightTwiceInTheNorm) {
   auto parameters = parameters_of(plan.model(), plan.mesh());
   parameters.push_back(parallel::Parameter::replicated("head.weight", parameters[0].tensor));
   EXPECT_EQ(test::text_of<TypeError>([&] {
-              TypeCheck({{"tensor", &plan.tensor()}}, parameters);
+              TypeCheck({{kTensor, &plan.tensor()}}, parameters);
             }),
             "types: head.weight is the weight of embedding, too, and would count twice in a norm of gradients, wanted "
             "each tensor once: list it under its first name");

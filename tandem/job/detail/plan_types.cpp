@@ -15,19 +15,21 @@ void check_types(const Job& job, const DataShape& shape) {
   const auto world = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
   parallel::Mesh mesh(sizes, *world);
   const auto backbone = make_backbone(job, shape.image, &mesh);
-  std::vector<layers::TypeCheck::Direction> directions = {
-      {.axis = "tensor", .group = &mesh.group(parallel::Axis::tensor)}};
+  constexpr parallel::Axes kTensor = {parallel::Axis::tensor};
+  std::vector<layers::TypeCheck::Direction> directions = {{.axes = kTensor, .group = &mesh.group(kTensor)}};
   const bool has_batch = sizes.size(parallel::kBatchAxes) > 1;
-  if (has_batch) directions.push_back({.axis = "data", .group = &mesh.batch(), .sums_gradients = true});
+  if (has_batch) {
+    directions.push_back({.axes = parallel::kBatchAxes, .group = &mesh.batch(), .sums_gradients = true});
+  }
   layers::TypeCheck check(directions, layers::parameters_of(*backbone, mesh));
   const auto& [channels, height, width] = shape.image;
   const auto images = at::zeros({2, channels, height, width},
                                 at::TensorOptions(job.training.precision.type).device(job.parallel.device));
-  check.know(images, "tensor", Along::invariant);
-  if (has_batch) check.know(images, "data", Along::varying);
+  check.know(images, kTensor, Along::invariant);
+  if (has_batch) check.know(images, parallel::kBatchAxes, Along::varying);
   const auto features = check.run(backbone->chain(), {images})[0];
-  check.expect("the features", features, "tensor", Along::invariant);
-  if (has_batch) check.expect("the features", features, "data", Along::varying);
+  check.expect("the features", features, kTensor, Along::invariant);
+  if (has_batch) check.expect("the features", features, parallel::kBatchAxes, Along::varying);
 }
 
 }  // namespace tandem::job
