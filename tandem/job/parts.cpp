@@ -119,7 +119,7 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
   parts.task = make_task(job, shape, plan, *parts.mesh);
   if (prepare) prepare(*parts.task);
   if (job.run.traced != Traced::nothing) {
-    parts.trace = std::make_unique<train::BlockTrace>(*parts.mesh, job.training.shards > 0);
+    parts.trace = std::make_unique<train::BlockTrace>(*parts.mesh, job.training.shards > 0, job.parallel.device);
   }
   const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
                                                 .clip = job.training.clip,

@@ -50,7 +50,8 @@ class Places {
 
 }  // namespace
 
-BlockTrace::BlockTrace(parallel::Mesh& mesh, bool in_shards) : mesh_(mesh), in_shards_(in_shards) {}
+BlockTrace::BlockTrace(parallel::Mesh& mesh, bool in_shards, c10::Device device)
+    : mesh_(mesh), in_shards_(in_shards), device_(device) {}
 
 void BlockTrace::begin_step(int64_t step) {
   step_ = step + 1;
@@ -141,9 +142,14 @@ void BlockTrace::end_step() {
     whole[i][0] = std::bit_cast<int64_t>(own.hash), whole[i][1] = own.count;
   }
   auto& world = mesh_.world();
-  comm::all_reduce_(sums, world);
-  comm::all_reduce_(largest, world, comm::Reduce::max);
-  comm::all_reduce_(whole, world);
+  const auto reduce = [&](const Tensor& numbers, comm::Reduce op) {
+    const auto there = numbers.to(device_);
+    comm::all_reduce_(there, world, op);
+    numbers.copy_(there);
+  };
+  reduce(sums, comm::Reduce::sum);
+  reduce(largest, comm::Reduce::max);
+  reduce(whole, comm::Reduce::sum);
   for (int64_t i = 0; i < count; ++i) {
     auto& own = numbers[static_cast<size_t>(i)];
     own.sum = sums[i][0].item<double>(), own.squares = sums[i][1].item<double>();

@@ -47,8 +47,9 @@ std::optional<TraceDifference> first_difference(Trace one, Trace other, bool hav
 /// Follows what each block passes on in training, and the gradient of that, so that two runs can be compared.
 class BlockTrace : public memory::BlockObserver {
  public:
-  /// `in_shards`: micro-batches are the shards of a step, which are told as one. The mesh must outlive this object.
-  BlockTrace(parallel::Mesh& mesh, bool in_shards);
+  /// `in_shards`: micro-batches are the shards of a step, which are told as one. `device`: where ranks exchange
+  /// numbers. The mesh must outlive this object.
+  BlockTrace(parallel::Mesh& mesh, bool in_shards, c10::Device device = at::kCPU);
 
   /// Who is told, on rank 0 of the world, after each step: outputs in the order of the blocks, gradients in that of
   /// backward.
@@ -75,6 +76,7 @@ class BlockTrace : public memory::BlockObserver {
 
   parallel::Mesh& mesh_;
   bool in_shards_;
+  c10::Device device_;
   std::function<void(const Trace&)> sink_;
   int64_t step_ = 0, micro_batch_ = -1;
   std::string first_block_, last_block_;
