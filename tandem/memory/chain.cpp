@@ -99,6 +99,7 @@ Chain in_parts(const Chain& chain) {
       cut.blocks.push_back(part);
       cut.blocks.back().runner = block.runner;
     }
+    if (!block.parts.empty()) cut.blocks.back().output = block.output;
   }
   return cut;
 }

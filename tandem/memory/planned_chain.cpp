@@ -18,6 +18,7 @@ Chain nodes_of(const Chain& chain, Nodes nodes);
 Block block_around(const Chain& chain, int first, int last) {
   Block block{.name = chain.blocks[static_cast<size_t>(last)].name};
   block.runner = chain.blocks[static_cast<size_t>(last)].runner;
+  block.output = chain.blocks[static_cast<size_t>(last)].output;
   for (int i = first; i <= last; ++i) {
     for (const auto& module : chain.blocks[static_cast<size_t>(i)].modules) block.modules.push_back(module);
   }

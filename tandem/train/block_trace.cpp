@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "tandem/base/context.h"
@@ -171,9 +172,9 @@ void add(BlockNumbers& numbers, const BlockNumbers& more) {
 namespace {
 
 double relative(double a, double b, double scale) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : HUGE_VAL;
-  const double difference = std::abs(a - b);
-  return difference == 0 ? 0 : scale == 0 ? difference : difference / scale;
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double difference = std::abs(a - b) / (scale > 0 ? scale : 1);
+  return std::isfinite(difference) ? difference : HUGE_VAL;
 }
 
 /// One value for each block and tensor of a step, in the order of the first.
@@ -220,9 +221,13 @@ std::optional<TraceDifference> first_difference(Trace one, Trace other, bool hav
       other = over_micro_batches(other);
     }
   }
-  std::map<Key, const BlockNumbers*> found;
+  std::map<Key, const BlockNumbers*> found, own;
   for (const auto& numbers : other) found[key_of(numbers)] = &numbers;
+  for (const auto& numbers : one) own[key_of(numbers)] = &numbers;
+  const auto lacking = std::ranges::find_if(other, [&](const auto& its) { return !own.contains(key_of(its)); });
+  const int64_t last = lacking == other.end() ? std::numeric_limits<int64_t>::max() : lacking->step;
   for (const auto& numbers : one) {
+    if (numbers.step > last) break;
     const auto at = found.find(key_of(numbers));
     if (at == found.end()) return TraceDifference{numbers, std::nullopt};
     const auto& its = *at->second;
@@ -233,7 +238,7 @@ std::optional<TraceDifference> first_difference(Trace one, Trace other, bool hav
       return TraceDifference{numbers, by};
     }
   }
-  return std::nullopt;
+  return lacking == other.end() ? std::nullopt : std::optional(TraceDifference{*lacking, std::nullopt});
 }
 
 }  // namespace tandem::train

@@ -52,6 +52,16 @@ TEST(Diff, PlansOfOneModelDoNotPart) {
            {"both", {"ranks=4", "mesh.tensor=2", "train.accumulate=2", "head.over=data"}}}) {
     EXPECT_EQ(told(alone, runs.train(name, with(more))), "no block differs in 4 steps\n") << name;
   }
+  const Words vit = {"model=vit_tiny", "model.patch=8", "model.dropout=0"};
+  const auto with_vit = [&](const Words& more) {
+    auto words = with(vit);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  EXPECT_EQ(told(runs.train("vit", with_vit({"train.steps=2"})),
+                 runs.train("tokens", with_vit({"train.steps=2", "ranks=2", "parallel=tensor", "recompute=sqrt",
+                                                "model.sequence_parallel=true"}))),
+            "no block differs in 2 steps\n");
   const auto mlp = runs.train("mlp", with({"model=mlp"}));
   EXPECT_EQ(told(mlp, runs.train("mlp on three", with({"model=mlp", "ranks=3", "parallel=tensor"}))),
             "no block differs in 4 steps\n");
@@ -71,6 +81,23 @@ TEST(Diff, NamesTheFirstStepAndBlock) {
   EXPECT_GT(result["first"]["difference"], 1e-5);
   EXPECT_EQ(result["tolerance"], 1e-4);
   EXPECT_EQ(test::run_here({"diff", one, other, "tolerance=1"}).out, "no block differs in 4 steps\n");
+}
+
+/// Both ways, also where one run is a part of the other.
+TEST(Diff, AShorterRunPartsWhereItEnds) {
+  Runs runs;
+  const auto whole = runs.train("whole", {"trace.blocks=hash"}),
+             part = runs.train("part", {"trace.blocks=hash", "train.steps=2"});
+  const std::string text = "the runs part at step 3: output of block input is not in both, or not of one size\n";
+  EXPECT_EQ(told(whole, part, 1), text);
+  EXPECT_EQ(told(part, whole, 1), text);
+}
+
+/// A loss scale that is too large at first.
+TEST(Diff, WhatIsNotFiniteInBothIsEqual) {
+  Runs runs;
+  const auto run = runs.train("float16", {"trace.blocks=stats", "model=mlp", "train.precision=float16"});
+  EXPECT_EQ(told(run, run), "no block differs in 4 steps\n");
 }
 
 TEST(Diff, HashesAreOfAllBits) {

@@ -164,9 +164,9 @@ TEST(DividedModel, ALayerWithoutPartsForAllRanksIsRefusedByName) {
     };
     const std::string remedy = ": divide the model over fewer ranks, and the batch over more";
     EXPECT_EQ(refusal({.name = "vit_tiny"}),
-              "tensor is 4 with 3 heads in blocks.0.attn of vit_tiny, wanted at most 3" + remedy);
+              "tensor is 4 with layer blocks.0.attn of vit_tiny (heads: 3), wanted at most 3" + remedy);
     EXPECT_EQ(refusal({.name = "resnet_glyph", .norm = Norm::group}),
-              "tensor is 4 with 2 groups of channels in layer1.0 of resnet_glyph, wanted at most 2" + remedy);
+              "tensor is 4 with layer layer1.0 of resnet_glyph (groups of channels: 2), wanted at most 2" + remedy);
     EXPECT_EQ(refusal({.name = "darts-v2"}), "tensor is 4 with layer stem of darts-v2, which is not divided, wanted 1");
   });
 }

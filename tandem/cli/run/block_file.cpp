@@ -109,7 +109,9 @@ BlockFile read_block_file(const fs::path& run) {
                       " is none of trace.blocks");
     }
   }
-  if (number == 0) throw DataError("blocks " + quote(path.string()) + " are empty, wanted those of a run");
+  if (number < 2) {
+    throw DataError("blocks " + quote(path.string()) + " hold no step, wanted one or more", "train the run again");
+  }
   return result;
 }
 

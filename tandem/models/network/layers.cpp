@@ -21,8 +21,8 @@ layers::Division divide(const ModelOptions& options, const std::string& layer, i
   static auto& alone = *comm::make_single_group().release();  // has no state, and outlives all models
   auto& group = options.tensor != nullptr ? *options.tensor : alone;
   if (parts >= group.size()) return {group, parts};
-  throw SettingsError("tensor is " + std::to_string(group.size()) + " with " + std::to_string(parts) + " " +
-                          std::string(what) + " in " + layer + " of " + options.name + ", wanted at most " +
+  throw SettingsError("tensor is " + std::to_string(group.size()) + " with layer " + layer + " of " + options.name +
+                          " (" + std::string(what) + ": " + std::to_string(parts) + "), wanted at most " +
                           std::to_string(parts),
                       "divide the model over fewer ranks, and the batch over more");
 }
