@@ -89,11 +89,11 @@ void GradientNorm::clip(double norm, double largest) const {
 
 }  // namespace detail
 
-int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum) {
+int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum, parallel::Axes along) {
   int64_t most = 0;
   for (const auto& parameter : parameters) {
     const auto& placement = parameter.placement;
-    const bool counts = placement.is_everywhere() || placement.counts_along(parallel::Axes::all());
+    const bool counts = placement.is_replicated_along(along) || placement.counts_along(along);
     if (!counts || (sum == NormSum::exactly && is_plain(parameter.tensor))) continue;
     most = std::max(most, detail::square_bytes(parameter.tensor));
   }

@@ -117,7 +117,8 @@ enum class NormSum : uint8_t {
 };
 
 /// Bytes that clip_grad_norm() needs besides the gradients.
-int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum = NormSum::quickly);
+int64_t clip_memory(const std::vector<Parameter>& parameters, NormSum sum = NormSum::quickly,
+                    parallel::Axes along = parallel::Axes::all());
 
 /// Scales all gradients down so that their total norm over all ranks is at most `largest`; each part of a tensor counts
 /// once, however many ranks hold it. Returns the norm before scaling, the same bits on all ranks. `group`: the ranks

@@ -81,10 +81,12 @@ TEST(RankMemory, OfEachStrategyIsPredictedToTheByte) {
 }
 
 TEST(RankMemory, OfDividedModelsIsPredictedToTheByte) {
-  const std::vector<std::vector<std::string>> plans = {{"ranks=2", "parallel=tensor"},
-                                                       {"ranks=3", "parallel=tensor", "train.accumulate=2"},
-                                                       {"ranks=4", "parallel=fsdp", "mesh.tensor=2", "recompute=sqrt"},
-                                                       {"ranks=4", "parallel=ddp", "mesh.tensor=2", "head.over=data"}};
+  const std::vector<std::vector<std::string>> plans = {
+      {"ranks=2", "parallel=tensor"},
+      {"ranks=3", "parallel=tensor", "train.accumulate=2"},
+      {"ranks=4", "parallel=fsdp", "mesh.tensor=2", "recompute=sqrt"},
+      {"ranks=4", "parallel=ddp", "mesh.tensor=2", "head.over=data"},
+      {"ranks=4", "parallel=local-sgd", "mesh.tensor=2", "local_sgd.every=2", "train.clip=1"}};
   const std::vector<std::vector<std::string>> models = {
       {"model=mlp"},
       {"model=resnet_glyph"},

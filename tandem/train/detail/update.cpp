@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/base/context.h"
@@ -94,21 +95,23 @@ Update::Begun::Begun(Update& update, double learning_rate)
       hooks_(update.task_, update.optimizer_, learning_rate),
       buffers_(update.may_skip_ ? copies_of(update.task_.buffers()) : std::vector<Tensor>()) {}
 
-/// Of gradients that are clipped together: where ranks train apart, those of a rank's own samples, and the others.
+/// Which are clipped together: where ranks train apart, those of a rank's own samples, and the others.
+std::vector<Update::ClippedTogether> Update::clipped() const {
+  if (options_.clip <= 0) return {};
+  if (sync_.is_synchronous()) return {{trained_, &all_, norm_sum(), parallel::Axes::all()}};
+  ClippedTogether own = {{}, &model_, NormSum::quickly, kModelAxes},
+                  shared = {{}, &all_, NormSum::quickly, parallel::Axes::all()};
+  for (const auto& parameter : trained_) {
+    (parameter.placement.is_replicated_along(parallel::kBatchAxes) ? own : shared).parameters.push_back(parameter);
+  }
+  return {std::move(own), std::move(shared)};
+}
+
 std::vector<GradientNorm> Update::start_norms(StepNumbers& numbers) {
   std::vector<GradientNorm> norms;
-  if (options_.clip <= 0) return norms;
-  join_rows(trained_);
-  if (sync_.is_synchronous()) {
-    norms.emplace_back(trained_, all_, norm_sum());
-  } else {
-    std::vector<Parameter> own, shared;
-    for (const auto& parameter : trained_) {
-      (parameter.placement.is_replicated_along(parallel::kBatchAxes) ? own : shared).push_back(parameter);
-    }
-    norms.emplace_back(std::move(own), model_, NormSum::quickly, kModelAxes);
-    norms.emplace_back(std::move(shared), all_, NormSum::quickly);
-  }
+  auto clipped = this->clipped();
+  if (!clipped.empty()) join_rows(trained_);
+  for (auto& [parameters, group, sum, along] : clipped) norms.emplace_back(std::move(parameters), *group, sum, along);
   for (auto& norm : norms) norm.start(numbers);
   return norms;
 }
@@ -166,7 +169,11 @@ void Update::undo(const Begun& begun) {
 
 std::vector<memory::Change> Update::bytes(const std::vector<int64_t>& rows) const {
   std::vector<memory::Change> changes;
-  if (options_.clip > 0) changes.push_back({clip_memory(trained_, norm_sum()), Category::activations, 0});
+  int64_t norms = 0;
+  for (const auto& [parameters, group, sum, along] : clipped()) {
+    norms = std::max(norms, clip_memory(parameters, sum, along));
+  }
+  if (options_.clip > 0) changes.push_back({norms, Category::activations, 0});
   changes.push_back({optimizer_.dense_bytes(), Category::optimizer, 0});
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] > 0) changes.push_back({optimizer_.row_bytes(i, rows[i]), Category::optimizer, 0});

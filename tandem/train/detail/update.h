@@ -74,6 +74,13 @@ class Update {
 
  private:
   NormSum norm_sum() const { return options_.in_order ? NormSum::exactly : NormSum::quickly; }
+  struct ClippedTogether {
+    std::vector<Parameter> parameters;
+    comm::ProcessGroup* group;
+    NormSum sum;
+    parallel::Axes along;
+  };
+  std::vector<ClippedTogether> clipped() const;
   std::vector<GradientNorm> start_norms(StepNumbers& numbers);
   std::optional<Reading> leave_out(const Begun& begun, double loss, std::optional<int64_t> fault, int64_t step);
   Reading skip(const NonFiniteError& fault, const Begun& begun);
