@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tandem/comm/region.h"
+#include "tandem/comm/split.h"
 #include "tandem/comm/world.h"
 #include "tandem/job/parts.h"
 #include "tandem/layers/convolution.h"
