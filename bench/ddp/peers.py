@@ -21,7 +21,10 @@ from torch import nn
 from torch.nn import functional as F
 
 BENCH = Path(__file__).resolve().parent.parent
-sys.path += [str(BENCH / "recompute"), str(BENCH / "train_glyphs")]
+sys.path += [str(BENCH), str(BENCH / "recompute"), str(BENCH / "train_glyphs")]
+
+from serve import serve  # noqa: E402
+
 EMBEDDING = 128
 
 
@@ -115,20 +118,7 @@ def main():
         optimizer.step()
         return time.perf_counter() - start
 
-    for _ in range(3):
-        step()
-    dist.barrier()
-    if rank == 0:
-        print("ready", flush=True)
-    while True:
-        asked = torch.tensor([int(sys.stdin.readline() or 0) if rank == 0 else 0])
-        dist.broadcast(asked, 0)
-        if asked.item() == 0:
-            break
-        seconds = [step() for _ in range(asked.item())]
-        if rank == 0:
-            print(*seconds, flush=True)
-    dist.destroy_process_group()
+    serve(step)
 
 
 if __name__ == "__main__":

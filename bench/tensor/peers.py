@@ -13,6 +13,7 @@ nothing.
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from serve import serve  # noqa: E402
 
 WIDTH, DEPTH = 192, 12
 
@@ -87,7 +92,7 @@ def main():
     alone = sys.argv[7:] == ["alone"]
     warnings.simplefilter("ignore")
     dist.init_process_group("gloo")
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    ranks = dist.get_world_size()
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = ViT(channels, size, patch, heads, classes, ranks, ranks if alone else 1).train()
@@ -108,20 +113,7 @@ def main():
         optimizer.step()
         return time.perf_counter() - start
 
-    for _ in range(3):
-        step()
-    dist.barrier()
-    if rank == 0:
-        print("ready", flush=True)
-    while True:
-        asked = torch.tensor([int(sys.stdin.readline() or 0) if rank == 0 else 0])
-        dist.broadcast(asked, 0)
-        if asked.item() == 0:
-            break
-        seconds = [step() for _ in range(asked.item())]
-        if rank == 0:
-            print(*seconds, flush=True)
-    dist.destroy_process_group()
+    serve(step)
 
 
 if __name__ == "__main__":
