@@ -5,9 +5,9 @@
 
 #include <numeric>
 
-#include "tandem/base/value_observer.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/detail/operator.h"
+#include "tandem/comm/detail/told.h"
 #include "tandem/comm/split.h"
 
 namespace tandem::comm {
@@ -18,6 +18,7 @@ using detail::checked_dim;
 using detail::Plan;
 using detail::PlanPointer;
 using detail::Sizes;
+using detail::told;
 using Saved = std::vector<Tensor>;
 
 /// x with dims 0 and `dim` swapped, contiguous.
@@ -33,20 +34,6 @@ Handle from_rows(Handle rows, int64_t dim) {
 /// Zeros of the input's shape, for a rank whose input has no influence. The empty tensor `hook` keeps the result in the
 /// graph, since the second backward pass is collective too.
 Tensor no_gradient(const Plan& plan, const Tensor& hook) { return at::zeros(plan.shape, hook.options()) + hook.sum(); }
-
-/// Returns what `run` does, and says what it and x are to who follows values.
-template <class Run>
-Tensor told(const char* operation, const ProcessGroup& group, const Tensor& x, Along takes, Along gives,
-            const Run& run) {
-  auto* observer = value_observer();
-  if (observer == nullptr) return run();
-  const auto y = [&] {
-    const ValueObserverScope whole(nullptr);  // what it is made of
-    return run();
-  }();
-  observer->exchanged(operation, &group, x, takes, y, gives);
-  return y;
-}
 
 struct NothingSaved {
   static Saved save(const Tensor&, const Plan&, const Tensor&) { return {}; }

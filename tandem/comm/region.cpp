@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "tandem/base/context.h"
-#include "tandem/base/value_observer.h"
 #include "tandem/comm/agree.h"
+#include "tandem/comm/detail/told.h"
 #include "tandem/comm/detail/transfer.h"
 #include "tandem/comm/split.h"
 
@@ -88,15 +88,9 @@ struct Kinds {
 template <class Way>
 Tensor apply(const Kinds& kinds, const Tensor& x, ProcessGroup& group, flight::Where where, int64_t dim = 0,
              std::vector<int64_t> sizes = {}) {
-  Tensor y;
-  {
-    const ValueObserverScope whole(nullptr);  // what it is made of
-    y = RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, std::move(sizes), where));
-  }
-  if (auto* observer = value_observer()) {
-    observer->exchanged(kinds.operation, &group, x, kinds.takes, y, kinds.gives);
-  }
-  return y;
+  return detail::told(kinds.operation, group, x, kinds.takes, kinds.gives, [&] {
+    return RegionNode<Way>::apply(x, c10::make_intrusive<Region>(group, dim, std::move(sizes), where));
+  });
 }
 
 void check_number(const char* operation, const std::vector<int64_t>& sizes, const ProcessGroup& group) {

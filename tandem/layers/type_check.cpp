@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace tandem::layers {
 namespace {
