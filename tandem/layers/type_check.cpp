@@ -104,6 +104,12 @@ struct TypeCheck::Impl : ValueObserver {
     return found == entries.end() ? nullptr : &found->second;
   }
 
+  /// The entry of a value, or that of one of which nothing is known.
+  Entry known_or_fresh(const Tensor& value) const {
+    const auto* entry = entry_of(value);
+    return entry != nullptr ? *entry : Entry{{}, Kinds(directions.size()), std::vector<bool>(directions.size())};
+  }
+
   std::optional<size_t> direction_of(const void* group) const {
     for (size_t i = 0; i < directions.size(); ++i) {
       if (directions[i].group == group) return i;
@@ -165,7 +171,7 @@ struct TypeCheck::Impl : ValueObserver {
       const auto found = layers.find(input.unsafeGetTensorImpl());
       if (found != layers.end()) layer = found->second;
     }
-    Entry result{{}, Kinds(directions.size()), std::vector<bool>(directions.size())};
+    auto result = known_or_fresh({});
     const auto name = without_namespace(operation);
     for (size_t i = 0; i < directions.size(); ++i) {
       result.kinds[i] = joint(operation, inputs, i);
@@ -191,20 +197,18 @@ struct TypeCheck::Impl : ValueObserver {
 
   void exchanged(const char* operation, const void* group, const Tensor& value, Along takes, const Tensor& result,
                  Along gives) override {
-    const auto* before = entry_of(value);
-    auto kinds = before != nullptr ? before->kinds : Kinds(directions.size());
-    auto is_mean = before != nullptr ? before->is_mean : std::vector<bool>(directions.size());
+    auto entry = known_or_fresh(value);
     if (const auto direction = direction_of(group)) {
-      auto& kind = kinds[*direction];
+      auto& kind = entry.kinds[*direction];
       if (kind && *kind != takes) {
         const auto remedy = "wanted " + std::string(name_of(takes));
         fail(operation, "a value that is " + std::string(name_of(*kind)), *direction, remedy);
       }
-      if (is_mean[*direction] && takes == Along::partial) refuse_mean(operation, *direction);
+      if (entry.is_mean[*direction] && takes == Along::partial) refuse_mean(operation, *direction);
       kind = gives;
-      is_mean[*direction] = false;
+      entry.is_mean[*direction] = false;
     }
-    know(result, std::move(kinds), std::move(is_mean));
+    know(result, std::move(entry.kinds), std::move(entry.is_mean));
   }
 
   void refuse_mean(std::string_view operation, size_t direction) {
@@ -215,11 +219,9 @@ struct TypeCheck::Impl : ValueObserver {
   void is_term(const Tensor& result, const void* group) override {
     const auto direction = direction_of(group);
     if (!direction) return;
-    const auto* before = entry_of(result);
-    auto kinds = before != nullptr ? before->kinds : Kinds(directions.size());
-    auto is_mean = before != nullptr ? before->is_mean : std::vector<bool>(directions.size());
-    kinds[*direction] = Along::partial;
-    know(result, std::move(kinds), std::move(is_mean));
+    auto entry = known_or_fresh(result);
+    entry.kinds[*direction] = Along::partial;
+    know(result, std::move(entry.kinds), std::move(entry.is_mean));
   }
 
   void drawn(const char* operation, const Tensor& value, const void* group) override {
@@ -278,8 +280,7 @@ TypeCheck::TypeCheck(std::vector<Direction> directions, const std::vector<parall
 TypeCheck::~TypeCheck() { at::removeCallback(callback_); }
 
 void TypeCheck::know(const Tensor& value, parallel::Axes axes, Along along) {
-  const auto* entry = impl_->entry_of(value);
-  auto kinds = entry != nullptr ? entry->kinds : Kinds(impl_->directions.size());
+  auto kinds = impl_->known_or_fresh(value).kinds;
   kinds[impl_->direction_along(axes)] = along;
   impl_->know(value, std::move(kinds));
 }
