@@ -1,5 +1,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
@@ -79,9 +80,11 @@ int run_diff(const Arguments& arguments) {
   if (one.kind != "hash") tolerance = request.tolerance > 0 ? request.tolerance : standard_tolerance(one, other);
   const bool have_same_samples = one.ranks_of_batch == other.ranks_of_batch;
   const auto first = train::first_difference(one.trace, other.trace, have_same_samples, tolerance);
-  const auto steps = one.trace.empty() ? 0 : one.trace.back().step;
-  const auto text = first ? "the runs part at " + text_of(*first) + "\n"
-                          : "no block differs in " + std::to_string(steps) + (steps == 1 ? " step\n" : " steps\n");
+  std::set<int64_t> steps;
+  for (const auto& numbers : one.trace) steps.insert(numbers.step);
+  const auto text =
+      first ? "the runs part at " + text_of(*first) + "\n"
+            : "no block differs in " + std::to_string(steps.size()) + (steps.size() == 1 ? " step\n" : " steps\n");
   write_result(arguments, text,
                {{"first", first ? json_of(*first) : nlohmann::json()},
                 {"values", one.trace.size()},

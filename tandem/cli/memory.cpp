@@ -23,11 +23,12 @@ namespace {
 
 constexpr const char* kDefaultClasses = "1000";
 
-/// Train's settings, on random images of 1,000 classes unless the words say otherwise.
+/// Train's settings, on random images of 1,000 classes unless the words say otherwise. Other data have their own.
 settings::Settings memory_settings(const Arguments& arguments) {
   auto settings = read_settings(arguments);
   if (!settings.given("data")) settings.set("data", "synthetic");
-  if (!settings.given("head.classes")) settings.set("head.classes", kDefaultClasses);
+  const bool is_random = settings.get_string("data") == "synthetic";
+  if (is_random && !settings.given("head.classes")) settings.set("head.classes", kDefaultClasses);
   return settings;
 }
 

@@ -98,8 +98,8 @@ void check_training(const Job& job) {
 }
 
 void set_ranks(settings::Settings& settings, int ranks) {
-  settings.set("ranks", std::to_string(ranks));
   fit_mesh(settings, ranks);
+  settings.set("ranks", std::to_string(ranks));
   if (const auto& over = settings.get_list("head.over"); over != std::vector<std::string>{"last"}) {
     settings.set("head.over", "all");
   }
@@ -114,7 +114,12 @@ Job with_form(const Job& job, const HeadForm& form) {
 }
 
 std::array<int64_t, 3> shape_for_model(const Job& job, const std::array<int64_t, 3>& shape) {
-  return job.model.is_identity ? std::array<int64_t, 3>{1, 1, job.model.embedding} : shape;
+  if (!job.model.is_identity) return shape;
+  if (job.model.embedding == 0) {
+    throw SettingsError("embedding is 0 with model " + job.model.name + ", wanted the " +
+                        std::to_string(shape[0] * shape[1] * shape[2]) + " numbers of an image");
+  }
+  return {1, 1, job.model.embedding};
 }
 
 void check_best(const Job& job, const data::Split& data) {

@@ -123,6 +123,23 @@ TEST(Diff, ARunThatGoesOnHasTheSameLines) {
   EXPECT_EQ(text(part), text(whole));
 }
 
+/// Also in another folder, which begins with the lines of the first.
+TEST(Diff, ARunThatGoesOnIsTracedInOneWay) {
+  Runs runs;
+  const auto whole = runs.train("whole", {"trace.blocks=hash"});
+  const auto part = runs.train("part", {"trace.blocks=hash", "train.steps=2", "checkpoint.every=1"});
+  EXPECT_EQ(told(whole, runs.train("other", {"trace.blocks=hash", "resume=" + part})), "no block differs in 4 steps\n");
+  const auto ended = test::run_here({"train", "resume=" + part, "train.steps=4", "trace.blocks=stats"});
+  EXPECT_EQ(ended.status, 78);
+  EXPECT_NE(ended.err.find("error: trace.blocks is stats, but '" + part +
+                           "/blocks.jsonl' was written with hash, wanted hash: or set out to another folder"),
+            std::string::npos)
+      << ended.err;
+  runs.train("part", {"trace.blocks=none", "train.steps=3", "resume=auto"});
+  runs.train("part", {"trace.blocks=hash", "resume=auto"});
+  EXPECT_EQ(told(part, part), "no block differs in 3 steps\n");  // 1, 2 and 4
+}
+
 TEST(Diff, WhatCannotBeComparedIsRefused) {
   Runs runs;
   const auto hash = runs.train("hash", {"trace.blocks=hash"}), stats = runs.train("stats", {"trace.blocks=stats"});

@@ -86,7 +86,7 @@ TEST(Combinations, EachRowNamesSettings) {
 
 TEST(Combinations, AreToldInOneLine) {
   EXPECT_EQ(text_of({"mesh.tensor=2", "ranks=2", "model=darts-v2"}),
-            "mesh.tensor is 2 with model=darts-v2, whose layer stem is not divided along tensor, wanted 1: leave "
+            "mesh.tensor is 2 with model=darts-v2, whose layer stem is not divided along tensor: leave "
             "mesh.tensor out, and use parallel=ddp or another");
   EXPECT_EQ(text_of({"fsdp.shard=2", "ranks=4"}),
             "mesh.shard is 2 with parallel=ddp, which divides no parameters, wanted 0: leave mesh.shard out, or use "

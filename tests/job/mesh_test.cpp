@@ -45,8 +45,11 @@ TEST(Mesh, AShorthandIsDdpWithAllRanksAlongOneAxis) {
   settings::Settings saved(schema());
   saved.load_toml(job.settings.to_toml(), "settings.toml");
   EXPECT_EQ(read_job(saved).parallel.tensor, 3);
+  set_ranks(saved, 6);
+  EXPECT_EQ(saved.get_string("parallel"), "ddp");
+  EXPECT_EQ(read_job(saved).parallel.tensor, 3);
   set_ranks(saved, 2);
-  EXPECT_EQ(read_job(saved).parallel.tensor, 2);
+  EXPECT_EQ(read_job(saved).parallel.tensor, 1);
   EXPECT_EQ(refused({"ranks=4", "parallel=tensor", "mesh.tensor=2"}),
             "mesh.tensor is 2 with parallel=tensor and ranks 4, wanted 4, all of them: leave mesh.tensor out, or use "
             "parallel=ddp");

@@ -35,6 +35,9 @@ ParityBench read_bench(const settings::Settings& settings) {
   bench.batch = settings.get_int("batch");
   bench.steps = settings.get_int("steps");
   bench.accumulate.clear();
+  if (settings.get_numbers("accumulate").empty()) {
+    throw SettingsError("accumulate is empty, wanted one number of micro-batches or more");
+  }
   for (const double parts : settings.get_numbers("accumulate")) bench.accumulate.push_back(std::llround(parts));
   return bench;
 }

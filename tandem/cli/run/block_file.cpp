@@ -19,27 +19,37 @@ std::string text_of(uint64_t hash) {
   return text;
 }
 
-/// All lines of an earlier part of the run, up to a step.
-bool keep_lines(const fs::path& path, int64_t first_step) {
+const char* name_of(job::Traced kind) { return kind == job::Traced::hash ? "hash" : "stats"; }
+
+/// Writes the lines of an earlier part of the run, up to a step, into the run's file. False: there are none.
+bool keep_lines(const fs::path& earlier, const fs::path& folder, job::Traced kind, int64_t first_step) {
+  const auto path = earlier / kBlocksFile;
   std::ifstream file(path);
-  if (!file) return false;
   std::string kept;
   for (std::string line; std::getline(file, line);) {
     const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= first_step) kept += line + "\n";
+    if (!parsed.is_object()) continue;
+    if (const auto its = parsed.value("trace", std::string(name_of(kind))); its != name_of(kind)) {
+      std::error_code ignored;
+      if (!fs::equivalent(folder, earlier, ignored)) return false;
+      throw SettingsError("trace.blocks is " + std::string(name_of(kind)) + ", but " + quote(path.string()) +
+                              " was written with " + its + ", wanted " + its,
+                          "or set out to another folder");
+    }
+    if (parsed.value("step", int64_t{0}) <= first_step) kept += line + "\n";
   }
   file.close();
-  storage::write_text_file(path, kept);
-  return true;
+  if (!kept.empty()) storage::write_text_file(folder / kBlocksFile, kept);
+  return !kept.empty();
 }
 
-train::BlockNumbers numbers_of(const nlohmann::json& line) {
+train::BlockNumbers numbers_of(const nlohmann::json& line, const std::string& kind) {
   train::BlockNumbers numbers{.step = line.at("step"),
                               .micro_batch = line.at("micro_batch"),
                               .block = line.at("block"),
                               .tensor = line.at("tensor"),
                               .count = line.at("count")};
-  if (line.contains("hash")) {
+  if (kind == "hash") {
     numbers.hash = std::stoull(line.at("hash").get<std::string>(), nullptr, 16);
     return numbers;
   }
@@ -55,11 +65,12 @@ train::BlockNumbers numbers_of(const nlohmann::json& line) {
 
 }  // namespace
 
-BlockFileWriter::BlockFileWriter(const fs::path& folder, const job::Job& job, int ranks_of_batch, int64_t first_step)
+BlockFileWriter::BlockFileWriter(const Start& start, const job::Job& job, int ranks_of_batch)
     : kind_(job.run.traced),
-      log_(folder / kBlocksFile, first_step > 0 && keep_lines(folder / kBlocksFile, first_step)) {
-  if (first_step > 0 && fs::file_size(folder / kBlocksFile) > 0) return;
-  log_.write({{"trace", kind_ == job::Traced::hash ? "hash" : "stats"},
+      goes_on_(start.step > 0 && keep_lines(start.earlier, start.folder, kind_, start.step)),
+      log_(start.folder / kBlocksFile, goes_on_) {
+  if (goes_on_) return;
+  log_.write({{"trace", name_of(kind_)},
               {"precision", job.settings.get_string("train.precision")},
               {"ranks_of_batch", int64_t{ranks_of_batch}}});
 }
@@ -97,7 +108,7 @@ BlockFile read_block_file(const fs::path& run) {
     try {
       const auto parsed = nlohmann::json::parse(line);
       if (number > 1) {
-        result.trace.push_back(numbers_of(parsed));
+        result.trace.push_back(numbers_of(parsed, result.kind));
         continue;
       }
       result = {.kind = parsed.at("trace"),

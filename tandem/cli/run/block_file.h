@@ -14,13 +14,19 @@ inline constexpr const char* kBlocksFile = "blocks.jsonl";
 /// Writes it, from the step on from which a run starts or goes on.
 class BlockFileWriter {
  public:
-  /// `first_step`: lines of this step and later ones are dropped. Throws IoError.
-  BlockFileWriter(const std::filesystem::path& folder, const job::Job& job, int ranks_of_batch, int64_t first_step);
+  struct Start {
+    std::filesystem::path folder, earlier;  // of the run, and of that which goes on in it, often the same
+    int64_t step = 0;                       // steps of the earlier run that are kept
+  };
+  /// Begins with the lines of the earlier run, if it has some. Throws IoError; SettingsError if those in the run's own
+  /// folder were written in another way.
+  BlockFileWriter(const Start& start, const job::Job& job, int ranks_of_batch);
 
   void write(const train::Trace& step);
 
  private:
   job::Traced kind_;
+  bool goes_on_;
   storage::JsonLog log_;
 };
 

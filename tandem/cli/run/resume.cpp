@@ -145,12 +145,14 @@ std::string rate_jump(const job::Job& job, const train::Trainer& trainer, const 
   if (!before || trainer.step() >= options.steps) return "";
   const auto same_step = train::learning_rate(options.schedule, trainer.step() - 1);
   if (std::abs(same_step - *before) <= kNoJump * std::max(same_step, *before)) return "";
+  const auto from = short_number(*before);
+  const auto to = short_number(train::learning_rate(options.schedule, trainer.step()));
+  if (from == to) return "";
   const bool is_scaled = job.settings.get_int("train.base_batch") > 0;
-  return "the learning rate jumps from " + short_number(*before) + " to " +
-         short_number(train::learning_rate(options.schedule, trainer.step())) +
+  return "the learning rate jumps from " + from + " to " + to +
          ", because train.steps, train.epochs or the schedule have changed: leave them as they were, or go on with "
          "train.schedule=constant train.lr=" +
-         short_number(*before) + (is_scaled ? " train.base_batch=0" : "");
+         from + (is_scaled ? " train.base_batch=0" : "");
 }
 
 }  // namespace tandem::cli

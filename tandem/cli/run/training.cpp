@@ -160,7 +160,8 @@ class TrainingRun {
     if (job_.memory.event_steps > 0) events.emplace(group_.rank(), trainer.step() + job_.memory.event_steps);
     std::optional<BlockFileWriter> blocks;
     if (observer && parts.trace) {
-      blocks.emplace(folder_, job_, parts.mesh->sizes().size(parallel::kBatchAxes), trainer.step());
+      const BlockFileWriter::Start start = {folder_, earlier_log.parent_path(), trainer.step()};
+      blocks.emplace(start, job_, parts.mesh->sizes().size(parallel::kBatchAxes));
       parts.trace->set_sink([&](const train::Trace& step) { blocks->write(step); });
     }
     has_begun_ = true;

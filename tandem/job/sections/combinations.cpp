@@ -153,10 +153,10 @@ std::vector<Combination> all_combinations() {
       {"mesh.pipeline", "parallel=", has_pipeline, strategy_lacks<Axis::pipeline>,
        "whose ranks are threads of one process, wanted 1", "use parallel=ddp"},
       {"mesh.tensor", "model=", has_tensor, model_lacks<Axis::tensor>,
-       "whose layer stem is not divided along tensor, wanted 1",
+       "whose layer stem is not divided along tensor",
        leave_out("mesh.tensor") + ", and use parallel=ddp or another"},
       {"mesh.pipeline", "model=", has_pipeline, model_lacks<Axis::pipeline>,
-       "which is not divided along pipeline, wanted 1",
+       "which is not divided along pipeline",
        leave_out("mesh.pipeline") + ", and use parallel=ddp or another"},
   };
 }

@@ -85,9 +85,14 @@ std::string_view strategy_name(std::string_view parallel) {
 }
 
 void fit_mesh(settings::Settings& settings, int ranks) {
+  if (const auto* shorthand = shorthand_of(settings.get_string("parallel"))) {
+    if (settings.get_int("ranks") == ranks) return;
+    settings.set("parallel", std::string(shorthand->strategy));
+    settings.set(setting_of(shorthand->axis).key, std::to_string(settings.get_int("ranks")));
+  }
   int64_t product = 1;
   for (const auto& axis : kAxes) product *= std::max<int64_t>(1, settings.get_int(axis.key));
-  if (ranks % product == 0 && shorthand_of(settings.get_string("parallel")) == nullptr) return;
+  if (ranks % product == 0) return;
   for (const auto& axis : kAxes) settings.set(axis.key, standard_text(settings.schema(), axis.key));
 }
 

@@ -24,7 +24,8 @@ std::string_view strategy_name(std::string_view parallel);
 /// The setting that says how many ranks stand along an axis: `key`, or `parallel` with a shorthand.
 std::string_view setting_of_axis(const Job& job, std::string_view key);
 
-/// Sizes of axes become the default ones if they do not divide `ranks`, or if a shorthand says one.
+/// For another number of ranks than the settings have: sizes of axes become the default ones if they do not divide
+/// `ranks`, and a shorthand becomes the strategy that it stands for, with the size that it stood for.
 void fit_mesh(settings::Settings& settings, int ranks);
 
 /// Throws SettingsError if the ranks cannot be arranged as the settings say, or if the classes are not split over all
