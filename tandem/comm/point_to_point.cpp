@@ -133,4 +133,14 @@ Handle recv_async(int from, ProcessGroup& group, int tag, flight::Where where) {
   return Handle([=, &group] { return recv(from, group, tag, {}, where); });
 }
 
+Handle send_message(Message message, int to, ProcessGroup& group, int tag, flight::Where where) {
+  check_peer(to, group, "send", tag);
+  return detail::start_send(std::move(message), to, tag, group, where);
+}
+
+Message receive_message(int from, ProcessGroup& group, int tag, flight::Where where) {
+  check_peer(from, group, "recv", tag);
+  return detail::receive(from, tag, group, where);
+}
+
 }  // namespace tandem::comm

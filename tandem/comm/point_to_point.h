@@ -22,7 +22,8 @@ Tensor send(Tensor&& x, int to, ProcessGroup& group, int tag = 0, flight::Where 
 Handle send_async(const Tensor& x, int to, ProcessGroup& group, int tag = 0,
                   flight::Where where = flight::Where::current());
 
-/// Receives the next message from rank `from`. Shape, type and requires_grad are the sender's. Backward sends the
+/// Receives the next message from rank `from`. Shape, type, requires_grad and, of four dims, channels last are the
+/// sender's. Backward sends the
 /// gradient back to the sender. Use backward(), not autograd::grad(): grad() skips nodes that do not lead to its
 /// inputs, and the sender would wait, unless `anchor` is one of the inputs.
 ///
@@ -33,5 +34,17 @@ Tensor recv(int from, ProcessGroup& group, int tag = 0, const Tensor& anchor = {
 
 /// The same, but the message is received in wait(): the group must outlive the handle.
 Handle recv_async(int from, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
+
+/// A tensor that is sent outside any graph, and whether it required a gradient at its sender.
+struct Message {
+  Tensor tensor;
+  bool requires_grad = false;
+};
+
+/// Sends it to rank `to`, which must call receive_message(), without waiting; wait() of the handle returns an undefined
+/// tensor. As send() otherwise: between threads, a tensor that nobody else references is handed over.
+Handle send_message(Message message, int to, ProcessGroup& group, int tag = 0,
+                    flight::Where where = flight::Where::current());
+Message receive_message(int from, ProcessGroup& group, int tag = 0, flight::Where where = flight::Where::current());
 
 }  // namespace tandem::comm

@@ -16,7 +16,7 @@ constexpr int64_t kMostDims = 16, kMark = 0x74616e64656d;  // "tandem"
 
 // Indices of the numbers in the header.
 enum Place : int64_t { kMarkAt, kTypeAt, kFlagsAt, kDimsAt, kShapeAt, kHeadSize = kShapeAt + kMostDims };
-enum Flag : int64_t { kRequiresGrad = 1, kOnCuda = 2 };
+enum Flag : int64_t { kRequiresGrad = 1, kOnCuda = 2, kChannelsLast = 4 };
 
 // Each tag of the caller is two tags of the backend.
 int head_tag(int tag) { return 2 * tag; }
@@ -30,6 +30,14 @@ flight::CallInfo info_of(const char* operation, int peer, flight::Where where) {
   return call;
 }
 
+/// Dense in the order [N, H, W, C] of memory, and in no other.
+bool is_channels_last(const Tensor& x) {
+  return x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && !x.is_contiguous();
+}
+
+/// The same in the order of its memory.
+Tensor in_order(const Tensor& x) { return is_channels_last(x) ? x.permute({0, 2, 3, 1}) : x; }
+
 Tensor head_of(const Message& message) {
   TORCH_CHECK_VALUE(message.tensor.dim() <= kMostDims, "send: tensor has ", message.tensor.dim(), " dims, wanted ",
                     kMostDims, " or fewer");
@@ -39,12 +47,13 @@ Tensor head_of(const Message& message) {
   number[kTypeAt] = static_cast<int64_t>(message.tensor.scalar_type());
   if (message.requires_grad) number[kFlagsAt] |= kRequiresGrad;
   if (message.tensor.is_cuda()) number[kFlagsAt] |= kOnCuda;
+  if (is_channels_last(message.tensor)) number[kFlagsAt] |= kChannelsLast;
   number[kDimsAt] = message.tensor.dim();
   for (int64_t i = 0; i < message.tensor.dim(); ++i) number[kShapeAt + i] = message.tensor.size(i);
   return head;
 }
 
-/// An uninitialised tensor with the header's type, shape and kind of device.
+/// An uninitialised tensor with the header's type, shape, order of memory and kind of device.
 Message message_of(const Tensor& head) {
   const auto* number = head.const_data_ptr<int64_t>();
   TORCH_CHECK_WITH(DistBackendError, number[kMarkAt] == kMark && number[kDimsAt] <= kMostDims,
@@ -52,7 +61,8 @@ Message message_of(const Tensor& head) {
   const at::IntArrayRef shape(number + kShapeAt, static_cast<size_t>(number[kDimsAt]));
   const auto options =
       at::device(number[kFlagsAt] & kOnCuda ? at::kCUDA : at::kCPU).dtype(static_cast<at::ScalarType>(number[kTypeAt]));
-  return {at::empty(shape, options), (number[kFlagsAt] & kRequiresGrad) != 0};
+  const auto format = number[kFlagsAt] & kChannelsLast ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  return {at::empty(shape, options, format), (number[kFlagsAt] & kRequiresGrad) != 0};
 }
 
 /// The tensor that is sent for x.
@@ -90,7 +100,7 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight:
     if (group.calls().local())
       return group.calls().local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
     head = head_of(message);
-    body = sent_for(message.tensor, group);
+    body = sent_for(in_order(message.tensor), group);
     head_work = send_out(head, to, head_tag(tag), group);
     if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
   });
@@ -115,7 +125,7 @@ Message receive(int from, int tag, ProcessGroup& group, flight::Where where) {
     const auto head = at::zeros({kHeadSize}, at::kLong);
     receive_into(head, from, head_tag(tag), group);
     message = message_of(head);
-    if (message.tensor.numel() > 0) receive_into(message.tensor, from, body_tag(tag), group);
+    if (message.tensor.numel() > 0) receive_into(in_order(message.tensor), from, body_tag(tag), group);
   });
   call.end();
   return message;

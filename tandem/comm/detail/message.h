@@ -1,15 +1,11 @@
 #pragma once
 #include "tandem/comm/handle.h"
+#include "tandem/comm/point_to_point.h"
 #include "tandem/comm/process_group.h"
 
-// Messages without their gradients. Between processes a message is a header of fixed size (type, shape, requires_grad),
-// followed by the data. Between threads the tensor itself is handed over.
+// Messages without their gradients. Between processes a message is a header of fixed size (type, shape, order of
+// memory, requires_grad), followed by the data. Between threads the tensor itself is handed over.
 namespace tandem::comm::detail {
-
-struct Message {
-  Tensor tensor;
-  bool requires_grad = false;
-};
 
 /// Starts to send; wait() of the handle returns an undefined tensor. Between threads, a tensor that nobody else
 /// references is handed over, any other is copied.

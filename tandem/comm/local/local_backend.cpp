@@ -196,8 +196,8 @@ LocalBackend::WorkPointer LocalBackend::recvAnysource(Tensors& tensors, int tag)
 void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int tag) {
   // A part of a storage would keep all of the storage alive: it is copied too.
   const bool is_sole = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
-  const bool is_whole = tensor.is_contiguous() && tensor.storage().nbytes() == tensor.nbytes();
-  if (!is_sole || !is_whole) tensor = tensor.clone(at::MemoryFormat::Contiguous);
+  const bool is_whole = tensor.is_non_overlapping_and_dense() && tensor.storage().nbytes() == tensor.nbytes();
+  if (!is_sole || !is_whole) tensor = tensor.clone(at::MemoryFormat::Preserve);
   hub_->mailbox.post(getRank(), to, own_tag(tag), std::make_shared<Given>(std::move(tensor), requires_grad));
 }
 
