@@ -8,6 +8,7 @@
 
 #include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
+#include "tandem/layers/detail/product.h"
 #include "tandem/layers/hybrid.h"
 #include "tandem/layers/term.h"
 
@@ -54,8 +55,8 @@ Conv2d::Conv2d(const Options& whole, int64_t out, int64_t in, int64_t bias) : La
 }
 
 Tensor Conv2d::convolved(const Tensor& x, const Tensor& bias, int64_t groups) const {
-  return at::conv2d(factor(x), factor(weight_), factor(bias), options_.stride.list(), options_.padding.list(),
-                    options_.dilation.list(), groups);
+  return detail::convolution(factor(x), factor(weight_), factor(bias),
+                             {options_.stride.list(), options_.padding.list(), options_.dilation.list(), groups});
 }
 
 Tensor Conv2d::forward(const Tensor& x) const { return convolved(x, bias_, options_.groups); }

@@ -8,6 +8,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/region.h"
 #include "tandem/layers/detail/draw.h"
+#include "tandem/layers/detail/product.h"
 #include "tandem/layers/detail/stacked.h"
 #include "tandem/layers/term.h"
 
@@ -33,7 +34,7 @@ Linear::Linear(int64_t in, int64_t out, bool bias, LinearDraw draw) : Layer("Lin
   if (bias) bias_ = register_parameter("bias", at::empty({out}));
 }
 
-Tensor Linear::forward(const Tensor& x) const { return at::linear(factor(x), factor(weight_), factor(bias_)); }
+Tensor Linear::forward(const Tensor& x) const { return detail::linear(factor(x), factor(weight_), factor(bias_)); }
 
 void Linear::initialize(uint64_t seed, const std::string& name) {
   const int64_t in = weight_.size(1);
@@ -64,7 +65,7 @@ void ColumnLinear::add(const std::string& name, at::IntArrayRef sizes, std::vect
 Tensor ColumnLinear::forward(const Tensor& x) const {
   const auto input = options_.copies ? comm::copy_to_region(x, out_.group()) : x;
   const auto bias = biases_.empty() ? Tensor() : detail::stacked(biases_);
-  const auto y = at::linear(factor(input), factor(detail::stacked(weights_)), factor(bias));
+  const auto y = detail::linear(factor(input), factor(detail::stacked(weights_)), factor(bias));
   return options_.gathers ? comm::gather_from_region(y, out_.group(), -1, out_.counts()) : y;
 }
 
@@ -102,8 +103,8 @@ RowLinear::RowLinear(const Division& in, int64_t out, const Options& options)
 Tensor RowLinear::forward(const Tensor& x) const {
   const auto own = options_.scatters ? comm::scatter_to_region(x, in_.group(), -1, in_.counts()) : x;
   auto& group = in_.group();
-  if (group.size() == 1) return at::linear(factor(own), factor(weight_), factor(bias_));
-  const auto term = term_of(at::linear(factor(own), factor(weight_)), group);
+  if (group.size() == 1) return detail::linear(factor(own), factor(weight_), factor(bias_));
+  const auto term = term_of(detail::linear(factor(own), factor(weight_)), group);
   if (!options_.rows) {
     const auto y = comm::reduce_from_region(term, group);
     return bias_.defined() ? y + bias_ : y;

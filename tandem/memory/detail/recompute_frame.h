@@ -14,6 +14,7 @@
 #include "tandem/memory/detail/tensor_trace.h"
 #include "tandem/memory/detail/watched_weights.h"
 #include "tandem/memory/recompute.h"
+#include "tandem/memory/weight_work.h"
 
 namespace tandem::memory::detail {
 
@@ -68,6 +69,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::shared_ptr<const Forward> forward_;
   RecomputeOptions options_;
   Context context_;
+  std::shared_ptr<WeightWork> work_ = weight_work();  // so that forward saves the same when it runs again
   AutocastSettings autocast_;
   std::vector<std::optional<Input>> inputs_;
   WatchedWeights weights_;

@@ -68,6 +68,7 @@ Replay::Replay(Frame& frame, Frame::Values& values) : frame_(frame), values_(val
 void Replay::run() {
   const auto inputs = frame_.inputs_again();  // may run an outer region
   const ContextScope context(holding(frame_.context_));
+  const WeightWorkScope work(frame_.work_);
   std::optional<BufferScope> buffers;
   if (frame_.options_.restore_buffers) buffers.emplace(frame_.options_.modules);
   const GeneratorScope generators(frame_.generators_);

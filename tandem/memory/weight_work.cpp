@@ -1,0 +1,90 @@
+#include "tandem/memory/weight_work.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <map>
+
+#include "tandem/base/context.h"
+
+namespace tandem::memory {
+namespace {
+
+thread_local std::shared_ptr<WeightWork> innermost_work;
+
+/// Gives away a gradient, which whoever takes it may then keep.
+class Given : public torch::autograd::Node {
+ public:
+  explicit Given(Tensor gradient) : gradient_(std::move(gradient)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {std::move(gradient_)}; }
+  std::string name() const override { return "WeightWork"; }
+
+ private:
+  Tensor gradient_;
+};
+
+void pass_on(const Tensor& weight, Tensor gradient) {
+  const auto node = std::make_shared<Given>(std::move(gradient));
+  node->add_next_edge(torch::autograd::impl::gradient_edge(weight));
+  const auto start = at::empty({0});
+  node->add_input_metadata(start);
+  torch::autograd::Engine::get_default_engine().execute({{node, 0}}, {start}, /*keep_graph=*/false,
+                                                        /*create_graph=*/false, /*accumulate_grad=*/true);
+}
+
+}  // namespace
+
+std::shared_ptr<WeightWork> weight_work() { return innermost_work; }
+
+WeightWorkScope::WeightWorkScope(std::shared_ptr<WeightWork> work)
+    : before_(std::exchange(innermost_work, std::move(work))) {}
+
+WeightWorkScope::~WeightWorkScope() { innermost_work = std::move(before_); }
+
+void WeightWork::leave(std::vector<Tensor> weights, std::vector<Tensor> reads, Gradients gradients) {
+  std::vector<int64_t> versions;
+  for (const auto& tensor : reads) versions.push_back(tensor._version());
+  items_.push_back(
+      {std::move(weights), std::move(gradients), std::move(reads), std::move(versions), current_context().block});
+}
+
+void WeightWork::run() {
+  const PhaseScope phase(Phase::backward);
+  std::map<const c10::TensorImpl*, int> uses;  // that are still to come
+  for (const auto& item : items_) {
+    for (const auto& weight : item.weights) uses[weight.unsafeGetTensorImpl()] += 1;
+  }
+  std::map<const c10::TensorImpl*, Tensor> sums;
+  for (auto& item : std::exchange(items_, {})) {
+    const BlockScope block(item.block);
+    for (size_t i = 0; i < item.reads.size(); ++i) {
+      TORCH_CHECK(item.reads[i]._version() == item.versions[i], "backward: a tensor of shape ", item.reads[i].sizes(),
+                  " was changed in place before the gradients of weights were worked out from it, wanted it as it was: "
+                  "use an operation that is not in place");
+    }
+    auto gradients = [&] {
+      const at::NoGradGuard no_grad;
+      return item.gradients();
+    }();
+    item.gradients = {};
+    item.reads.clear();
+    for (size_t i = 0; i < item.weights.size(); ++i) {
+      const auto& weight = item.weights[i];
+      if (!weight.defined() || !weight.requires_grad()) continue;
+      auto& sum = sums[weight.unsafeGetTensorImpl()];
+      if (sum.defined()) {
+        const at::NoGradGuard no_grad;
+        sum.add_(gradients[i]);
+      } else {
+        sum = std::move(gradients[i]);
+      }
+      gradients[i].reset();
+      if (--uses[weight.unsafeGetTensorImpl()] > 0) continue;
+      pass_on(weight, std::exchange(sum, {}));
+    }
+  }
+}
+
+}  // namespace tandem::memory
