@@ -1,0 +1,44 @@
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tandem::pipeline {
+
+/// What a rank does with one stage of a model and one micro-batch. Backward is one action, or two: the gradient of the
+/// stage's input, for which the stage before waits, and, at any later time, those of its weights.
+enum class What : uint8_t {
+  forward,
+  backward,
+  input_gradient,
+  weight_gradient,
+  send_output,      // to the next stage
+  receive_input,    // from the stage before
+  send_gradient,    // of the stage's input, to the stage before
+  receive_gradient  // of the stage's output, from the next stage
+};
+
+bool is_send(What what);
+bool is_receive(What what);
+inline bool is_message(What what) { return is_send(what) || is_receive(what); }
+
+struct Action {
+  What what = What::forward;
+  int stage = 0, micro_batch = 0;
+
+  friend auto operator<=>(const Action&, const Action&) = default;
+};
+
+/// The receive that meets a send, and the other way round.
+Action partner_of(const Action& message);
+
+/// Stage, kind and micro-batch, as torch.distributed.pipelining writes them: "0F3" forward, "0B3" backward, "0I3" and
+/// "0W3" its halves, "0SEND_F3" and "1RECV_F3" an output on its way, "1SEND_B3" and "0RECV_B3" a gradient.
+std::string text_of(const Action& action);
+
+/// nullopt: it is none.
+std::optional<Action> parse_action(std::string_view text);
+
+}  // namespace tandem::pipeline

@@ -1,0 +1,210 @@
+#include "tandem/pipeline/executor.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+
+#include "tandem/comm/point_to_point.h"
+#include "tandem/memory/weight_work.h"
+
+namespace tandem::pipeline {
+namespace {
+
+using comm::Message;
+using torch::autograd::Edge;
+
+/// What passes between two stages.
+using Messages = std::vector<Message>;
+
+/// A forward that waits for its backward.
+struct Graph {
+  memory::Flow inputs;      // leaves
+  std::vector<Edge> edges;  // of the outputs that require a gradient
+  std::shared_ptr<memory::WeightWork> work;
+};
+
+void run_backward(const std::vector<Edge>& edges, std::vector<Tensor> gradients) {
+  if (edges.empty()) return;
+  torch::autograd::Engine::get_default_engine().execute(edges, gradients, /*keep_graph=*/false, /*create_graph=*/false,
+                                                        /*accumulate_grad=*/true);
+}
+
+/// The gradients of the leaves that require one.
+Messages take_gradients(memory::Flow& inputs) {
+  Messages messages;
+  for (auto& input : inputs) {
+    if (!input.requires_grad()) continue;
+    auto gradient = std::exchange(input.mutable_grad(), {});
+    messages.push_back({gradient.defined() ? std::move(gradient) : at::zeros_like(input.detach())});
+  }
+  return messages;
+}
+
+}  // namespace
+
+/// The books of one step on this rank.
+class Executor::Step {
+ public:
+  Step(Executor& executor, Stages& stages)
+      : executor_(executor),
+        program_(executor.program_),
+        group_(executor.group_),
+        stages_(stages),
+        list_(program_.lists[group_.rank()]) {
+    for (const int stage : program_.stages_of(group_.rank())) left_[stage] = program_.micro_batches;
+  }
+
+  void run() {
+    for (size_t i = 0; i < list_.size(); ++i) {
+      do_action(i);
+      for (const size_t sent : executor_.receipts_[i]) end_send(sent);
+    }
+    while (!under_way_.empty()) end_send(under_way_.begin()->first);
+  }
+
+ private:
+  void do_action(size_t i) {
+    const auto& action = list_[i];
+    if (is_send(action.what)) return send(i);
+    if (is_receive(action.what)) return receive(action);
+    const ContextScope context(stages_.context_of(action.micro_batch));
+    if (action.what == What::forward) return forward(action);
+    if (action.what != What::weight_gradient) {
+      backward(action);
+      if (action.what == What::input_gradient) return;
+    } else {
+      graphs_.at(graph_of(action)).work->run();
+    }
+    graphs_.erase(graph_of(action));
+    if (--left_.at(action.stage) == 0) stages_.end_backward(action.stage);
+  }
+
+  static Action graph_of(const Action& action) { return {What::forward, action.stage, action.micro_batch}; }
+  bool is_last(int stage) const { return stage + 1 == program_.num_stages(); }
+
+  /// What goes from one stage to the next, or back, by the stage that it comes from.
+  static Action output_of(int stage, int micro_batch) { return {What::send_output, stage, micro_batch}; }
+  static Action gradient_of(int stage, int micro_batch) { return {What::send_gradient, stage, micro_batch}; }
+
+  Messages take(const Action& from) { return std::move(between_.extract(from).mapped()); }
+
+  void forward(const Action& action) {
+    const auto [_, stage, micro_batch] = action;
+    Graph graph;
+    if (stage == 0) {
+      graph.inputs = stages_.input(micro_batch);
+    } else {
+      for (auto& [tensor, requires_grad] : take(output_of(stage - 1, micro_batch))) {
+        graph.inputs.push_back(tensor.detach().set_requires_grad(requires_grad && at::GradMode::is_enabled()));
+      }
+    }
+    if (executor_.later_.contains({What::weight_gradient, stage, micro_batch})) {
+      graph.work = std::make_shared<memory::WeightWork>();
+    }
+    memory::Flow output;
+    {
+      const memory::WeightWorkScope scope(graph.work);
+      output = memory::run(stages_.chain(stage, micro_batch), graph.inputs);
+    }
+    keep_output(action, output, graph);
+    if (program_.has_backward()) graphs_.emplace(graph_of(action), std::move(graph));
+  }
+
+  /// The memory of an output belongs to its message; the graph is known by its edge.
+  void keep_output(const Action& action, memory::Flow& output, Graph& graph) {
+    Messages messages;
+    for (auto& tensor : output) {
+      if (tensor.requires_grad()) graph.edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+      messages.push_back({tensor.detach(), tensor.requires_grad()});
+      tensor.reset();
+    }
+    if (!is_last(action.stage)) {
+      between_[output_of(action.stage, action.micro_batch)] = std::move(messages);
+      return;
+    }
+    memory::Flow values;
+    for (auto& message : messages) values.push_back(std::move(message.tensor));
+    starts_[action.micro_batch] = stages_.end_forward(action.micro_batch, values);
+    if (!starts_[action.micro_batch].defined()) starts_[action.micro_batch] = at::ones_like(values[0]);
+  }
+
+  void backward(const Action& action) {
+    const PhaseScope phase(Phase::backward);
+    const auto [_, stage, micro_batch] = action;
+    auto& graph = graphs_.at(graph_of(action));
+    std::vector<Tensor> gradients;
+    if (is_last(stage)) {
+      gradients.push_back(std::move(starts_.extract(micro_batch).mapped()));
+    } else {
+      for (auto& message : take(gradient_of(stage + 1, micro_batch))) gradients.push_back(std::move(message.tensor));
+    }
+    const auto edges = std::exchange(graph.edges, {});
+    TORCH_CHECK(edges.size() == gradients.size(), "pipeline: stage ", stage, " has ", edges.size(),
+                " outputs that require a gradient, and ", gradients.size(), " gradients");
+    run_backward(edges, std::move(gradients));
+    if (stage > 0) between_[gradient_of(stage, micro_batch)] = take_gradients(graph.inputs);
+    graph.inputs.clear();
+  }
+
+  int tag_of(const Action& sent) const {
+    return 2 * (sent.micro_batch * program_.num_stages() + sent.stage) + (sent.what == What::send_gradient ? 1 : 0);
+  }
+  /// What tells how many tensors a stage's messages have, as the message of a micro-batch that there is not.
+  Action wire_of(const Action& sent) const { return {sent.what, sent.stage, program_.micro_batches}; }
+
+  void send(size_t i) {
+    const auto& action = list_[i];
+    const int to = program_.rank_of[partner_of(action).stage], tag = tag_of(action);
+    auto messages = take(action);
+    const auto count = static_cast<int64_t>(messages.size());
+    const auto [known, is_new] = executor_.counts_.emplace(wire_of(action), count);
+    TORCH_CHECK(known->second == count, "pipeline: ", text_of(action), " has ", count, " tensors, wanted ",
+                known->second, " as the micro-batches before");
+    auto& handles = under_way_[i];
+    if (is_new) {
+      const auto head = at::scalar_tensor(count, at::kLong);
+      handles.push_back(comm::send_message({head}, to, group_, tag_of(wire_of(action))));
+    }
+    for (auto& message : messages) handles.push_back(comm::send_message(std::move(message), to, group_, tag));
+  }
+
+  void end_send(size_t i) {
+    auto sent = under_way_.extract(i);
+    for (auto& handle : sent.mapped()) handle.wait();
+  }
+
+  void receive(const Action& action) {
+    const auto sent = partner_of(action);
+    const int from = program_.rank_of[sent.stage], tag = tag_of(sent);
+    const auto [known, is_new] = executor_.counts_.emplace(wire_of(sent), 0);
+    if (is_new) known->second = comm::receive_message(from, group_, tag_of(wire_of(sent))).tensor.item<int64_t>();
+    auto& messages = between_[sent];
+    for (int64_t i = 0; i < known->second; ++i) messages.push_back(comm::receive_message(from, group_, tag));
+  }
+
+  Executor& executor_;
+  const Program& program_;
+  comm::ProcessGroup& group_;
+  Stages& stages_;
+  const std::vector<Action>& list_;
+  std::map<Action, Graph> graphs_;      // by their forwards
+  std::map<Action, Messages> between_;  // by their sends, also where nothing is sent
+  std::map<int, Tensor> starts_;        // with which the last stage's backward begins, by micro-batch
+  std::map<size_t, std::vector<comm::Handle>> under_way_;  // by their places in the list
+  std::map<int, int> left_;                                // backwards of a stage that are still to come
+};
+
+Executor::Executor(Program program, comm::ProcessGroup& group)
+    : program_(std::move(program)), group_(group), held_(prove(program_)) {
+  TORCH_CHECK_VALUE(program_.num_ranks() == group.size(), "pipeline: the program is for ", program_.num_ranks(),
+                    " ranks, wanted ", group.size());
+  receipts_ = receipts_of(program_, group.rank());
+  for (const auto& action : program_.lists[group.rank()]) {
+    if (action.what == What::weight_gradient) later_.insert(action);
+  }
+}
+
+void Executor::run(Stages& stages) { Step(*this, stages).run(); }
+
+}  // namespace tandem::pipeline

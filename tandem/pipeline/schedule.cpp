@@ -1,0 +1,63 @@
+#include "tandem/pipeline/schedule.h"
+
+#include <array>
+
+#include "tandem/base/error.h"
+#include "tandem/base/suggest.h"
+#include "tandem/pipeline/schedules/rank_list.h"
+
+namespace tandem::pipeline {
+namespace {
+
+constexpr std::array<Schedule, 9> kSchedules = {{
+    {.name = "gpipe", .doc = "all forwards, then all backwards; holds all micro-batches", .make = make_gpipe},
+    {.name = "1f1b",
+     .doc = "a forward and a backward in turn; holds as many as there are ranks behind",
+     .make = make_one_f_one_b},
+    {.name = "interleaved",
+     .doc = "the same with several stages a rank, pipeline.chunks, and a shorter bubble",
+     .chunks = 0,
+     .make = make_interleaved},
+    {.name = "zb-h1",
+     .doc = "as 1f1b, but weight gradients come later, and fill a third of the bubble",
+     .make = make_zero_bubble_h1},
+    {.name = "zb-h2",
+     .doc = "no bubble if the optimizer does not wait for all ranks; holds almost twice as many",
+     .make = make_zero_bubble_h2},
+    {.name = "zb-v",
+     .doc = "two stages a rank, down and up again; no bubble either, holding as many as ranks",
+     .chunks = 2,
+     .make = make_zero_bubble_v},
+    {.name = "v-half", .doc = "two stages a rank, half of what 1f1b holds", .chunks = 2, .make = make_v_half},
+    {.name = "v-min", .doc = "two stages a rank, a third of what 1f1b holds", .chunks = 2, .make = make_v_min},
+    {.name = "inference", .doc = "forwards alone", .has_backward = false, .make = make_inference},
+}};
+
+}  // namespace
+
+std::vector<int> linear_stages(int ranks, int chunks) {
+  std::vector<int> rank_of;
+  for (int stage = 0; stage < ranks * chunks; ++stage) rank_of.push_back(stage % ranks);
+  return rank_of;
+}
+
+std::vector<int> v_stages(int ranks) {
+  std::vector<int> rank_of;
+  for (int stage = 0; stage < 2 * ranks; ++stage) rank_of.push_back(std::min(stage, 2 * ranks - 1 - stage));
+  return rank_of;
+}
+
+std::span<const Schedule> schedules() { return kSchedules; }
+
+const Schedule& schedule_of(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& schedule : kSchedules) {
+    if (schedule.name == name) return schedule;
+    names.emplace_back(schedule.name);
+  }
+  throw SettingsError("schedule is '" + std::string(name) + "', wanted " + one_of(names));
+}
+
+Program make_program(const Schedule& schedule, const ScheduleSize& size) { return with_messages(schedule.make(size)); }
+
+}  // namespace tandem::pipeline

@@ -1,0 +1,33 @@
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "tandem/pipeline/program.h"
+
+namespace tandem::pipeline {
+
+struct ScheduleSize {
+  int ranks = 1, micro_batches = 1;
+  int chunks = 2;  // stages of each rank, for a schedule that leaves the choice
+};
+
+/// A way to order the work of a pipeline's ranks. One file of schedules/ each, one row of schedules().
+struct Schedule {
+  std::string_view name, doc;
+  int chunks = 1;  // stages of each rank; 0: as ScheduleSize has it
+  bool has_backward = true;
+  Program (*make)(const ScheduleSize& size) = nullptr;
+
+  int chunks_of(const ScheduleSize& size) const { return chunks > 0 ? chunks : size.chunks; }
+};
+
+std::span<const Schedule> schedules();
+
+/// Throws SettingsError, naming `schedule`, if there is none of that name.
+const Schedule& schedule_of(std::string_view name);
+
+/// The program of a schedule, with messages. Throws SettingsError, naming `micro_batches`, if the schedule cannot order
+/// so many.
+Program make_program(const Schedule& schedule, const ScheduleSize& size);
+
+}  // namespace tandem::pipeline

@@ -1,0 +1,34 @@
+#include "tandem/pipeline/schedules/rank_list.h"
+
+namespace tandem::pipeline {
+
+/// All forwards, then all backwards: each rank holds all micro-batches.
+///
+///   rank 0  F0 F1 F2 .  .  .  B0 B0 B1 B1 B2 B2
+///   rank 1     F0 F1 F2 B0 B0 B1 B1 B2 B2
+///
+/// Source: Huang et al. 2019, GPipe (arXiv:1811.06965).
+Program make_gpipe(const ScheduleSize& size) {
+  Program program{.micro_batches = size.micro_batches, .rank_of = linear_stages(size.ranks, 1)};
+  for (int rank = 0; rank < size.ranks; ++rank) {
+    RankList list(size.micro_batches);
+    for (const auto what : {What::forward, What::backward}) {
+      for (int i = 0; i < size.micro_batches; ++i) list.add(what, rank);
+    }
+    program.lists.push_back(list.take());
+  }
+  return program;
+}
+
+/// Forwards alone.
+Program make_inference(const ScheduleSize& size) {
+  Program program{.micro_batches = size.micro_batches, .rank_of = linear_stages(size.ranks, 1)};
+  for (int rank = 0; rank < size.ranks; ++rank) {
+    RankList list(size.micro_batches);
+    for (int i = 0; i < size.micro_batches; ++i) list.add(What::forward, rank);
+    program.lists.push_back(list.take());
+  }
+  return program;
+}
+
+}  // namespace tandem::pipeline
