@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/context.h"
 #include "tandem/base/ownership.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/split.h"
@@ -197,7 +198,15 @@ void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int 
   // A part of a storage would keep all of the storage alive: it is copied too.
   const bool is_sole = tensor.use_count() == 1 && tensor.storage().use_count() == 1;
   const bool is_whole = tensor.is_non_overlapping_and_dense() && tensor.storage().nbytes() == tensor.nbytes();
-  if (!is_sole || !is_whole) tensor = tensor.clone(at::MemoryFormat::Preserve);
+  // On its way it is in nobody's books: how long that takes, no rank decides alone.
+  auto nobody = current_context();
+  nobody.rank = Context::kNobody;
+  const ContextScope on_its_way(nobody);
+  if (is_sole && is_whole) {
+    adopt(tensor);
+  } else {
+    tensor = tensor.clone(at::MemoryFormat::Preserve);
+  }
   hub_->mailbox.post(getRank(), to, own_tag(tag), std::make_shared<Given>(std::move(tensor), requires_grad));
 }
 
