@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "tandem/memory/detail/book.h"
 #include "tandem/memory/rehearsal.h"
@@ -63,11 +64,21 @@ class Step {
   Step(std::span<const Blocks> micro_batches, std::span<const Action> order) : storages_(micro_batches) {
     for (const auto& [what, block, micro] : order) {
       const auto& blocks = micro_batches[micro];
+      if (what == Action::What::weights) {
+        begin(Phase::backward);
+        add(micro, block, blocks[block].weights);
+        continue;
+      }
+      if (what == Action::What::end) {
+        end(micro, block, blocks);
+        continue;
+      }
       const bool is_forward = what == Action::What::forward;
       begin(is_forward ? Phase::forward : Phase::backward);
       if (!is_forward && block + 1 == blocks.size()) backward_of_[micro] = moments_.size();
       add(micro, block, is_forward ? blocks[block].forward : blocks[block].backward);
-      if (!is_forward && block == 0) end(micro, blocks);
+      if (is_forward || block > 0) continue;
+      for (size_t i = blocks.size(); i-- > 0;) end(micro, i, blocks);
     }
     begin(Phase::optimizer);
     note_ends();
@@ -104,10 +115,13 @@ class Step {
     for (const auto& event : events) moments_.push_back({storages_.find({micro, block, event.number}), &event});
   }
 
-  /// Of backward of a micro-batch: its graph goes.
-  void end(size_t micro, const Blocks& blocks) {
-    keep_root(storages_.find({micro, blocks.size() - 1, blocks.back().output_gradients.at(0)}), backward_of_[micro]);
-    for (size_t i = blocks.size(); i-- > 0;) add(micro, i, blocks[i].end);
+  /// Its graph goes, if it has not gone yet. What backward of the last block started from is let go first.
+  void end(size_t micro, size_t block, const Blocks& blocks) {
+    if (!ended_.emplace(micro, block).second) return;
+    if (block + 1 == blocks.size() && blocks.back().holds_root) {
+      keep_root(storages_.find({micro, block, blocks.back().output_gradients.at(0)}), backward_of_[micro]);
+    }
+    add(micro, block, blocks[block].end);
   }
 
   /// libtorch holds the gradient of the loss until backward is over.
@@ -135,6 +149,7 @@ class Step {
   std::vector<StageMoment> moments_;
   std::vector<std::pair<size_t, Phase>> phases_;  // where they begin, after the first forward
   std::map<size_t, size_t> backward_of_;          // where that of a micro-batch begins
+  std::set<std::pair<size_t, size_t>> ended_;     // micro-batches and blocks whose graphs have gone
   std::map<Storage, Life> lives_;
 };
 

@@ -18,6 +18,7 @@
 #include "tandem/base/seconds.h"
 #include "tandem/memory/detail/saved_tensor_hooks.h"
 #include "tandem/memory/detail/work_counter.h"
+#include "tandem/memory/weight_work.h"
 
 namespace tandem::memory {
 namespace {
@@ -200,8 +201,14 @@ std::vector<Event> recorded(const ProbeScope& probe, const Work& work) {
 /// One block of a chain, on inputs that lie in memory as `of_inputs` tells.
 class BlockRehearsal {
  public:
-  BlockRehearsal(const Block& block, std::span<const Tensor> added_to, BlockRecord& record)
-      : block_(block), number_(block_number(block.name)), untouched_(block, added_to), record_(record) {}
+  BlockRehearsal(const Block& block, const RehearsalOptions& options, BlockRecord& record)
+      : block_(block),
+        number_(block_number(block.name)),
+        untouched_(block, options.added_to),
+        work_(options.leaves_weights ? std::make_shared<WeightWork>() : nullptr),
+        record_(record) {
+    record.holds_root = !options.gives_gradients;
+  }
 
   /// `of_gradients`: of its outputs; null for the last block, whose only output backward starts from. Returns the
   /// gradients of its inputs.
@@ -233,6 +240,7 @@ class BlockRehearsal {
       outputs.clear();
       before.reset();
     });
+    if (work_) record_.weights = recorded(probe, [&] { work_->run(); });
     return gradients;
   }
 
@@ -255,6 +263,7 @@ class BlockRehearsal {
   }
 
   void forward(const Flow& inputs, Flow& outputs) {
+    const WeightWorkScope later(work_);
     const auto start = Clock::now();
     outputs = block_.forward(inputs);
     record_.forward_seconds = seconds_since(start);
@@ -281,6 +290,7 @@ class BlockRehearsal {
   const Block& block_;
   int number_;
   Untouched untouched_;
+  std::shared_ptr<WeightWork> work_;  // null: backward leaves nothing
   BlockRecord& record_;
 };
 
@@ -350,7 +360,7 @@ std::vector<TensorLayouts> flows_of(const Chain& chain, const Flow& input, std::
 
 std::vector<BlockRecord> only(std::vector<BlockRecord> records, Category category) {
   for (auto& record : records) {
-    const std::array<std::vector<Event>*, 3> parts = {&record.forward, &record.backward, &record.end};
+    const std::array<std::vector<Event>*, 4> parts = {&record.forward, &record.backward, &record.end, &record.weights};
     std::map<uint64_t, Category> last;
     for (const auto* events : parts) {
       for (const auto& event : *events) {
@@ -366,6 +376,19 @@ std::vector<BlockRecord> only(std::vector<BlockRecord> records, Category categor
   return records;
 }
 
+std::vector<double> forward_operations(const Chain& chain, Flow& flow) {
+  const at::NoGradGuard no_grad;
+  std::vector<double> operations;
+  for (const auto& block : chain.blocks) {
+    const Untouched untouched(block);
+    detail::WorkCounter counter;
+    const detail::OperationScope scope(&counter);
+    flow = block.forward(flow);
+    operations.push_back(counter.operations());
+  }
+  return operations;
+}
+
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options) {
   TORCH_CHECK(meter_is_installed(), "chain: the memory meter is not installed, wanted install_meter() before");
   const at::AutoGradMode with_gradients(true);
@@ -375,9 +398,10 @@ std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const R
   std::vector<BlockRecord> records(chain.blocks.size());
   const auto flows = flows_of(chain, input, records);
   auto gradients = flows.back();
-  bool is_loss = gradients.size() == 1 && (options.starts_at_output || gradients[0].sizes.empty());  // the last output
+  bool is_loss = gradients.size() == 1 && !options.gives_gradients &&
+                 (options.starts_at_output || gradients[0].sizes.empty());  // the last output
   for (size_t i = records.size(); i-- > 0;) {
-    BlockRehearsal block(chain.blocks[i], options.added_to, records[i]);
+    BlockRehearsal block(chain.blocks[i], options, records[i]);
     gradients = block.run(flows[i], is_loss ? nullptr : &gradients);
     is_loss = false;
   }

@@ -13,9 +13,11 @@ namespace tandem::memory {
 struct BlockRecord {
   std::vector<Event> forward, backward;   // `forward` ends when nobody but the graph holds its input and output
   std::vector<Event> end;                 // when the graph goes
+  std::vector<Event> weights;             // then, when the gradients are worked out that backward left (WeightWork)
   std::vector<uint64_t> inputs, outputs;  // storages of what it takes and gives
   std::vector<uint64_t> output_gradients, input_gradients;  // 0: there is none
-  int64_t returned = 0;  // bytes that it holds when its forward returns, output included
+  bool holds_root = true;  // its caller holds the gradient of its first output until backward is over
+  int64_t returned = 0;    // bytes that it holds when its forward returns, output included
   double forward_seconds = 0, backward_seconds = 0;
 
   /// Seconds of forward on a nominal core, by the shapes of its products and the bytes that it allocates: the same on
@@ -34,6 +36,8 @@ struct RehearsalOptions {
   std::vector<Tensor> added_to;  // parameters whose gradients are held already, and are added to
   /// Backward starts from the chain's only output, whose gradient its caller holds meanwhile, as that of a scalar.
   bool starts_at_output = false;
+  bool gives_gradients = false;  // it starts from all outputs, with gradients that nobody holds (given_gradients.h)
+  bool leaves_weights = false;   // backward leaves gradients of weights for later (weight_work.h)
 };
 
 /// Runs each block of the chain forward and backward, from the last to the first, and records what it allocates: what a
@@ -41,6 +45,11 @@ struct RehearsalOptions {
 /// are. The values of tensors are not those of a step. Memory: that of one block, a flow's, and the gradients that are
 /// added to. Seconds: those of a step and of another forward. Throws c10::Error without the meter.
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options = {});
+
+/// Floating-point operations of the matrix products and convolutions in a forward of each block, by their shapes: the
+/// same on each machine. `flow`: what the first takes; afterwards what the last has given. Buffers stay as they are.
+/// Needs no meter.
+std::vector<double> forward_operations(const Chain& chain, Flow& flow);
 
 /// A change of what a rank holds that is no block's, after backward: a positive number of bytes, then the same
 /// negative.
@@ -60,7 +69,12 @@ struct Composition {
 
 /// A block runs a micro-batch.
 struct Action {
-  enum class What : uint8_t { forward, backward };
+  enum class What : uint8_t {
+    forward,
+    backward,
+    end,     // its graph goes; where no action says so, after the backward of the first block
+    weights  // gradients of weights that backward left
+  };
 
   What what = What::forward;
   size_t block = 0, micro_batch = 0;

@@ -1,38 +1,17 @@
 #include "tandem/memory/weight_work.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <map>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/given_gradients.h"
 
 namespace tandem::memory {
 namespace {
 
 thread_local std::shared_ptr<WeightWork> innermost_work;
-
-/// Gives away a gradient, which whoever takes it may then keep.
-class Given : public torch::autograd::Node {
- public:
-  explicit Given(Tensor gradient) : gradient_(std::move(gradient)) {}
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {std::move(gradient_)}; }
-  std::string name() const override { return "WeightWork"; }
-
- private:
-  Tensor gradient_;
-};
-
-void pass_on(const Tensor& weight, Tensor gradient) {
-  const auto node = std::make_shared<Given>(std::move(gradient));
-  node->add_next_edge(torch::autograd::impl::gradient_edge(weight));
-  const auto start = at::empty({0});
-  node->add_input_metadata(start);
-  torch::autograd::Engine::get_default_engine().execute({{node, 0}}, {start}, /*keep_graph=*/false,
-                                                        /*create_graph=*/false, /*accumulate_grad=*/true);
-}
 
 }  // namespace
 
@@ -82,7 +61,7 @@ void WeightWork::run() {
       }
       gradients[i].reset();
       if (--uses[weight.unsafeGetTensorImpl()] > 0) continue;
-      pass_on(weight, std::exchange(sum, {}));
+      run_backward({torch::autograd::impl::gradient_edge(weight)}, {std::exchange(sum, {})});
     }
   }
 }
