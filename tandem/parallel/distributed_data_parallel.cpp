@@ -192,6 +192,17 @@ void DistributedDataParallel::before_backward(const Tensor& loss, const MicroBat
   });
 }
 
+/// Those that came in any backward of the step are there.
+void DistributedDataParallel::take_gradients(flight::Where where) {
+  impl_->arrivals.begin_backward();
+  impl_->arrivals.excuse_used();
+  if (impl_->buckets) {
+    impl_->buckets->rebuild();
+    impl_->buckets->sums().reset(where);
+  }
+  impl_->step_without_backward();
+}
+
 void DistributedDataParallel::shadow_step(flight::Where where) {
   if (impl_->options.broadcast_buffers) sync_buffers();
   if (!impl_->buckets) return;

@@ -90,6 +90,12 @@ class GradientSync {
   virtual void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                                flight::Where where = flight::Where::current()) = 0;
   virtual void after_backward(const MicroBatch& micro) {}
+
+  /// In place of the last before_backward(), its backward and after_backward(): sums the gradients that lie in .grad,
+  /// of a step whose backwards have all been called as ones that are not the last. For steps that order their backwards
+  /// themselves, such as pipelines. Throws c10::NotImplementedError where Strategy::takes_gradients is false.
+  virtual void take_gradients(flight::Where where = flight::Where::current());
+
   virtual void after_step() {}
 
   /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are

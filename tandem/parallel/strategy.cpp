@@ -114,6 +114,7 @@ constexpr std::array<Strategy, 8> kStrategies = {{
      .make = make_ddp,
      .settings = "ddp",
      .sums_in_order = true,
+     .takes_gradients = true,
      .has_whole_state = true},
     {.name = "zero1",
      .title = "data parallel with a sharded optimizer",

@@ -80,7 +80,8 @@ struct Strategy {
   /// The axes along which a mesh may have several ranks; along shard as many as fsdp.shard of the options says.
   Axes axes = {Axis::data, Axis::tensor, Axis::pipeline};
 
-  bool sums_in_order = false;  // it can: StrategyOptions::shards
+  bool sums_in_order = false;    // it can: StrategyOptions::shards
+  bool takes_gradients = false;  // it can: GradientSync::take_gradients()
 
   /// Between steps each rank holds all parameters, with the whole of the optimizer's state.
   bool has_whole_state = false;

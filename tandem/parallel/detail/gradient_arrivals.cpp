@@ -68,6 +68,8 @@ void GradientArrivals::excuse(const std::vector<size_t>& parameters) {
 
 void GradientArrivals::excuse_all() { std::ranges::fill(record_->came, uint8_t{1}); }
 
+void GradientArrivals::excuse_used() { record_->came = record_->used; }
+
 bool GradientArrivals::are_complete() const {
   return std::ranges::all_of(record_->came, [](uint8_t came) { return came == 1; });
 }

@@ -30,6 +30,7 @@ class GradientArrivals {
   /// These parameters need no gradient in this backward.
   void excuse(const std::vector<size_t>& parameters);
   void excuse_all();
+  void excuse_used();  // those that have come in an earlier backward of the step
   bool are_complete() const;
 
   /// From now on a backward throws c10::ValueError, on the ranks where it happens, when one of these parameters gets a
