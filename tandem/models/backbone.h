@@ -1,6 +1,8 @@
 #pragma once
 #include <torch/nn/module.h>
 
+#include <algorithm>
+
 #include "tandem/base/tensor.h"
 #include "tandem/memory/chain.h"
 #include "tandem/models/model.h"
@@ -33,6 +35,9 @@ class Backbone : public torch::nn::Module {
   const memory::Chain& chain() const { return chain_; }
   memory::Chain& chain() { return chain_; }
 
+  /// Those of its blocks that are among these of the whole model.
+  memory::Chain chain(const BlockRange& range) const;
+
   int64_t channels() const { return channels_; }
   int64_t dim() const { return dim_; }
   int64_t auxiliary_dim() const { return auxiliary_dim_; }  // 0: there are none
@@ -45,7 +50,10 @@ class Backbone : public torch::nn::Module {
   /// modules is made.
   bool holds_next_block() {
     const int64_t block = num_blocks_++;
-    return !held_ || held_->holds(block);
+    const bool holds =
+        held_.empty() || std::ranges::any_of(held_, [&](const auto& range) { return range.holds(block); });
+    if (holds) numbers_.push_back(block);
+    return holds;
   }
 
   /// Adds a block to the chain. `forward` must hold what it uses by value, and never this object. The first block's
@@ -62,8 +70,9 @@ class Backbone : public torch::nn::Module {
 
  private:
   int64_t channels_, dim_, auxiliary_dim_ = 0;
-  std::optional<BlockRange> held_;
+  std::vector<BlockRange> held_;
   int64_t num_blocks_ = 0;
+  std::vector<int64_t> numbers_;  // of the blocks of the chain
   memory::Chain chain_;
 };
 

@@ -21,7 +21,7 @@ struct Entry {
   std::shared_ptr<Backbone> (*make)(const ModelOptions&);
   int64_t (*features)(const ModelOptions&);  // of an image, before the embedding
   bool is_identity = false, has_norms = !is_identity;
-  parallel::Axes axes = {parallel::Axis::tensor};
+  parallel::Axes axes = {parallel::Axis::tensor, parallel::Axis::pipeline};
   bool has_patches = false;
 };
 
@@ -69,15 +69,17 @@ constexpr std::array<Entry, 9> kModels = {{resnet<resnet_glyph>("resnet_glyph"),
                                            vit<vit_small>("vit_small"),
                                            vit<vit_base>("vit_base"),
                                            {"mlp", make_mlp, hidden, false, false},
-                                           {"none", make_flat, pixels, true, false}}};
+                                           {"none", make_flat, pixels, true, false, {parallel::Axis::tensor}}}};
 
-constexpr Entry kCells = {.name = "", .make = make_cells, .features = cell_features, .axes = {}};
+constexpr Entry kCells = {
+    .name = "", .make = make_cells, .features = cell_features, .axes = {parallel::Axis::pipeline}};
 
 std::shared_ptr<Backbone> make_bench_201(const ModelOptions& options) {
   return std::make_shared<Bench201Network>(parse_bench_201(options.name, "model"), options);
 }
 
-constexpr Entry kBench201 = {.name = "", .make = make_bench_201, .features = Bench201Network::features, .axes = {}};
+constexpr Entry kBench201 = {
+    .name = "", .make = make_bench_201, .features = Bench201Network::features, .axes = {parallel::Axis::pipeline}};
 
 const Space& space_in(const ModelOptions& options) {
   return space_of(std::string_view(options.name).substr(kSearchPrefix.size()));
@@ -169,9 +171,9 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
                         ", which is not divided, wanted 1");
   }
   auto backbone = model.make(options);
-  if (const auto& held = options.blocks; held) {
-    check_range("first block", held->first, 0, backbone->num_blocks() - 1);
-    check_range("last block", held->last, held->first, backbone->num_blocks() - 1);
+  for (const auto& [first, last] : options.blocks) {
+    check_range("first block", first, 0, backbone->num_blocks() - 1);
+    check_range("last block", last, first, backbone->num_blocks() - 1);
   }
   for (const auto& module : backbone->modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
@@ -181,6 +183,15 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
     }
   }
   return backbone;
+}
+
+memory::Chain Backbone::chain(const BlockRange& range) const {
+  TORCH_INTERNAL_ASSERT(numbers_.size() == chain_.blocks.size(), "a model of other blocks than those that it counts");
+  memory::Chain some;
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    if (range.holds(numbers_[i])) some.blocks.push_back(chain_.blocks[i]);
+  }
+  return some;
 }
 
 void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,

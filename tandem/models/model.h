@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/parallel/placement.h"
 
@@ -50,6 +51,7 @@ struct BlockRange {
   int64_t first = 0, last = 0;
 
   bool holds(int64_t block) const { return first <= block && block <= last; }
+  bool operator==(const BlockRange&) const = default;
 };
 
 struct ModelOptions {
@@ -75,9 +77,9 @@ struct ModelOptions {
   double dropout = 0;                   // before the embedding, in mlp after each activation
   std::optional<at::ScalarType> products = {};  // what convolutions and linear layers round their input and weights to
   std::shared_ptr<memory::StatisticsExchange> ranks = {};  // of Norm::sync; null: this rank is alone
-  bool divides_tokens = false;            // of a vision transformer, over the ranks of tensor: also between its layers
-  comm::ProcessGroup* tensor = nullptr;   // over whose ranks the layers are divided; null: they are whole
-  std::optional<BlockRange> blocks = {};  // that are built, with the weights that they have in the whole; nullopt: all
+  bool divides_tokens = false;           // of a vision transformer, over the ranks of tensor: also between its layers
+  comm::ProcessGroup* tensor = nullptr;  // over whose ranks the layers are divided; null: they are whole
+  std::vector<BlockRange> blocks = {};   // that are built, with the weights that they have in the whole; empty: all
   uint64_t seed = 1;
 };
 

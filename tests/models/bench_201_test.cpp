@@ -83,13 +83,13 @@ TEST(Bench201, ARankCanHoldSomeOfItsBlocks) {
   memory::Flow flow = {at::rand({3, 3, 32, 32})};
   const auto wanted = memory::run(whole->chain(), flow)[0];
   for (int64_t block = 0; block < whole->num_blocks(); ++block) {
-    options.blocks = BlockRange{block, block};
+    options.blocks = {{block, block}};
     const auto part = make(options);
     ASSERT_EQ(part->chain().blocks.size(), 1U);
     flow = memory::run(part->chain(), flow);
   }
   EXPECT_TRUE(flow[0].equal(wanted));
-  options.blocks = BlockRange{0, 0};
+  options.blocks = {{0, 0}};
   EXPECT_FALSE(make(options)->named_modules().contains("lastact"));
 }
 

@@ -51,7 +51,7 @@ TEST(Forward, BlocksThatAreBuiltAloneAreThoseOfTheWhole) {
     for (const auto& range : {BlockRange{0, cut - 1}, BlockRange{cut, cut}, BlockRange{cut + 1, blocks - 1}}) {
       if (range.first > range.last) continue;
       auto part_options = options;
-      part_options.blocks = range;
+      part_options.blocks = {range};
       const auto part = make(part_options);
       EXPECT_EQ(part->num_blocks(), blocks);
       ASSERT_EQ(static_cast<int64_t>(part->chain().blocks.size()), range.last - range.first + 1);
@@ -72,7 +72,7 @@ TEST(Forward, BlocksThatAreBuiltAloneAreThoseOfTheWhole) {
 TEST(Forward, BlocksThatTheModelDoesNotHaveAreRefused) {
   const auto fault = [](const BlockRange& range) {
     try {
-      make({.name = "mlp", .blocks = range});
+      make({.name = "mlp", .blocks = {range}});
     } catch (const SettingsError& error) {
       return std::string(error.what());
     }

@@ -213,7 +213,7 @@ TEST(GenotypeNetwork, ARankCanHoldSomeOfItsBlocks) {
   memory::Flow flow = {images};
   ASSERT_EQ(whole->num_blocks(), 6);
   for (const auto& [first, last] : {std::pair(0, 1), std::pair(2, 4), std::pair(5, 5)}) {
-    options.blocks = BlockRange{first, last};
+    options.blocks = {{first, last}};
     flow = memory::run(make(options)->chain(), flow);
   }
   EXPECT_TRUE(flow.at(0).equal(whole->forward(images)));
