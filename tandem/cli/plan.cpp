@@ -10,6 +10,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/command.h"
+#include "tandem/cli/plan_schedule.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
 #include "tandem/cli/run/step_memory.h"
@@ -204,8 +205,10 @@ int run_plan(const Arguments& arguments) {
   check_training(job);
   for (const auto& line : job::idle_settings(job)) log::warn(line);
   const auto planned = plan_of(job);
-  const auto result = result_of(job, planned);
-  write_result(arguments, text_of(planned, result), result);
+  const auto schedule = plan_schedule(job);
+  auto result = result_of(job, planned);
+  result["schedule"] = schedule.result;
+  write_result(arguments, text_of(planned, result) + (schedule.text.empty() ? "" : "\n" + schedule.text), result);
   draw(arguments, planned);
   return 0;
 }

@@ -6,6 +6,8 @@
 #include "tandem/classifier/mesh_head.h"
 #include "tandem/classifier/replicated_head.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/detail/stage_inference.h"
+#include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
 #include "tandem/layers/placed.h"
@@ -64,6 +66,14 @@ std::unique_ptr<classifier::Head> make_auxiliary(const Job& job, const DataShape
   return auxiliary;
 }
 
+/// The ranks with the last stage of the model have the classifier. The others only help to make its groups.
+std::unique_ptr<classifier::Head> make_head_of(const StagePlan& stages, const Job& job, const DataShape& shape,
+                                               const TaskPlan& plan, parallel::Mesh& mesh) {
+  mesh.group(job.head.over);
+  if (stages.rank_of.back() != mesh.coordinate(parallel::Axis::pipeline)) return nullptr;
+  return make_head(job, shape, plan, mesh);
+}
+
 /// How model.norm=sync shares its statistics over the ranks that share a batch; null for other norms, and for one rank.
 /// Collective.
 std::shared_ptr<memory::StatisticsExchange> statistics_exchange(const Job& job, parallel::Mesh& mesh) {
@@ -76,18 +86,24 @@ class Classification : public train::Task {
   Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, parallel::Mesh& mesh)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
-        backbone_(make_backbone(job, shape.image, &mesh)),
-        head_(make_head(job, shape, plan, mesh)),
-        auxiliary_(make_auxiliary(job, shape, backbone_->auxiliary_dim(), mesh)),
+        stages_(plan_stages(job, shape.image, mesh)),
+        own_stages_(stages_.stages_of(mesh.coordinate(parallel::Axis::pipeline))),
+        backbone_(make_backbone(job, shape.image, &mesh, stages_.blocks_of(mesh.coordinate(parallel::Axis::pipeline)))),
+        head_(make_head_of(stages_, job, shape, plan, mesh)),
+        auxiliary_(head_ ? make_auxiliary(job, shape, backbone_->auxiliary_dim(), mesh) : nullptr),
         auxiliary_share_(job.model.auxiliary),
         mesh_(mesh),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
-    memory::tag(head_->parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
+    if (stages_.num_stages() > 1) {
+      inference_ = std::make_unique<StageInference>(stages_.rank_of, mesh.group(parallel::Axis::pipeline));
+    }
+    if (head_) memory::tag(head_->parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
   }
 
   void begin_step(int64_t step) override {
+    if (!head_) return;
     head_->set_step(step);
     if (annealing_) head_->set_softening(annealing_->at(step));
   }
@@ -103,28 +119,70 @@ class Classification : public train::Task {
   parallel::Axes summed_along() const override { return is_apart_ ? parallel::kBatchAxes : parallel::Axes(); }
 
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    memory::Chain chain{{memory::make_block("input", {}, [this](const Tensor& x) { return input(x); })}};
-    for (const auto& block : backbone_->chain().blocks) chain.blocks.push_back(block);
-    memory::Block classifier{.name = kHeadBlock};
-    classifier.forward = [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](
-                             const memory::Flow& features) { return memory::Flow{loss_of(features, labels, sizes)}; };
-    chain.blocks.push_back(std::move(classifier));
+    memory::Chain chain;
+    for (const int stage : own_stages_) append(stage_chain(stage, batch, sizes), chain);
     // Without gradients nothing is kept, and a segment would only hold its input to its end.
     return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
   }
 
+  std::vector<memory::Chain> stages(const data::Batch& batch, std::span<const int64_t> sizes) override {
+    if (own_stages_.size() == 1) return {chain(batch, sizes)};
+    std::vector<memory::Chain> chains;
+    for (const int stage : own_stages_) chains.push_back(stage_chain(stage, batch, sizes));
+    return chains;
+  }
+
+  std::vector<memory::Flow> stage_inputs(const data::Batch& batch) override {
+    std::vector<memory::Flow> flows;
+    for (const int stage : own_stages_) {
+      const auto options = at::TensorOptions(type_).device(device_);
+      flows.push_back(stage == 0 ? memory::Flow{batch.images} : stages_.input_of(stage, batch.images.size(0), options));
+    }
+    return flows;
+  }
+
   Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
     const auto features = forward(batch);
-    return {ranking(features, k, sizes), head_->loss(features, batch.labels.to(device_), sizes)};
+    Answers answers;
+    if (head_) answers = {ranking(features, k, sizes), head_->loss(features, batch.labels.to(device_), sizes)};
+    if (!inference_) return answers;
+    share(answers.best, batch.images.size(0), k);
+    answers.loss = inference_->share(answers.loss.defined() ? answers.loss.to(at::kDouble) : Tensor(), {}, at::kDouble);
+    return answers;
+  }
+
+  /// Of a pipeline: each stage of this rank on one part of the images, and the classifier on all.
+  void rehearse_test(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    if (!inference_) {
+      evaluate(batch, k, sizes);
+      return;
+    }
+    const at::NoGradGuard no_grad;
+    const auto options = at::TensorOptions(type_).device(device_);
+    const int64_t images = batch.images.size(0), of_part = inference_->most_images(images);
+    for (const int stage : own_stages_) {
+      memory::run(features_chain(stage), stage == 0 ? memory::Flow{batch.images.narrow(0, 0, of_part)}
+                                                    : stages_.input_of(stage, of_part, options));
+    }
+    if (!head_) return;
+    const auto features = at::zeros({images, backbone_->dim()}, options);
+    ranking(features, k, sizes);
+    head_->loss(features, batch.labels.to(device_), sizes);
   }
 
   Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return ranking(forward(batch), k, sizes);
+    const auto features = forward(batch);
+    Ranking best;
+    if (head_) best = ranking(features, k, sizes);
+    if (inference_) share(best, batch.images.size(0), k);
+    return best;
   }
 
   Tensor embed(const data::Batch& batch) override {
     const at::NoGradGuard no_grad;
-    return forward(batch).to(at::kCPU, type_);
+    auto features = forward(batch);
+    if (inference_) features = inference_->share(features, {batch.images.size(0), backbone_->dim()}, type_);
+    return features.to(at::kCPU, type_);
   }
 
   void set_training(bool training) override {
@@ -136,8 +194,9 @@ class Classification : public train::Task {
 
   std::vector<train::Parameter> parameters() const override {
     auto all = layers::parameters_of(*backbone_, mesh_);
-    all.push_back(head_->parameter(kHeadWeight));
+    if (head_) all.push_back(head_->parameter(kHeadWeight));
     if (auxiliary_) all.push_back(auxiliary_->parameter(kAuxiliaryWeight));
+    if (inference_) return here_alone(std::move(all));
     const auto behind = mesh_.place({}).behind - parallel::kBatchAxes;  // of those with the same batch
     for (auto& parameter : all) {
       if (parameter.placement.is_everywhere()) parameter.placement.behind = behind;
@@ -146,7 +205,7 @@ class Classification : public train::Task {
   }
 
   std::optional<train::RowParameter> row_parameter() const override {
-    if (!rows_.steps_in_backward && !rows_.moves_all_rows) return std::nullopt;
+    if (!head_ || (!rows_.steps_in_backward && !rows_.moves_all_rows)) return std::nullopt;
     return rows_;
   }
   void set_row_hooks(RowUpdate update, RowsRead read) override {
@@ -154,12 +213,56 @@ class Classification : public train::Task {
     head_->set_rows_read(std::move(read));
   }
 
-  std::vector<train::Parameter> buffers() const override { return layers::buffers_of(*backbone_, mesh_); }
+  std::vector<train::Parameter> buffers() const override {
+    auto all = layers::buffers_of(*backbone_, mesh_);
+    return inference_ ? here_alone(std::move(all)) : all;
+  }
 
  private:
   std::vector<classifier::Head*> heads() const {
     if (auxiliary_) return {head_.get(), auxiliary_.get()};
-    return {head_.get()};
+    return head_ ? std::vector<classifier::Head*>{head_.get()} : std::vector<classifier::Head*>();
+  }
+
+  static void append(memory::Chain some, memory::Chain& all) {
+    for (auto& block : some.blocks) all.blocks.push_back(std::move(block));
+  }
+
+  /// The blocks of one stage of this rank.
+  memory::Chain stage_chain(int stage, const data::Batch& batch, std::span<const int64_t> sizes) {
+    auto chain = features_chain(stage);
+    if (!stages_.is_last(stage)) return chain;
+    memory::Block classifier{.name = kHeadBlock};
+    classifier.forward = [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](
+                             const memory::Flow& features) { return memory::Flow{loss_of(features, labels, sizes)}; };
+    chain.blocks.push_back(std::move(classifier));
+    return chain;
+  }
+
+  /// The same without the classifier.
+  memory::Chain features_chain(int stage) {
+    memory::Chain chain;
+    if (stage == 0)
+      chain.blocks.push_back(memory::make_block("input", {}, [this](const Tensor& x) { return input(x); }));
+    append(stages_.num_stages() == 1 ? backbone_->chain() : backbone_->chain(stages_.blocks[stage]), chain);
+    return chain;
+  }
+
+  /// Other ranks along the pipeline have none of them.
+  std::vector<train::Parameter> here_alone(std::vector<train::Parameter> all) const {
+    constexpr parallel::Axes kPipeline = {parallel::Axis::pipeline};
+    const auto behind = mesh_.place({}).behind;
+    for (auto& [name, tensor, placement] : all) {
+      if (placement.is_everywhere()) placement.behind = behind;
+      placement.behind = placement.behind - kPipeline;
+      placement.some_along = placement.some_along | kPipeline;
+    }
+    return all;
+  }
+
+  void share(Ranking& best, int64_t rows, int64_t k) {
+    best.classes = inference_->share(best.classes, {rows, k}, at::kLong);
+    best.scores = inference_->share(best.scores, {rows, k}, at::kFloat);
   }
 
   /// `features`: those of the images, and auxiliary ones if there are any.
@@ -169,7 +272,11 @@ class Classification : public train::Task {
     return loss + auxiliary_->loss(features[1], labels, sizes) * auxiliary_share_;
   }
 
-  Tensor forward(const data::Batch& batch) const { return backbone_->forward(input(batch.images)); }
+  /// Of a pipeline, undefined where the last stage is not.
+  Tensor forward(const data::Batch& batch) {
+    if (!inference_) return backbone_->forward(input(batch.images));
+    return inference_->run(batch.images, [this](int stage) { return features_chain(stage); });
+  }
 
   Ranking ranking(const Tensor& features, int64_t k, std::span<const int64_t> sizes) const {
     const auto best = head_->top_k(features, k, sizes);
@@ -180,8 +287,11 @@ class Classification : public train::Task {
 
   c10::Device device_;
   at::ScalarType type_;
+  StagePlan stages_;
+  std::vector<int> own_stages_;
   std::shared_ptr<models::Backbone> backbone_;
-  std::unique_ptr<classifier::Head> head_, auxiliary_;  // the second may be null
+  std::unique_ptr<classifier::Head> head_, auxiliary_;  // null: on a rank without the last stage; the second often
+  std::unique_ptr<StageInference> inference_;           // null: all stages are here
   double auxiliary_share_;
   const parallel::Mesh& mesh_;
   std::optional<classifier::Annealing> annealing_;
@@ -193,7 +303,7 @@ class Classification : public train::Task {
 }  // namespace
 
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& shape,
-                                                parallel::Mesh* mesh) {
+                                                parallel::Mesh* mesh, std::vector<models::BlockRange> blocks) {
   const CategoryScope scope(Category::parameters);
   const int64_t numbers = shape[0] * shape[1] * shape[2], embedding = job.model.embedding;
   if (job.model.is_identity && numbers != embedding) {
@@ -223,6 +333,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
                                         .ranks = mesh != nullptr ? statistics_exchange(job, *mesh) : nullptr,
                                         .divides_tokens = job.model.divides_tokens,
                                         .tensor = mesh != nullptr ? &mesh->group(parallel::Axis::tensor) : nullptr,
+                                        .blocks = std::move(blocks),
                                         .seed = job.seed};
   auto backbone = naming_settings({"model"}, [&] { return models::make(options); });
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);

@@ -12,6 +12,7 @@
 #include "tandem/job/sections/memory.h"
 #include "tandem/job/sections/model.h"
 #include "tandem/job/sections/parallel.h"
+#include "tandem/job/sections/pipeline.h"
 #include "tandem/job/sections/run.h"
 #include "tandem/job/sections/schedule.h"
 #include "tandem/job/sections/search.h"
@@ -33,6 +34,7 @@ std::vector<settings::Setting> settings_for(std::string_view model);
 struct Job {
   settings::Settings settings;  // with values that were chosen for the user; saved with a run
   Parallel parallel;
+  Pipeline pipeline;
   uint64_t seed = 0;
   Data data;
   Model model;

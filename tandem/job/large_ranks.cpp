@@ -31,6 +31,9 @@ std::vector<int64_t> few_images(int64_t images, int64_t unit, int64_t points) {
   return few;
 }
 
+/// Ranks in a row have the same stage.
+int ranks_of_stage(const Job& job) { return job.parallel.ranks / job.parallel.pipeline; }
+
 }  // namespace
 
 LargeRanks::LargeRanks(const Job& job, const DataShape& shape) : job_(job), shape_(shape) {
@@ -47,10 +50,11 @@ int64_t LargeRanks::samples(const Head& head, int64_t images) const {
   return head.form->is_whole && !job_.parallel.strategy->is_one_process ? images : images * workers_;
 }
 
-/// The rank that stands for it: the first of those that do the same.
+/// The rank that stands for it: the first of those that do the same, with the same stage of a pipeline.
 int LargeRanks::like(int rank, const Head& head) const {
   if (only_serves(job_, rank, job_.parallel.ranks)) return rank;
-  return head.form->gathers_scores ? std::min(rank, 1) : 0;
+  const int of_stage = ranks_of_stage(job_), first = rank / of_stage * of_stage;
+  return head.form->gathers_scores ? std::min(rank, first + 1) : first;
 }
 
 memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool has_backbone) const {
@@ -66,6 +70,9 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
     job.model.is_identity = true;
     job.model.norm = models::Norm::batch;  // of this rank alone
     job.model.auxiliary = 0;
+    job.parallel.ranks = ranks_of_stage(job);
+    job.parallel.pipeline = 1;
+    rank %= job.parallel.ranks;
     job.search.reset();  // of what its passes keep of a head, the reserve is more
   }
   job.model.features = size.features;
@@ -82,8 +89,11 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
 memory::Levels LargeRanks::rank(int rank, int64_t own_classes) {
   const auto& head = job_.head;
   const auto classes = head.form->is_whole ? shape_.classes : own_classes;
-  auto levels = memory::with_change(backbone(rank), block_number(kHeadBlock), classifier(head, rank, kFewClasses),
-                                    classifier(head, rank, std::max(classes, kFewClasses)));
+  auto levels = backbone(rank);
+  if (has_head(job_, rank, job_.parallel.ranks)) {
+    levels = memory::with_change(std::move(levels), block_number(kHeadBlock), classifier(head, rank, kFewClasses),
+                                 classifier(head, rank, std::max(classes, kFewClasses)));
+  }
   for (auto& level : levels) level.bytes[size_t(Category::activations)] += total_of(level.bytes) / kReserve;
   return levels;
 }
@@ -102,6 +112,7 @@ std::vector<RankPeak> LargeRanks::peaks(const std::vector<int64_t>& counts) {
 }
 
 memory::Levels LargeRanks::with_head(memory::Levels levels, int rank, const Head& head, int64_t own_classes) {
+  if (!has_head(job_, rank, job_.parallel.ranks)) return levels;
   const auto classes = [&](const Head& of) { return of.form->is_whole ? shape_.classes : own_classes; };
   return memory::with_change(std::move(levels), block_number(kHeadBlock),
                              classifier(job_.head, rank, classes(job_.head)), classifier(head, rank, classes(head)));

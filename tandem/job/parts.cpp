@@ -7,6 +7,7 @@
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/ranks.h"
+#include "tandem/train/pipeline_passes.h"
 #include "tandem/train/supervised_step.h"
 
 namespace tandem::job {
@@ -38,6 +39,18 @@ train::ScheduleOptions schedule_options(const Job& job, int64_t steps, int64_t s
   for (const double epoch : job.schedule.milestone_epochs)
     options.milestones.push_back(std::llround(epoch * static_cast<double>(steps_per_epoch)));
   return options;
+}
+
+/// The schedule of the job's pipeline.
+train::MakePasses pipeline_passes(const Job& job) {
+  return [&job](train::Task& task, parallel::GradientSync& sync, const std::vector<train::Parameter>& trained,
+                parallel::Mesh& mesh) -> std::unique_ptr<train::Passes> {
+    train::PipelinePassesOptions options = {
+        .accumulate = job.training.accumulate,
+        .shares = job.parallel.shares(job.parallel.ranks),
+        .program = [job](int micro_batches) { return program_of(job, micro_batches); }};
+    return std::make_unique<train::PipelinePasses>(task, sync, trained, mesh, std::move(options));
+  };
 }
 
 search::SearchStepOptions search_options(const Job& job, const train::SupervisedStepOptions& weights) {
@@ -76,12 +89,19 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
   return std::make_unique<data::Loader>(dataset, evaluation_loader_options(job, world.rank(), world.size()));
 }
 
+/// A rank that differs from `rank` along the pipeline only, and has the last stage.
+int with_last_stage(const Job& job, int rank, int ranks) {
+  return job.parallel.mesh(ranks).ranks_along({parallel::Axis::pipeline}, rank)[stage_ranks(job).back()];
+}
+
 bool only_serves(const Job& job, int rank, int ranks) {
   return job.parallel.rank_of_batch(rank, ranks).rank >= job.parallel.shares(ranks).workers();
 }
 
+bool has_head(const Job& job, int rank, int ranks) { return with_last_stage(job, rank, ranks) == rank; }
+
 std::vector<int> class_holders(const Job& job, int ranks) {
-  auto holders = job.parallel.mesh(ranks).ranks_along(job.head.over, 0);
+  auto holders = job.parallel.mesh(ranks).ranks_along(job.head.over, with_last_stage(job, 0, ranks));
   std::erase_if(holders, [&](int rank) { return only_serves(job, rank, ranks); });
   return holders;
 }
@@ -96,8 +116,11 @@ std::vector<int64_t> even_counts(const Job& job, int64_t classes, int ranks) {
 }
 
 HeldClasses held_classes(const Job& job, const std::vector<int64_t>& counts, int rank) {
-  const auto sizes = job.parallel.mesh(static_cast<int>(counts.size()));
-  const int first = sizes.ranks_along(parallel::Axes::all() - job.head.over, rank).front();
+  const auto ranks = static_cast<int>(counts.size());
+  const auto sizes = job.parallel.mesh(ranks);
+  if (!has_head(job, rank, ranks)) return {};
+  constexpr parallel::Axes kStages = {parallel::Axis::pipeline};
+  const int first = sizes.ranks_along(parallel::Axes::all() - job.head.over - kStages, rank).front();
   return {std::accumulate(counts.begin(), counts.begin() + first, int64_t{0}), counts[first]};
 }
 
@@ -121,16 +144,17 @@ Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, 
   if (job.run.traced != Traced::nothing) {
     parts.trace = std::make_unique<train::BlockTrace>(*parts.mesh, job.training.shards > 0, job.parallel.device);
   }
-  const train::SupervisedStepOptions options = {.optimizer = job.optimizer,
-                                                .clip = job.training.clip,
-                                                .ema = job.training.ema,
-                                                .accumulate = job.training.accumulate,
-                                                .shards = job.training.shards,
-                                                .num_classes = shape.classes,
-                                                .loss_scale = job.training.loss_scale,
-                                                .strategy = job.parallel.strategy,
-                                                .strategy_options = job.parallel.strategy_options,
-                                                .trace = parts.trace.get()};
+  train::SupervisedStepOptions options = {.optimizer = job.optimizer,
+                                          .clip = job.training.clip,
+                                          .ema = job.training.ema,
+                                          .accumulate = job.training.accumulate,
+                                          .shards = job.training.shards,
+                                          .num_classes = shape.classes,
+                                          .loss_scale = job.training.loss_scale,
+                                          .strategy = job.parallel.strategy,
+                                          .strategy_options = job.parallel.strategy_options,
+                                          .trace = parts.trace.get()};
+  if (job.parallel.pipeline > 1) options.passes = pipeline_passes(job);
   if (job.search) {
     auto step =
         std::make_unique<search::SearchStep>(*parts.task, job.search->space, search_options(job, options), *parts.mesh);

@@ -13,7 +13,8 @@
 
 namespace tandem::models {
 class Backbone;
-}
+struct BlockRange;
+}  // namespace tandem::models
 
 // The parts of a job on one rank.
 namespace tandem::job {
@@ -29,10 +30,12 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 
 /// The backbone on the job's device and in its element type; with a mesh, this rank's part of it. Its memory counts as
 /// parameters and buffers. Throws SettingsError if the model is none and an image has another number of values than the
-/// embedding; if a layer cannot be divided over so many ranks. null: this rank is alone. The mesh must outlive the
-/// result. Collective with model.norm=sync, whose statistics are of the images of all ranks that share a batch.
+/// embedding; if a layer cannot be divided over so many ranks. null: this rank is alone. `blocks`: of the model, that
+/// are made; empty: all. The mesh must outlive the result. Collective with model.norm=sync, whose statistics are of the
+/// images of all ranks that share a batch.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape,
-                                                parallel::Mesh* mesh = nullptr);
+                                                parallel::Mesh* mesh = nullptr,
+                                                std::vector<models::BlockRange> blocks = {});
 
 /// How a task is divided, over ranks and over time.
 struct TaskPlan {
@@ -48,6 +51,9 @@ struct TaskPlan {
 
 /// Whether a rank gets no part of a batch, and no classes.
 bool only_serves(const Job& job, int rank, int ranks);
+
+/// Whether a rank has the classifier: with a pipeline, one that has the last stage.
+bool has_head(const Job& job, int rank, int ranks);
 
 /// The ranks among which the classes are split; others hold copies of theirs, or none.
 std::vector<int> class_holders(const Job& job, int ranks);

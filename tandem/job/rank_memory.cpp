@@ -61,7 +61,7 @@ int64_t rehearse_test(train::Task& task, const data::Batch& batch, const data::L
   const memory::ProbeScope probe;
   const auto sizes = data::samples_of_ranks(options, batch.global_size);
   task.set_training(false);
-  task.evaluate(batch, 1, sizes);
+  task.rehearse_test(batch, 1, sizes);
   return probe.account().peak_bytes();
 }
 

@@ -1,11 +1,12 @@
 #include "tandem/pipeline/executor.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "tandem/comm/point_to_point.h"
+#include "tandem/memory/given_gradients.h"
 #include "tandem/memory/weight_work.h"
 
 namespace tandem::pipeline {
@@ -21,14 +22,9 @@ using Messages = std::vector<Message>;
 struct Graph {
   memory::Flow inputs;      // leaves
   std::vector<Edge> edges;  // of the outputs that require a gradient
+  Tensor loss;              // of the last stage
   std::shared_ptr<memory::WeightWork> work;
 };
-
-void run_backward(const std::vector<Edge>& edges, std::vector<Tensor> gradients) {
-  if (edges.empty()) return;
-  torch::autograd::Engine::get_default_engine().execute(edges, gradients, /*keep_graph=*/false, /*create_graph=*/false,
-                                                        /*accumulate_grad=*/true);
-}
 
 /// The gradients of the leaves that require one.
 Messages take_gradients(memory::Flow& inputs) {
@@ -125,24 +121,27 @@ class Executor::Step {
     }
     memory::Flow values;
     for (auto& message : messages) values.push_back(std::move(message.tensor));
-    starts_[action.micro_batch] = stages_.end_forward(action.micro_batch, values);
-    if (!starts_[action.micro_batch].defined()) starts_[action.micro_batch] = at::ones_like(values[0]);
+    stages_.end_forward(action.micro_batch, values);
+    graph.loss = values[0];
   }
 
   void backward(const Action& action) {
     const PhaseScope phase(Phase::backward);
     const auto [_, stage, micro_batch] = action;
     auto& graph = graphs_.at(graph_of(action));
-    std::vector<Tensor> gradients;
-    if (is_last(stage)) {
-      gradients.push_back(std::move(starts_.extract(micro_batch).mapped()));
-    } else {
-      for (auto& message : take(gradient_of(stage + 1, micro_batch))) gradients.push_back(std::move(message.tensor));
-    }
     const auto edges = std::exchange(graph.edges, {});
-    TORCH_CHECK(edges.size() == gradients.size(), "pipeline: stage ", stage, " has ", edges.size(),
-                " outputs that require a gradient, and ", gradients.size(), " gradients");
-    run_backward(edges, std::move(gradients));
+    if (is_last(stage)) {
+      auto start = stages_.begin_backward(micro_batch, graph.loss);
+      if (!start.defined()) start = at::ones_like(graph.loss);
+      memory::run_backward(edges, {start});
+      graph.loss.reset();
+    } else {
+      std::vector<Tensor> gradients;
+      for (auto& message : take(gradient_of(stage + 1, micro_batch))) gradients.push_back(std::move(message.tensor));
+      TORCH_CHECK(edges.size() == gradients.size(), "pipeline: stage ", stage, " has ", edges.size(),
+                  " outputs that require a gradient, and ", gradients.size(), " gradients");
+      memory::run_backward(edges, std::move(gradients));
+    }
     if (stage > 0) between_[gradient_of(stage, micro_batch)] = take_gradients(graph.inputs);
     graph.inputs.clear();
   }
@@ -188,9 +187,8 @@ class Executor::Step {
   comm::ProcessGroup& group_;
   Stages& stages_;
   const std::vector<Action>& list_;
-  std::map<Action, Graph> graphs_;      // by their forwards
-  std::map<Action, Messages> between_;  // by their sends, also where nothing is sent
-  std::map<int, Tensor> starts_;        // with which the last stage's backward begins, by micro-batch
+  std::map<Action, Graph> graphs_;                         // by their forwards
+  std::map<Action, Messages> between_;                     // by their sends, also where nothing is sent
   std::map<size_t, std::vector<comm::Handle>> under_way_;  // by their places in the list
   std::map<int, int> left_;                                // backwards of a stage that are still to come
 };

@@ -22,9 +22,11 @@ class Stages {
   /// What stage 0 takes. Asked where that stage is.
   virtual memory::Flow input(int micro_batch) = 0;
 
-  /// Is given what the last stage has made, without a graph. Returns the gradient with which backward begins, of the
-  /// same shape; undefined: 1. Called where the last stage is.
-  virtual Tensor end_forward(int micro_batch, const memory::Flow& output) = 0;
+  /// Is given what the last stage has made, without a graph. Called where that stage is.
+  virtual void end_forward(int micro_batch, const memory::Flow& output) = 0;
+
+  /// Returns the gradient of the loss with which backward begins; undefined: 1. Called where the last stage is.
+  virtual Tensor begin_backward(int micro_batch, const Tensor& loss) { return {}; }
 
   /// In which a micro-batch runs.
   virtual Context context_of(int micro_batch) { return current_context(); }

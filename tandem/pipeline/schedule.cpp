@@ -1,5 +1,6 @@
 #include "tandem/pipeline/schedule.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tandem/base/error.h"
@@ -10,9 +11,9 @@ namespace tandem::pipeline {
 namespace {
 
 constexpr std::array<Schedule, 9> kSchedules = {{
-    {.name = "gpipe", .doc = "all forwards, then all backwards; holds all micro-batches", .make = make_gpipe},
+    {.name = "gpipe", .doc = "all forwards, then all backwards, and all micro-batches held", .make = make_gpipe},
     {.name = "1f1b",
-     .doc = "a forward and a backward in turn; holds as many as there are ranks behind",
+     .doc = "a forward and a backward in turn, with as many held as there are ranks behind",
      .make = make_one_f_one_b},
     {.name = "interleaved",
      .doc = "the same with several stages a rank, pipeline.chunks, and a shorter bubble",
@@ -22,14 +23,23 @@ constexpr std::array<Schedule, 9> kSchedules = {{
      .doc = "as 1f1b, but weight gradients come later, and fill a third of the bubble",
      .make = make_zero_bubble_h1},
     {.name = "zb-h2",
-     .doc = "no bubble if the optimizer does not wait for all ranks; holds almost twice as many",
+     .doc = "no bubble if the optimizer does not wait for all ranks, with almost twice as many held",
      .make = make_zero_bubble_h2},
     {.name = "zb-v",
-     .doc = "two stages a rank, down and up again; no bubble either, holding as many as ranks",
+     .doc = "two stages a rank, down and up again, no bubble either, and as many held as ranks",
      .chunks = 2,
+     .goes_back = true,
      .make = make_zero_bubble_v},
-    {.name = "v-half", .doc = "two stages a rank, half of what 1f1b holds", .chunks = 2, .make = make_v_half},
-    {.name = "v-min", .doc = "two stages a rank, a third of what 1f1b holds", .chunks = 2, .make = make_v_min},
+    {.name = "v-half",
+     .doc = "two stages a rank, half of what 1f1b holds",
+     .chunks = 2,
+     .goes_back = true,
+     .make = make_v_half},
+    {.name = "v-min",
+     .doc = "two stages a rank, a third of what 1f1b holds",
+     .chunks = 2,
+     .goes_back = true,
+     .make = make_v_min},
     {.name = "inference", .doc = "forwards alone", .has_backward = false, .make = make_inference},
 }};
 
@@ -47,6 +57,10 @@ std::vector<int> v_stages(int ranks) {
   return rank_of;
 }
 
+std::vector<int> Schedule::rank_of(const ScheduleSize& size) const {
+  return goes_back ? v_stages(size.ranks) : linear_stages(size.ranks, chunks_of(size));
+}
+
 std::span<const Schedule> schedules() { return kSchedules; }
 
 const Schedule& schedule_of(std::string_view name) {
@@ -58,6 +72,29 @@ const Schedule& schedule_of(std::string_view name) {
   throw SettingsError("schedule is '" + std::string(name) + "', wanted " + one_of(names));
 }
 
-Program make_program(const Schedule& schedule, const ScheduleSize& size) { return with_messages(schedule.make(size)); }
+Program inference_program(std::vector<int> rank_of, int micro_batches) {
+  const auto stages = static_cast<int>(rank_of.size());
+  const int ranks = 1 + *std::ranges::max_element(rank_of);
+  Program program{.micro_batches = micro_batches, .rank_of = std::move(rank_of)};
+  program.lists.resize(ranks);
+  std::vector<int> done(stages, 0);
+  while (done.back() < micro_batches) {
+    const auto before = done;
+    std::vector<bool> is_busy(ranks, false);
+    for (int stage = stages; stage-- > 0;) {
+      const int rank = program.rank_of[stage];
+      const int ready = stage == 0 ? micro_batches : before[stage - 1];
+      if (is_busy[rank] || before[stage] >= ready) continue;
+      is_busy[rank] = true;
+      program.lists[rank].push_back({What::forward, stage, done[stage]++});
+    }
+  }
+  return with_messages(std::move(program));
+}
+
+Program make_program(const Schedule& schedule, const ScheduleSize& size) {
+  auto program = schedule.make(size);
+  return schedule.has_backward ? with_messages(std::move(program)) : program;
+}
 
 }  // namespace tandem::pipeline

@@ -14,11 +14,15 @@ struct ScheduleSize {
 /// A way to order the work of a pipeline's ranks. One file of schedules/ each, one row of schedules().
 struct Schedule {
   std::string_view name, doc;
-  int chunks = 1;  // stages of each rank; 0: as ScheduleSize has it
+  int chunks = 1;          // stages of each rank; 0: as ScheduleSize has it
+  bool goes_back = false;  // the second stages lie in the opposite order: the first rank also has the last one
   bool has_backward = true;
   Program (*make)(const ScheduleSize& size) = nullptr;
 
   int chunks_of(const ScheduleSize& size) const { return chunks > 0 ? chunks : size.chunks; }
+
+  /// The rank of each stage, in the order of the model.
+  std::vector<int> rank_of(const ScheduleSize& size) const;
 };
 
 std::span<const Schedule> schedules();
@@ -29,5 +33,9 @@ const Schedule& schedule_of(std::string_view name);
 /// The program of a schedule, with messages. Throws SettingsError, naming `micro_batches`, if the schedule cannot order
 /// so many.
 Program make_program(const Schedule& schedule, const ScheduleSize& size);
+
+/// Forwards alone, over stages that lie as `rank_of` says: each rank runs the latest of its stages that has its input.
+/// With messages.
+Program inference_program(std::vector<int> rank_of, int micro_batches);
 
 }  // namespace tandem::pipeline

@@ -58,4 +58,18 @@ std::vector<BatchPart> cut_shards(const data::Batch& batch, int64_t shards, cons
   return result;
 }
 
+Tensor start_of_backward(const Tensor& loss, const BatchPart& part, double scale) {
+  auto shares = part.shares;
+  for (auto& share : shares) share *= scale;
+  if (loss.dim() == 0 && shares[0] == 1) return {};
+  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
+      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
+}
+
+Context context_of(const BatchPart& part) {
+  auto context = current_context();
+  context.first_sample = part.batch.first_sample;
+  return context;
+}
+
 }  // namespace tandem::train

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "tandem/base/context.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/data/dataset.h"
 #include "tandem/parallel/gradient_sync.h"
@@ -14,6 +15,12 @@ struct BatchPart {
   std::vector<double> shares;  // of the global batch's samples: of each number of the part's loss
   parallel::MicroBatch place;
 };
+
+/// The derivative of the step's loss, times `scale`, by the numbers of the part's; undefined: 1.
+Tensor start_of_backward(const Tensor& loss, const BatchPart& part, double scale);
+
+/// That of the calling thread, for the part's samples.
+Context context_of(const BatchPart& part);
 
 /// Cuts each rank's part of a batch into `parts` parts (split_sizes); leaves out parts that are empty on all ranks, but
 /// not the first. `sizes`: samples of each rank. Not collective: each rank gets the same sizes.

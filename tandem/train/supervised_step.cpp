@@ -43,7 +43,9 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
     task_.run_apart();
     endings_.emplace(mesh.world().beside());
   }
-  if (const auto axes = task_.summed_along(); !axes.empty()) {
+  const auto stages =
+      mesh.size(parallel::Axis::pipeline) > 1 ? parallel::Axes{parallel::Axis::pipeline} : parallel::Axes();
+  if (const auto axes = task_.summed_along() | stages; !axes.empty()) {
     auto& group = mesh.group(axes);
     update_.sum_loss_over(late_ != nullptr && group.size() > 1 ? group.beside() : group);
   }

@@ -44,6 +44,15 @@ class Task {
   /// batch ends. By default one block.
   virtual memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes);
 
+  /// The same, cut into the stages of a pipeline that this rank holds, in the order of the model: the first stage of
+  /// all begins with the images, the last ends with the loss. By default one.
+  virtual std::vector<memory::Chain> stages(const data::Batch& batch, std::span<const int64_t> sizes) {
+    return {chain(batch, sizes)};
+  }
+
+  /// Tensors that lie in memory as those which the stages take, for a batch of the size of `batch`; without values.
+  virtual std::vector<memory::Flow> stage_inputs(const data::Batch& batch) { return {{batch.images}}; }
+
   /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
   virtual Tensor embed(const data::Batch& batch) = 0;
 
@@ -55,6 +64,11 @@ class Task {
   };
   /// Collective.
   virtual Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
+
+  /// Allocates what evaluate() would, in a group of imagined ranks.
+  virtual void rehearse_test(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {
+    evaluate(batch, k, sizes);
+  }
 
   /// The k best classes alone. By default those of evaluate(), whose loss is dropped. Collective.
   virtual Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {

@@ -227,5 +227,25 @@ TEST(Plan, FaultsAreNamed) {
       << ended.err;
 }
 
+TEST(Plan, TellsTheScheduleOfAPipeline) {
+  const Words job = {"data=synthetic", "data.size=16",      "head.classes=11",    "model=vit_tiny", "model.patch=8",
+                     "ranks=4",        "parallel=pipeline", "train.accumulate=8", "train.batch=16", "threads=1"};
+  const auto halves = plan(with(job, {"pipeline.costs=1,1,1", "pipeline.schedule=v-half"}))["schedule"];
+  EXPECT_EQ(halves["name"], "v-half");
+  EXPECT_EQ(halves["makespan"], 26.5);
+  EXPECT_EQ(halves["ranks"].size(), 4U);
+  EXPECT_EQ(halves["ranks"][2]["span"], 25.5);
+  EXPECT_EQ(halves["ranks"][0]["held"], 3);
+  const auto plain = plan(with(job, {"pipeline.costs=2,3,1"}))["schedule"];  // 1f1b
+  EXPECT_EQ(plain["makespan"], (8 + 3) * 6);
+  EXPECT_NEAR(plain["bubble"].get<double>(), 3.0 / 11, 1e-12);
+  EXPECT_EQ(plain["ranks"][1]["held_graphs"], 3);
+  EXPECT_EQ(plain["ranks"][1]["held_weight_work"], 0);
+  EXPECT_TRUE(plan({"data=synthetic", "head.classes=11"})["schedule"].is_null());
+  EXPECT_EQ(run_here(with({"plan"}, with(job, {"pipeline.costs=1,1"}))).err,
+            "error: pipeline.costs has 2 numbers, wanted 3: give those of forward, input gradients and weight "
+            "gradients: 1,1,1\n");
+}
+
 }  // namespace
 }  // namespace tandem::cli

@@ -52,9 +52,14 @@ const std::vector<Refused> kRefused = {
     {"memory.limit", "head.over=", {"memory.limit=1G", "ranks=4", "mesh.tensor=2", "head.over=data", "model=none"}},
     {"mesh.shard", "parallel=", {"mesh.shard=2", "ranks=4"}},
     {"mesh.tensor", "parallel=", {"mesh.tensor=2", "parallel=dp", "ranks=4", "model=none"}},
-    {"mesh.pipeline", "parallel=", {"mesh.pipeline=2", "parallel=dp", "ranks=4"}},
+    {"mesh.pipeline", "parallel=", {"mesh.pipeline=2", "parallel=zero1", "ranks=4"}},
+    {"mesh.pipeline", "recompute=", {"mesh.pipeline=2", "ranks=2", "recompute=sqrt"}},
+    {"mesh.pipeline", "trace.blocks", {"mesh.pipeline=2", "ranks=2", "trace.blocks=hash"}},
+    {"mesh.pipeline", "memory.limit", {"mesh.pipeline=2", "ranks=2", "memory.limit=1G"}},
+    {"mesh.pipeline", "head.fused_update", {"mesh.pipeline=2", "ranks=2", "head.fused_update=true"}},
+    {"mesh.pipeline", "model.auxiliary", {"mesh.pipeline=2", "ranks=2", "model=darts-v2", "model.auxiliary=0.4"}},
     {"mesh.tensor", "model=", {"mesh.tensor=2", "ranks=4", "model=darts-v2"}},
-    {"mesh.pipeline", "model=", {"mesh.pipeline=2", "ranks=4"}},
+    {"mesh.pipeline", "model=", {"mesh.pipeline=2", "ranks=4", "model=none"}},
 };
 
 std::string text_of(const Words& words) {

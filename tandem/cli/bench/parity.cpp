@@ -15,6 +15,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/job/recomputation.h"
 #include "tandem/memory/meter.h"
+#include "tandem/pipeline/schedule.h"
 
 namespace tandem::cli {
 namespace {
@@ -35,6 +36,7 @@ struct Reference {
 const Reference kMlp = {{}, train_plainly}, kPixels = {{"model=none", "embedding=64"}, train_plainly},
                 kResNet = {{"model=resnet_glyph", "model.norm=none"}, train_plainly},
                 kViT = {{"model=vit_tiny", "model.patch=4", "model.heads=6"}, train_plainly, kParitySlowSteps},
+                kCells = {{"model=darts-v2"}, train_plainly, kParitySlowSteps},
                 kSearch = {{"model=search:s2"}, search_plainly, kParitySlowSteps};
 
 /// What trains, and how its ranks stand.
@@ -43,6 +45,9 @@ struct Plan {
   const Reference* reference = &kMlp;
   Words more = {};
   int divisor = 1;  // of the ranks, of which there are as many as the bench says, or this many if that is less
+  int most = std::numeric_limits<int>::max();  // ranks
+  bool recomputes = true;
+  std::vector<int64_t> accumulate = {};  // empty: as the bench has it
 
   Words words() const {
     auto all = reference->model;
@@ -51,7 +56,7 @@ struct Plan {
   }
 };
 
-/// Each strategy, plans whose ranks do not all have images of their own, and a search.
+/// Each strategy, plans whose ranks do not all have images of their own, pipelines, and a search.
 std::vector<Plan> all_plans() {
   std::vector<Plan> plans;
   for (const auto& strategy : parallel::strategies()) plans.push_back({.parallel = strategy.name});
@@ -68,6 +73,29 @@ std::vector<Plan> all_plans() {
     plans.push_back(
         {.parallel = sharded, .reference = &kResNet, .more = {"mesh.shard=2", "mesh.tensor=2"}, .divisor = 8});
   }
+  for (const auto& schedule : pipeline::schedules()) {
+    if (!schedule.has_backward) continue;
+    plans.push_back({.parallel = "pipeline",
+                     .reference = &kResNet,
+                     .more = {"pipeline.schedule=" + std::string(schedule.name)},
+                     .most = schedule.chunks == 1 ? 5 : 2,  // five blocks
+                     .recomputes = false,
+                     .accumulate = schedule.chunks == 0 ? std::vector<int64_t>{2, 4} : std::vector<int64_t>()});
+  }
+  for (const auto* model : {&kViT, &kCells}) {
+    plans.push_back({.parallel = "pipeline",
+                     .reference = model,
+                     .more = {"pipeline.schedule=zb-v"},
+                     .most = 2,
+                     .recomputes = false});
+  }
+  plans.push_back(
+      {.parallel = "ddp", .reference = &kResNet, .more = {"mesh.pipeline=2"}, .divisor = 2, .recomputes = false});
+  plans.push_back({.parallel = "ddp",
+                   .reference = &kViT,
+                   .more = {"mesh.tensor=2", "mesh.pipeline=2", "pipeline.schedule=zb-h1"},
+                   .divisor = 4,
+                   .recomputes = false});
   plans.push_back({.parallel = "ddp", .reference = &kSearch});
   return plans;
 }
@@ -222,7 +250,7 @@ std::string where_it_parts(const ParityBench& bench, const ParityCase& plan) {
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
   std::map<const Reference*, OneDevice> references;
-  for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kViT, &kSearch})
+  for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kViT, &kCells, &kSearch})
     references[reference] = on_one_device(bench, *reference);
   const auto& one = references[&kMlp];
   ParityResult result;
@@ -230,9 +258,10 @@ ParityResult bench_parity(const ParityBench& bench) {
   result.moved = moved(one);
   for (const auto& plan : all_plans()) {
     const auto& expected = references[plan.reference];
-    for (int ranks = plan.divisor; ranks <= std::max(bench.most_ranks, plan.divisor); ranks += plan.divisor) {
-      for (const int64_t parts : bench.accumulate) {
-        for (const auto& recompute : bench.recompute) {
+    const int most = std::min(plan.most, std::max(bench.most_ranks, plan.divisor));
+    for (int ranks = plan.divisor; ranks <= most; ranks += plan.divisor) {
+      for (const int64_t parts : plan.accumulate.empty() ? bench.accumulate : plan.accumulate) {
+        for (const auto& recompute : plan.recomputes ? bench.recompute : Words{"none"}) {
           const ParityCase compared{std::string(plan.parallel), plan.words(), ranks, parts, recompute};
           const auto job = job_of(bench, compared);
           comm::run_ranks(job.parallel.ranks,
@@ -242,7 +271,7 @@ ParityResult bench_parity(const ParityBench& bench) {
                           },
                           {.threads = job.parallel.parts() / job.parallel.ranks});
           auto& measured = result.cases.back();
-          const bool is_traced = !job.parallel.strategy->is_one_process;
+          const bool is_traced = !job.parallel.strategy->is_one_process && job.parallel.pipeline == 1;
           if (is_traced && is_more_than_rounding(measured.difference, result.largest)) {
             measured.parts = where_it_parts(bench, measured);
           }

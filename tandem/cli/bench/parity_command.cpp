@@ -99,7 +99,8 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       "outer momentum: their steps are then those of the whole batch. With\n`model=none` the job is a head on the "
       "pixels. Ranks along `tensor` have the same images and parts of the layers\n([mesh](mesh.md)); vit_tiny trains " +
       std::to_string(kParitySlowSteps) +
-      " steps, and plans of three axes run on 8 ranks. With `model=search:s2` the job is a\n[search](search.md) of "
+      " steps, and plans of three axes run on 8 ranks. Ranks along `pipeline` have\nstages of the model "
+      "([pipeline](pipeline.md)). With `model=search:s2` the job is a\n[search](search.md) of "
       "second order, of " +
       std::to_string(kParitySlowSteps) +
       " steps; on one device two backward passes make the product of second derivatives.\nIts alphas are compared "

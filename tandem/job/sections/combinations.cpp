@@ -36,7 +36,7 @@ bool optimizer_is_not_sgd(const Job& job) { return job.optimizer.kind != train::
 /// The head's classes are on several ranks, of which some hold the same.
 bool head_has_copies(const Job& job) {
   const auto sizes = job.parallel.mesh(job.parallel.ranks);
-  return head_is_split(job) && sizes.size(job.head.over) < job.parallel.ranks;
+  return head_is_split(job) && sizes.size(job.head.over) * sizes.pipeline < job.parallel.ranks;
 }
 
 const parallel::GradientHookKind& hook_of(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind(); }
@@ -57,6 +57,10 @@ bool has_copies(const Job& job) {
 bool has_shard(const Job& job) { return job.parallel.shard > 1; }
 bool has_tensor(const Job& job) { return job.parallel.tensor > 1; }
 bool has_pipeline(const Job& job) { return job.parallel.pipeline > 1; }
+
+bool strategy_sums_in_backward(const Job& job) { return !job.parallel.strategy->takes_gradients; }
+bool is_planned(const Job& job) { return job.settings.get_string("recompute") != "none"; }
+bool has_auxiliary(const Job& job) { return job.model.auxiliary > 0; }
 
 template <Axis axis>
 bool strategy_lacks(const Job& job) {
@@ -85,6 +89,7 @@ std::vector<Combination> all_combinations() {
   const auto leave_out = [](const std::string& key) { return "leave " + key + " out"; };
   const std::string one_of_them = leave_out("one of them");
   const auto sharding = strategies_with([](const auto& strategy) { return strategy.axes.has(Axis::shard); });
+  const auto summing = strategies_with([](const auto& strategy) { return strategy.takes_gradients; });
   const auto in_order = strategies_with([](const auto& strategy) { return strategy.sums_in_order; });
   return {
       {"model.norm", "parallel=", shares_statistics, has_replicas, "whose replicas share no statistics",
@@ -150,13 +155,18 @@ std::vector<Combination> all_combinations() {
        leave_out("mesh.shard") + ", or use " + sharding},
       {"mesh.tensor", "parallel=", has_tensor, strategy_lacks<Axis::tensor>,
        "whose ranks are threads of one process, wanted 1", "use parallel=ddp"},
-      {"mesh.pipeline", "parallel=", has_pipeline, strategy_lacks<Axis::pipeline>,
-       "whose ranks are threads of one process, wanted 1", "use parallel=ddp"},
-      {"mesh.tensor", "model=", has_tensor, model_lacks<Axis::tensor>,
-       "whose layer stem is not divided along tensor",
+      {"mesh.tensor", "model=", has_tensor, model_lacks<Axis::tensor>, "whose layer stem is not divided along tensor",
        leave_out("mesh.tensor") + ", and use parallel=ddp or another"},
-      {"mesh.pipeline", "model=", has_pipeline, model_lacks<Axis::pipeline>,
-       "which is not divided along pipeline",
+      {"mesh.pipeline", "parallel=", has_pipeline, strategy_sums_in_backward, "which sums gradients in backward",
+       "use " + summing},
+      {"mesh.pipeline", "recompute=", has_pipeline, is_planned, "whose plans are of one stage", one_of_them},
+      {"mesh.pipeline", "trace.blocks", has_pipeline, is_traced, "which follows one stage", one_of_them},
+      {"mesh.pipeline", "memory.limit", has_pipeline, is_limited, "which moves classes between ranks", one_of_them},
+      {"mesh.pipeline", "head.fused_update", has_pipeline, updates_in_backward,
+       "whose steps are done before all micro-batches are known", one_of_them},
+      {"mesh.pipeline", "model.auxiliary", has_pipeline, has_auxiliary, "whose classifier stands in the middle",
+       one_of_them},
+      {"mesh.pipeline", "model=", has_pipeline, model_lacks<Axis::pipeline>, "which is not divided along pipeline",
        leave_out("mesh.pipeline") + ", and use parallel=ddp or another"},
   };
 }

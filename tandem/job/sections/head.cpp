@@ -182,6 +182,17 @@ parallel::Axes read_over(const std::vector<std::string>& names) {
                       "use head.over=all");
 }
 
+/// With a pipeline `all` are those at its last stage, where the features are.
+parallel::Axes at_last_stage(parallel::Axes over, const settings::Settings& settings) {
+  constexpr parallel::Axes kPipeline = {parallel::Axis::pipeline};
+  if (over != parallel::Axes::all() && over.has(parallel::Axis::pipeline)) {
+    throw SettingsError("head.over is " + settings::format_value(settings.get("head.over")) +
+                            ", but classes are at the last stage of a pipeline alone, wanted axes without pipeline",
+                        "use head.over=last");
+  }
+  return over - kPipeline;
+}
+
 void read_head(settings::Settings& settings, Job& job) {
   auto& head = job.head;
   head.kind = std::ranges::find(kHeadKinds, settings.get_string("head"), &HeadKind::name);
@@ -192,6 +203,7 @@ void read_head(settings::Settings& settings, Job& job) {
   }
   head.form = &head_form(settings.get_string("head.parallel"));
   head.over = read_over(settings.get_list("head.over"));
+  if (job.parallel.pipeline > 1) head.over = at_last_stage(head.over, settings);
   const auto sampling = read_sampling(settings);
   head.options.dim = job.model.features;
   head.options.scoring = read_scoring(settings, head);

@@ -116,7 +116,7 @@ void check_mesh(const Job& job) {
   const auto& parallel = job.parallel;
   const auto sizes =
       naming_settings({"mesh", parallel.strategy->settings}, [&] { return parallel.mesh(parallel.ranks); });
-  if (!job.head.form->is_whole && parallel.ranks > 1 && sizes.size(job.head.over) == 1) {
+  if (!job.head.form->is_whole && parallel.ranks > 1 && sizes.pipeline == 1 && sizes.size(job.head.over) == 1) {
     throw SettingsError("head.over is " + settings::format_value(job.settings.get("head.over")) +
                             ", along which there is one rank, wanted an axis with several",
                         "use head.over=all, or head.parallel=replicated");
@@ -147,8 +147,9 @@ const Section& mesh_section() {
             {1, 1024}},
            {"mesh.pipeline",
             int64_t{1},
-            "ranks among which the model's blocks are divided, one stage each; a divisor of ranks; so far with no "
-            "model",
+            "ranks among which the model's blocks are divided, in stages that the micro-batches of train.accumulate "
+            "pass "
+            "through (pipeline.schedule); a divisor of ranks; so far with parallel=ddp",
             {1, 1024}}},
       .read = read_mesh};
   return section;

@@ -47,6 +47,7 @@ struct Section {
 const Section& parallel_section();
 const Section& ddp_section();
 const Section& mesh_section();
+const Section& pipeline_section();
 const Section& fsdp_section();
 const Section& ps_section();
 const Section& averaging_section();

@@ -20,15 +20,8 @@ Program make_gpipe(const ScheduleSize& size) {
   return program;
 }
 
-/// Forwards alone.
 Program make_inference(const ScheduleSize& size) {
-  Program program{.micro_batches = size.micro_batches, .rank_of = linear_stages(size.ranks, 1)};
-  for (int rank = 0; rank < size.ranks; ++rank) {
-    RankList list(size.micro_batches);
-    for (int i = 0; i < size.micro_batches; ++i) list.add(What::forward, rank);
-    program.lists.push_back(list.take());
-  }
-  return program;
+  return inference_program(linear_stages(size.ranks, 1), size.micro_batches);
 }
 
 }  // namespace tandem::pipeline

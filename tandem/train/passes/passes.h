@@ -32,4 +32,7 @@ class Passes {
   virtual Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) { return {}; }
 };
 
+/// `tensors` that are none of `others`.
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others);
+
 }  // namespace tandem::train

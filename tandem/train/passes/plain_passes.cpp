@@ -12,31 +12,10 @@
 namespace tandem::train {
 namespace {
 
-/// The derivative of the step's loss, times `scale`, by the numbers of a part's; undefined: 1.
-Tensor start_of_backward(const Tensor& loss, std::vector<double> shares, double scale) {
-  for (auto& share : shares) share *= scale;
-  if (loss.dim() == 0 && shares[0] == 1) return {};
-  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
-      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
-}
-
-Context context_of(const data::Batch& batch) {
-  auto context = current_context();
-  context.first_sample = batch.first_sample;
-  return context;
-}
-
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
   for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
-}
-
-std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
-  std::erase_if(tensors, [&](const Tensor& tensor) {
-    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
-  });
-  return tensors;
 }
 
 /// Of the memory that they lie in.
@@ -83,6 +62,13 @@ void reset_gradients(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
+  std::erase_if(tensors, [&](const Tensor& tensor) {
+    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
+  });
+  return tensors;
+}
+
 PlainPasses::PlainPasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained,
                          comm::ProcessGroup& data, const PlainPassesOptions& options)
     : task_(task), sync_(sync), trained_(trained), data_(data), options_(options) {
@@ -98,7 +84,7 @@ std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, det
   std::vector<double> shares;
   if (ordered_buffers_) ordered_buffers_->before_step();
   for (const auto& part : parts_of(batch)) {
-    const ContextScope scope(context_of(part.batch));
+    const ContextScope scope(context_of(part));
     sync_.before_forward(part.place);
     auto own = task_.loss(part.batch, part.sizes);
     if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
@@ -110,7 +96,7 @@ std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, det
     sync_.before_backward(own, part.place);
     {
       const PhaseScope phase(Phase::backward);
-      own.backward(start_of_backward(own, part.shares, scale));
+      own.backward(start_of_backward(own, part, scale));
     }
     own.reset();  // with what its graph holds
     sync_.after_backward(part.place);

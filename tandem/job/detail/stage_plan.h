@@ -1,0 +1,43 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <vector>
+
+#include "tandem/job/job.h"
+#include "tandem/memory/chain.h"
+#include "tandem/models/model.h"
+#include "tandem/parallel/mesh.h"
+
+namespace tandem::job {
+
+/// What a block takes of each image.
+struct ValueShape {
+  std::vector<int64_t> sizes;  // without the images' dim, the first
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;
+  bool requires_grad = false;
+};
+
+/// How the job's model is cut into the stages of its pipeline.
+struct StagePlan {
+  std::vector<int> rank_of;                     // of each stage, its coordinate along the axis pipeline
+  std::vector<models::BlockRange> blocks;       // of each stage
+  std::vector<std::vector<ValueShape>> inputs;  // of each stage: its flow
+
+  int num_stages() const { return static_cast<int>(rank_of.size()); }
+  bool is_last(int stage) const { return stage + 1 == num_stages(); }
+
+  /// In the order of the model.
+  std::vector<int> stages_of(int coordinate) const;
+  std::vector<models::BlockRange> blocks_of(int coordinate) const;
+
+  /// What a stage takes of so many images, without values.
+  memory::Flow input_of(int stage, int64_t images, const at::TensorOptions& options) const;
+};
+
+/// Cuts as pipeline.cut says, or so that the largest stage multiplies as little as it can: each block is made, run and
+/// dropped alone, so that no rank has more than one of those it does not hold. Every rank finds the same. Throws
+/// SettingsError: more stages than blocks, a cut that names no block. Collective over the ranks along tensor.
+StagePlan plan_stages(const Job& job, const std::array<int64_t, 3>& image_shape, parallel::Mesh& mesh);
+
+}  // namespace tandem::job

@@ -1,0 +1,136 @@
+#include "tandem/job/sections/pipeline.h"
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+#include "tandem/base/quote.h"
+#include "tandem/job/job.h"
+#include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/naming.h"
+#include "tandem/job/sections/section.h"
+#include "tandem/pipeline/proof.h"
+#include "tandem/storage/file_io.h"
+
+// Settings of pipelines.
+namespace tandem::job {
+namespace {
+
+constexpr std::string_view kDefaultSchedule = "1f1b";
+constexpr uint64_t kMostBytes = 64 << 20;  // of a program
+
+bool is_schedule(std::string_view name) {
+  const auto all = pipeline::schedules();
+  return std::ranges::find(all, name, &pipeline::Schedule::name) != all.end();
+}
+
+/// Of training.
+std::vector<pipeline::Schedule> training_schedules() {
+  std::vector<pipeline::Schedule> some;
+  for (const auto& schedule : pipeline::schedules()) {
+    if (schedule.has_backward) some.push_back(schedule);
+  }
+  return some;
+}
+
+/// A file is told from a misspelt name by its ending or its folder.
+std::optional<std::string> read_program_path(std::string_view text) {
+  if (text.find_first_of("./") == text.npos) return std::nullopt;
+  return std::string(text);
+}
+
+void read_pipeline(settings::Settings& settings, Job& job) {
+  const auto& name = settings.get_string("pipeline.schedule");
+  auto& pipeline = job.pipeline;
+  pipeline.chunks = static_cast<int>(settings.get_int("pipeline.chunks"));
+  pipeline.cut = settings.get_list("pipeline.cut");
+  const auto costs = settings.get_numbers("pipeline.costs");
+  if (costs.size() != pipeline.costs.size()) {
+    throw SettingsError("pipeline.costs has " + std::to_string(costs.size()) + " numbers, wanted 3",
+                        "give those of forward, input gradients and weight gradients: 1,1,1");
+  }
+  std::ranges::copy(costs, pipeline.costs.begin());
+  if (is_schedule(name)) {
+    pipeline.schedule = &pipeline::schedule_of(name);
+    return;
+  }
+  pipeline.file = name;
+  if (job.parallel.pipeline > 1) pipeline.text = storage::read_text_file(name, kMostBytes);
+}
+
+bool is_alone(const Job& job) { return job.parallel.pipeline == 1; }
+
+void check_pipeline(const Job& job) {
+  if (is_alone(job)) return;
+  program_of(job, static_cast<int>(job.training.accumulate));
+}
+
+}  // namespace
+
+pipeline::Program program_of(const Job& job, int micro_batches) {
+  const auto& pipeline = job.pipeline;
+  const int ranks = job.parallel.pipeline;
+  if (pipeline.schedule != nullptr) {
+    try {
+      return make_program(*pipeline.schedule,
+                          {.ranks = ranks, .micro_batches = micro_batches, .chunks = pipeline.chunks});
+    } catch (SettingsError& error) {
+      throw SettingsError("train.accumulate is " + std::to_string(micro_batches) +
+                              " with pipeline.schedule=" + std::string(pipeline.schedule->name) + " and " +
+                              std::to_string(ranks) + " ranks along pipeline, wanted a multiple of them",
+                          "use another schedule, or as many micro-batches");
+    }
+  }
+  auto program = pipeline::parse_program(pipeline.text, pipeline.file);
+  if (program.num_ranks() != ranks) {
+    throw SettingsError("pipeline.schedule " + quote(pipeline.file) + " is for " + std::to_string(program.num_ranks()) +
+                        " ranks, wanted " + std::to_string(ranks) + ", those along pipeline");
+  }
+  if (program.micro_batches != micro_batches) {
+    throw SettingsError("pipeline.schedule " + quote(pipeline.file) + " is for " +
+                            std::to_string(program.micro_batches) + " micro-batches, wanted " +
+                            std::to_string(micro_batches),
+                        "set train.accumulate=" + std::to_string(program.micro_batches));
+  }
+  prove(program);
+  return program;
+}
+
+std::vector<int> stage_ranks(const Job& job) {
+  if (is_alone(job)) return {0};
+  if (job.pipeline.schedule != nullptr) {
+    return job.pipeline.schedule->rank_of({.ranks = job.parallel.pipeline, .chunks = job.pipeline.chunks});
+  }
+  return program_of(job, static_cast<int>(job.training.accumulate)).rank_of;
+}
+
+const Section& pipeline_section() {
+  static const auto doc = docs_of(training_schedules(), "in which order the ranks along pipeline do their work");
+  static const auto schedules = training_schedules();
+  static const Section section = {
+      .rows = {{.key = "pipeline.schedule",
+                .default_value = text(kDefaultSchedule),
+                .doc = doc,
+                .choices = names_of(schedules),
+                .other = {"FILE", read_program_path}},
+               {"pipeline.chunks", int64_t{2}, "pipeline.schedule=interleaved: stages of each rank", {1, 64}},
+               {.key = "pipeline.cut",
+                .default_value = std::vector<std::string>(),
+                .doc = "blocks with which the stages but the first begin, such as layer2.0,layer4.0; empty: where "
+                       "stages multiply about as much"},
+               {.key = "pipeline.costs",
+                .default_value = std::vector<double>{1, 1, 1},
+                .doc = "plan: three numbers, what a rank takes for forward, input gradients and weight gradients of a "
+                       "micro-batch",
+                .range = {0, 1e9}}},
+      .read = read_pipeline,
+      .check = check_pipeline,
+      .idle = {{{"pipeline.schedule", "pipeline.cut", "pipeline.costs"}, is_alone, "with one rank along pipeline"},
+               {{"pipeline.chunks"},
+                [](const Job& job) {
+                  return is_alone(job) || job.pipeline.schedule == nullptr || job.pipeline.schedule->chunks > 0;
+                },
+                "except with pipeline.schedule=interleaved"}}};
+  return section;
+}
+
+}  // namespace tandem::job

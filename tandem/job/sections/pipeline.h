@@ -1,0 +1,27 @@
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tandem/pipeline/schedule.h"
+
+namespace tandem::job {
+
+struct Job;
+
+/// How the ranks along the axis pipeline share the work of a step.
+struct Pipeline {
+  const pipeline::Schedule* schedule = nullptr;  // null: the program of a file
+  std::string file, text;                        // its name, and what is in it
+  int chunks = 2;                                // stages of each rank, where the schedule leaves the choice
+  std::vector<std::string> cut;                  // the first blocks of the stages but the first; empty: by work
+  std::array<double, 3> costs = {1, 1, 1};       // of a plan: forward, input gradients, weight gradients of a rank
+};
+
+/// The program of the job's pipeline for so many micro-batches. Throws SettingsError.
+pipeline::Program program_of(const Job& job, int micro_batches);
+
+/// The ranks of the stages, by their coordinates along the axis pipeline; without a pipeline one stage at 0.
+std::vector<int> stage_ranks(const Job& job);
+
+}  // namespace tandem::job

@@ -1,0 +1,241 @@
+#include "tandem/train/pipeline_passes.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace tandem::train {
+namespace {
+
+using parallel::Axis;
+
+/// The stages that a rank holds, in one step.
+class StepStages : public pipeline::Stages {
+ public:
+  StepStages(Task& task, const std::vector<BatchPart>& parts, std::vector<int> stages, double scale,
+             std::vector<Tensor> rooms)
+      : task_(task), parts_(parts), stages_(std::move(stages)), scale_(scale), rooms_(std::move(rooms)) {}
+
+  memory::Chain chain(int stage, int micro_batch) override {
+    const auto& part = parts_[micro_batch];
+    const auto own = std::ranges::find(stages_, stage) - stages_.begin();
+    return task_.stages(part.batch, part.sizes).at(static_cast<size_t>(own));
+  }
+
+  memory::Flow input(int micro_batch) override { return {parts_[micro_batch].batch.images}; }
+
+  void end_forward(int micro_batch, const memory::Flow& output) override {
+    const auto& loss = output[0];
+    TORCH_INTERNAL_ASSERT(loss.numel() == rooms_[micro_batch].numel(), "a step's loss has ", loss.numel(), " numbers");
+    rooms_[micro_batch].copy_(loss.reshape({-1}));
+  }
+
+  Tensor begin_backward(int micro_batch, const Tensor& loss) override {
+    return start_of_backward(loss, parts_[micro_batch], scale_);
+  }
+
+  Context context_of(int micro_batch) override { return train::context_of(parts_[micro_batch]); }
+
+ private:
+  Task& task_;
+  const std::vector<BatchPart>& parts_;
+  std::vector<int> stages_;
+  double scale_;
+  std::vector<Tensor> rooms_;  // for the terms of the loss, of each micro-batch
+};
+
+/// What comes from the stage before, as a block: a leaf of the graph until the graph goes, whose gradient is sent.
+memory::BlockRecord received(const memory::Flow& flow) {
+  memory::BlockRecord record;
+  const auto count = static_cast<uint64_t>(flow.size());
+  using What = memory::Event::What;
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto bytes = static_cast<int64_t>(flow[i].nbytes());
+    const uint64_t value = i + 1, gradient = count + i + 1;
+    const auto event = [&](What what, uint64_t number) {
+      return memory::Event{.number = number, .bytes = bytes, .category = Category::activations, .what = what};
+    };
+    record.forward.push_back(event(What::allocate, value));
+    record.backward.push_back(event(What::free, gradient));
+    record.end.push_back(event(What::free, value));
+    record.outputs.push_back(value);
+    record.output_gradients.push_back(gradient);
+  }
+  return record;
+}
+
+bool has_late_weights(const pipeline::Program& program, int rank, int stage, int micro_batch) {
+  const pipeline::Action late = {pipeline::What::weight_gradient, stage, micro_batch};
+  return std::ranges::find(program.lists[rank], late) != program.lists[rank].end();
+}
+
+/// What the blocks of a rank's stages allocate. Stages that follow each other on the rank hand their values on: their
+/// blocks are one chain.
+class StageRecords {
+ public:
+  StageRecords(Task& task, const pipeline::Program& program, int rank)
+      : task_(task), program_(program), rank_(rank), stages_(program.stages_of(rank)) {
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const bool follows = i > 0 && stages_[i - 1] + 1 == stages_[i];
+      if (follows) {
+        runs_.back().push_back(i);
+      } else {
+        runs_.push_back({i});
+      }
+    }
+  }
+
+  /// `gradients`: which backward allocates in the first micro-batch, and adds to in the others; those of `elsewhere`
+  /// are given away.
+  void rehearse(const std::vector<BatchPart>& parts, const std::vector<Tensor>& gradients,
+                const std::vector<Tensor>& elsewhere) {
+    for (const auto& run : runs_) {
+      std::map<std::tuple<int64_t, int64_t, bool, bool>, size_t> known;
+      for (int k = 0; k < program_.micro_batches; ++k) {
+        const auto& part = parts[k];
+        const bool adds = k > 0, leaves = has_late_weights(program_, rank_, stages_[run.back()], k);
+        const auto [at, is_new] =
+            known.try_emplace({part.batch.images.size(0), part.batch.global_size, adds, leaves}, all_.size());
+        if (!is_new) {
+          all_.push_back(all_[at->second]);
+          continue;
+        }
+        const bool has_loss = stages_[run.back()] + 1 == program_.num_stages();
+        memory::RehearsalOptions options = {.given_away = elsewhere,
+                                            .starts_at_output = has_loss,
+                                            .gives_gradients = !has_loss,
+                                            .leaves_weights = leaves};
+        if (adds) options.added_to = gradients;
+        all_.push_back(rehearse(run, part, options));
+      }
+    }
+  }
+
+  /// Of each run: of each micro-batch.
+  std::span<const std::vector<memory::BlockRecord>> all() const { return all_; }
+
+  /// The program's order of the blocks.
+  std::vector<memory::Action> order() const {
+    using What = memory::Action::What;
+    std::vector<memory::Action> order;
+    for (const auto& [what, stage, micro_batch] : program_.lists[rank_]) {
+      if (is_message(what)) continue;
+      const auto [run, first, last] = blocks_of(stage);
+      const size_t place = run * static_cast<size_t>(program_.micro_batches) + static_cast<size_t>(micro_batch);
+      const auto add_all = [&](What kind) {
+        for (size_t i = last; i-- > first;) order.push_back({kind, i, place});
+      };
+      if (what == pipeline::What::forward) {
+        for (size_t i = first; i < last; ++i) order.push_back({What::forward, i, place});
+      } else if (what == pipeline::What::weight_gradient) {
+        add_all(What::weights);
+      } else {
+        add_all(What::backward);
+        add_all(What::end);
+      }
+    }
+    return order;
+  }
+
+ private:
+  using Run = std::vector<size_t>;  // places in stages_
+
+  /// Also notes how many blocks each stage has.
+  std::vector<memory::BlockRecord> rehearse(const Run& run, const BatchPart& part,
+                                            const memory::RehearsalOptions& options) {
+    const auto chains = task_.stages(part.batch, part.sizes);
+    const auto input = task_.stage_inputs(part.batch)[run.front()];
+    memory::Chain chain;
+    for (const auto i : run) {
+      chain.blocks.insert(chain.blocks.end(), chains[i].blocks.begin(), chains[i].blocks.end());
+      num_blocks_[stages_[i]] = chains[i].blocks.size();
+    }
+    auto records = memory::rehearse(chain, input, options);
+    const int first = stages_[run.front()];
+    if (first == 0) return records;
+    records.insert(records.begin(), received(input));
+    num_blocks_[first] += 1;
+    return records;
+  }
+
+  struct Blocks {
+    size_t run, first, last;
+  };
+  Blocks blocks_of(int stage) const {
+    for (size_t run = 0; run < runs_.size(); ++run) {
+      size_t first = 0;
+      for (const auto i : runs_[run]) {
+        const size_t last = first + num_blocks_.at(stages_[i]);
+        if (stages_[i] == stage) return {run, first, last};
+        first = last;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false, "stage ", stage, " is not here");
+  }
+
+  Task& task_;
+  const pipeline::Program& program_;
+  int rank_;
+  std::vector<int> stages_;
+  std::vector<Run> runs_;
+  std::map<int, size_t> num_blocks_;  // of a stage, with what it receives
+  std::vector<std::vector<memory::BlockRecord>> all_;
+};
+
+/// A backward that is not the last.
+constexpr parallel::MicroBatch kEarlier = {.index = 0, .count = 2};
+
+}  // namespace
+
+PipelinePasses::PipelinePasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained,
+                               parallel::Mesh& mesh, PipelinePassesOptions options)
+    : task_(task), sync_(sync), trained_(trained), mesh_(mesh), options_(std::move(options)) {}
+
+PipelinePasses::~PipelinePasses() = default;
+
+pipeline::Executor& PipelinePasses::executor_for(size_t micro_batches) {
+  auto& executor = executors_[micro_batches];
+  if (executor == nullptr) {
+    executor = std::make_unique<pipeline::Executor>(options_.program(static_cast<int>(micro_batches)),
+                                                    mesh_.group(Axis::pipeline));
+  }
+  return *executor;
+}
+
+std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) {
+  const auto parts = cut(batch, options_.accumulate, options_.shares.of(batch.global_size), mesh_.batch().rank());
+  auto& executor = executor_for(parts.size());
+  std::vector<double> shares;
+  std::vector<Tensor> rooms;
+  for (const auto& part : parts) {
+    shares.insert(shares.end(), part.shares.begin(), part.shares.end());
+    rooms.push_back(numbers.add(static_cast<int64_t>(part.shares.size())));
+  }
+  sync_.before_forward(kEarlier);
+  sync_.before_backward({}, kEarlier);
+  StepStages stages(task_, parts, executor.program().stages_of(mesh_.coordinate(Axis::pipeline)), scale,
+                    std::move(rooms));
+  executor.run(stages);
+  sync_.after_backward(kEarlier);
+  sync_.take_gradients();
+  return shares;
+}
+
+memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
+  const auto parts = cut(batch, options_.accumulate, options_.shares.of(batch.global_size), mesh_.batch().rank());
+  const auto program = options_.program(static_cast<int>(parts.size()));
+  const int coordinate = mesh_.coordinate(Axis::pipeline);
+  auto* rehearsal = sync_.rehearsal();
+  const auto sync = rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
+  std::vector<memory::Change> changes;
+  if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
+  held.add(Category::communication, sync.beside);
+
+  StageRecords records(task_, program, coordinate);
+  records.rehearse(parts, without(tensors_of(trained_), sync.owned_gradients), sync.owned_gradients);
+  for (const auto& change : update(std::vector<int64_t>(trained_.size(), 0))) changes.push_back(change);
+  return memory::compose(records.all(), records.order(), held, changes);
+}
+
+}  // namespace tandem::train

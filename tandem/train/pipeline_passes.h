@@ -1,0 +1,46 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "tandem/parallel/mesh.h"
+#include "tandem/parallel/strategy.h"
+#include "tandem/pipeline/executor.h"
+#include "tandem/train/micro_batches.h"
+#include "tandem/train/passes/passes.h"
+#include "tandem/train/task.h"
+
+namespace tandem::train {
+
+struct PipelinePassesOptions {
+  int64_t accumulate = 1;   // micro-batches of a step
+  parallel::Shares shares;  // of a batch
+  /// The program for so many micro-batches: empty ones are left out.
+  std::function<pipeline::Program(int micro_batches)> program;
+};
+
+/// All micro-batches of a step over the stages of a pipeline, as a program has it; each rank holds some stages
+/// (Task::stages()). The strategy sums the gradients when all backwards have ended. The loss is known where the last
+/// stage is: the terms of other ranks are 0.
+class PipelinePasses : public Passes {
+ public:
+  /// All must outlive this object.
+  PipelinePasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained, parallel::Mesh& mesh,
+                 PipelinePassesOptions options);
+  ~PipelinePasses() override;
+
+  std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
+  memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
+
+ private:
+  pipeline::Executor& executor_for(size_t micro_batches);
+
+  Task& task_;
+  parallel::GradientSync& sync_;
+  const std::vector<Parameter>& trained_;
+  parallel::Mesh& mesh_;
+  PipelinePassesOptions options_;
+  std::map<size_t, std::unique_ptr<pipeline::Executor>> executors_;  // by the number of micro-batches
+};
+
+}  // namespace tandem::train

@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
+#include "tests/job/step_peaks.h"
+#include "tests/job/whole_run.h"
+#include "tests/support/files.h"
+
+// Jobs whose blocks are divided over the stages of a pipeline.
+namespace tandem::job {
+namespace {
+
+constexpr int64_t kSteps = 4;
+
+const Words kJob = {
+    "train.precision=float64", "train.batch=23", "train.lr=0.05", "train.clip=1", "embedding=16", "threads=1"};
+
+void expect_equal(const WholeRun& several, const WholeRun& one, const std::string& what) {
+  ASSERT_EQ(several.losses.size(), one.losses.size()) << what;
+  for (size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(several.losses[i], one.losses[i], 1e-12) << what << i;
+  EXPECT_EQ(several.top1, one.top1) << what;
+  EXPECT_NEAR(several.test_loss, one.test_loss, 1e-11) << what;
+}
+
+std::string number(int value) { return std::to_string(value); }
+
+TEST(Pipelined, EveryScheduleTrainsAsOneDevice) {
+  for (const Words& model : {Words{"model=resnet_glyph", "model.norm=none"}, Words{"model=resnet_glyph"}}) {
+    const auto job = with(kJob, model);
+    const auto one = whole_run(with(job, {"train.accumulate=4"}), kSteps);
+    for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min"}) {
+      const bool has_chunks = schedule == "interleaved" || schedule[0] == 'v' || schedule == "zb-v";
+      for (int ranks = 2; ranks <= (has_chunks ? 2 : 4); ++ranks) {
+        const Words plan = {"ranks=" + number(ranks), "parallel=pipeline", "pipeline.schedule=" + schedule,
+                            "train.accumulate=4"};
+        expect_equal(whole_run(with(job, plan), kSteps), one, schedule + " on " + number(ranks) + " ");
+      }
+    }
+  }
+}
+
+TEST(Pipelined, ManyPlansTrainAsOneDevice) {
+  const Words network = {"model=resnet_glyph", "model.norm=none", "train.accumulate=3"};
+  const Words cells = {"model=darts-v2", "model.cells=6", "model.channels=4", "model.norm=none", "train.accumulate=3"};
+  const Words vit = {"model=vit_tiny", "model.patch=8", "model.heads=6", "model.norm=none", "train.accumulate=3"};
+  const std::vector<std::pair<Words, Words>> plans = {
+      {network, {"ranks=4", "mesh.pipeline=2"}},
+      {network, {"ranks=4", "mesh.pipeline=2", "mesh.tensor=2", "pipeline.schedule=zb-h1"}},
+      {network, {"ranks=8", "mesh.pipeline=2", "mesh.tensor=2", "pipeline.schedule=v-half"}},
+      {network, {"ranks=3", "parallel=pipeline", "pipeline.cut=layer1.0,head"}},
+      {cells, {"ranks=3", "parallel=pipeline", "pipeline.schedule=v-min"}},
+      {vit, {"ranks=3", "parallel=pipeline", "pipeline.schedule=v-half"}}};
+  for (const auto& [model, plan] : plans) {
+    const auto job = with(kJob, model);
+    std::string what;
+    for (const auto& word : with(model, plan)) what += word + " ";
+    expect_equal(whole_run(with(job, plan), kSteps), whole_run(job, kSteps), what);
+  }
+}
+
+/// The messages that are under way are in nobody's books.
+TEST(Pipelined, MemoryIsPredictedToTheByte) {
+  const std::vector<Words> models = {{"model=resnet_glyph", "ranks=2"},
+                                     {"model=resnet18", "ranks=4"},
+                                     {"model=vit_tiny", "model.patch=8", "ranks=4"},
+                                     {"model=mlp", "ranks=3"}};
+  for (const auto& model : models) {
+    for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "v-half"}) {
+      if (model[0] == "model=mlp" && schedule != "gpipe") continue;
+      const auto words = with(model, {"parallel=pipeline", "pipeline.schedule=" + schedule, "train.accumulate=8",
+                                      "train.batch=37", "head.classes=301", "embedding=24"});
+      const auto peaks = peaks_of(words);
+      for (size_t rank = 0; rank < peaks.size(); ++rank) {
+        EXPECT_EQ(peaks[rank].predicted, peaks[rank].measured) << model[0] << ' ' << schedule << ' ' << rank;
+      }
+    }
+  }
+}
+
+/// Names are those of the whole model, wherever a block is.
+TEST(Pipelined, ACheckpointGoesOnUnderAnyPlan) {
+  const auto job = with(kJob, {"model=resnet_glyph", "train.accumulate=2", "train.optimizer=adamw"});
+  const std::vector<Words> plans = {{"ranks=4", "parallel=pipeline"},
+                                    {"ranks=2", "parallel=pipeline", "pipeline.schedule=zb-v"},
+                                    {"ranks=1"},
+                                    {"ranks=2", "parallel=tensor"},
+                                    {"ranks=3", "parallel=fsdp"},
+                                    {"ranks=4", "mesh.pipeline=2", "pipeline.schedule=zb-h1"}};
+  test::TemporaryFolder store;
+  const auto first = whole_run(with(job, plans[0]), 2, store.path());
+  for (const auto& plan : plans) {
+    const auto again = whole_run(with(job, plan), 2, store.path());
+    EXPECT_EQ(again.hash, first.hash) << plan[1 % plan.size()];
+    EXPECT_EQ(again.top1, first.top1);
+  }
+}
+
+/// A rank that fails in a stage.
+TEST(Pipelined, ARankThatFailsReleasesTheOthers) {
+  const auto job = job_of(with(kJob, {"model=resnet_glyph", "ranks=3", "parallel=pipeline", "train.accumulate=3"}));
+  const Patterns patterns;
+  const auto shape = shape_of(job, patterns);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    comm::run_ranks(3, [&](comm::ProcessGroup& group) {
+      const auto parts = assemble(job, shape, group);
+      if (group.rank() == 1) {
+        parts.task->replicated_chain()->blocks.front().forward = [](const memory::Flow& x) -> memory::Flow {
+          throw DataError("image 'a.png' is not an image");
+        };
+      }
+      const auto loader = training_loader(job, patterns, group);
+      data::Batch batch;
+      ASSERT_TRUE(loader->next(batch));
+      parts.step->run(batch, 0, 0.01);
+    });
+    FAIL() << "nothing thrown";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 of 3"), std::string::npos) << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+std::string refused(const Words& words) {
+  try {
+    const auto job = job_of(words);
+    comm::run_ranks(job.parallel.ranks, [&](comm::ProcessGroup& group) {
+      assemble(job, {.classes = 7, .image = {1, 16, 16}}, group);
+    });
+  } catch (const SettingsError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Pipelined, WhatCannotBeCutIsRefused) {
+  EXPECT_EQ(refused({"model=mlp", "ranks=4", "parallel=pipeline"}),
+            "mesh.pipeline is 4, which makes 4 stages, wanted at most the 3 blocks of model mlp (rank 0 of 4): use "
+            "fewer ranks along pipeline, or a larger model");
+  EXPECT_EQ(refused({"model=mlp", "ranks=2", "parallel=pipeline", "pipeline.cut=fc3"}),
+            "pipeline.cut names 'fc3', wanted blocks of the model in their order, but not the first: fc1, fc2, "
+            "embedding (rank 0 of 2)");
+  EXPECT_EQ(refused({"model=mlp", "ranks=2", "parallel=pipeline", "pipeline.cut=fc2,embedding"}),
+            "pipeline.cut names 2 blocks, wanted 1, one for each stage but the first (rank 0 of 2)");
+  EXPECT_EQ(refused({"ranks=2", "parallel=pipeline", "pipeline.schedule=interleaved", "train.accumulate=3"}),
+            "train.accumulate is 3 with pipeline.schedule=interleaved and 2 ranks along pipeline, wanted a multiple of "
+            "them: use another schedule, or as many micro-batches");
+  EXPECT_EQ(refused({"ranks=4", "mesh.pipeline=3"}),
+            "mesh.pipeline is 3 with 4 ranks, wanted a number that divides them: give a multiple of 3 ranks, or set "
+            "mesh.pipeline=1");
+  EXPECT_EQ(refused({"ranks=2", "parallel=pipeline", "head.over=pipeline"}),
+            "head.over is pipeline, but classes are at the last stage of a pipeline alone, wanted axes without "
+            "pipeline: use head.over=last");
+  EXPECT_EQ(refused({"ranks=2", "parallel=pipeline", "pipeline.schedule=gpip"}).substr(0, 40),
+            "pipeline.schedule is 'gpip', wanted gpip");
+}
+
+TEST(Pipelined, AProgramFileIsProved) {
+  test::TemporaryFolder folder;
+  const auto path = (folder.path() / "mine.csv").string();
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  const Words job = {"model=mlp", "ranks=2", "parallel=pipeline", "pipeline.schedule=" + path, "train.accumulate=2"};
+  write("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_EQ(refused(job), "");
+  EXPECT_EQ(refused(with(job, {"train.accumulate=3"})),
+            "pipeline.schedule '" + path + "' is for 2 micro-batches, wanted 3: set train.accumulate=2");
+  EXPECT_EQ(refused(with(job, {"ranks=3"})),
+            "pipeline.schedule '" + path + "' is for 2 ranks, wanted 3, those along pipeline");
+  write("0F0,0F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  EXPECT_EQ(refused(job),
+            path + " line 2: 1RECV_F0 is met by no send: add 0SEND_F0 to " + path + " line 1, or leave it out");
+}
+
+}  // namespace
+}  // namespace tandem::job
