@@ -57,9 +57,9 @@ std::string why_idle(const Job& job, std::string_view key) {
 
 std::span<const Section* const> sections() {
   static const std::vector<const Section*> all = {
-      &parallel_section(), &ddp_section(),       &mesh_section(),     &pipeline_section(), &fsdp_section(),
-      &ps_section(),       &averaging_section(), &data_section(),     &model_section(),    &head_section(),
-      &training_section(), &optimizer_section(), &schedule_section(), &search_section(),   &evaluation_section(),
+      &parallel_section(), &ddp_section(),       &mesh_section(),     &fsdp_section(),   &pipeline_section(),
+      &ps_section(),       &averaging_section(), &data_section(),     &model_section(),  &head_section(),
+      &training_section(), &optimizer_section(), &schedule_section(), &search_section(), &evaluation_section(),
       &run_section(),      &memory_section()};
   return all;
 }

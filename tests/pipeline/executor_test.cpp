@@ -10,6 +10,7 @@
 #include "tandem/layers/convolution.h"
 #include "tandem/layers/linear.h"
 #include "tandem/memory/recompute.h"
+#include "tandem/memory/weight_work.h"
 #include "tandem/pipeline/schedule.h"
 
 namespace tandem::pipeline {
@@ -180,6 +181,42 @@ TEST(Executor, WantsAsManyRanksAsTheProgram) {
   const auto group = comm::make_single_group();
   const auto program = make_program(schedule_of("gpipe"), {.ranks = 2, .micro_batches = 1});
   EXPECT_THROW(Executor(program, *group), c10::ValueError);
+}
+
+/// A linear layer behind a cut of its input, in backward of two halves.
+TEST(PyTorch170277, WeightGradientsBehindChunksAreRight) {
+  const auto linear = std::make_shared<layers::Linear>(3, 2);
+  linear->initialize(1, "linear");
+  linear->to(at::kDouble);
+  const auto x = at::sin(at::arange(24, at::kDouble)).view({4, 6});
+  const auto forward = [&] {
+    const auto parts = x.chunk(2, 1);
+    return (linear->forward(parts[0]) * at::arange(8).view({4, 2})).sum() + linear->forward(parts[1]).pow(2).sum();
+  };
+  forward().backward();
+  const auto expected = linear->named_parameters()["weight"].grad().clone();
+  linear->zero_grad();
+  const auto work = std::make_shared<memory::WeightWork>();
+  {
+    const memory::WeightWorkScope scope(work);
+    forward().backward();
+  }
+  const auto weight = linear->named_parameters()["weight"];
+  EXPECT_FALSE(weight.grad().defined() && weight.grad().abs().max().item<double>() > 0);
+  work->run();
+  EXPECT_TRUE(work->is_empty());
+  EXPECT_TRUE(at::allclose(weight.grad(), expected, 1e-14, 1e-14));
+}
+
+TEST(WeightWork, WantsWhatItReadsAsItWas) {
+  const auto linear = std::make_shared<layers::Linear>(3, 2);
+  linear->initialize(1, "linear");
+  const auto x = at::ones({4, 3});
+  const auto work = std::make_shared<memory::WeightWork>();
+  const memory::WeightWorkScope scope(work);
+  linear->forward(x).sum().backward();
+  x.zero_();
+  EXPECT_THROW(work->run(), c10::Error);
 }
 
 }  // namespace
