@@ -24,6 +24,9 @@ bool is_send(What what);
 bool is_receive(What what);
 inline bool is_message(What what) { return is_send(what) || is_receive(what); }
 
+/// Backward, or its first half: what gives the gradient of a stage's input.
+inline bool begins_backward(What what) { return what == What::backward || what == What::input_gradient; }
+
 struct Action {
   What what = What::forward;
   int stage = 0, micro_batch = 0;

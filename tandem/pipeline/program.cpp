@@ -7,27 +7,30 @@
 namespace tandem::pipeline {
 namespace {
 
+/// Whether another stage is there, and on another rank.
+bool is_elsewhere(const Program& program, int other, int stage) {
+  return other >= 0 && other < program.num_stages() && program.rank_of[other] != program.rank_of[stage];
+}
+
 /// What has to be there before an action of a stage, and comes from its neighbour.
 std::optional<Action> receive_for(const Program& program, const Action& action) {
   const auto [what, stage, micro_batch] = action;
-  const auto is_elsewhere = [&](int other) {
-    return other >= 0 && other < program.num_stages() && program.rank_of[other] != program.rank_of[stage];
-  };
-  if (what == What::forward && is_elsewhere(stage - 1)) return Action{What::receive_input, stage, micro_batch};
-  const bool starts_backward = what == What::backward || what == What::input_gradient;
-  if (starts_backward && is_elsewhere(stage + 1)) return Action{What::receive_gradient, stage, micro_batch};
+  if (what == What::forward && is_elsewhere(program, stage - 1, stage)) {
+    return Action{What::receive_input, stage, micro_batch};
+  }
+  if (begins_backward(what) && is_elsewhere(program, stage + 1, stage)) {
+    return Action{What::receive_gradient, stage, micro_batch};
+  }
   return std::nullopt;
 }
 
 /// What an action makes and a neighbour waits for.
 std::optional<Action> send_after(const Program& program, const Action& action) {
   const auto [what, stage, micro_batch] = action;
-  if (what == What::forward && stage + 1 < program.num_stages() &&
-      program.rank_of[stage + 1] != program.rank_of[stage]) {
+  if (what == What::forward && is_elsewhere(program, stage + 1, stage)) {
     return Action{What::send_output, stage, micro_batch};
   }
-  const bool has_gradient = what == What::backward || what == What::input_gradient;
-  if (has_gradient && stage > 0 && program.rank_of[stage - 1] != program.rank_of[stage]) {
+  if (begins_backward(what) && is_elsewhere(program, stage - 1, stage)) {
     return Action{What::send_gradient, stage, micro_batch};
   }
   return std::nullopt;
@@ -118,9 +121,7 @@ std::vector<int> Program::stages_of(int rank) const {
 
 bool Program::has_backward() const {
   return std::ranges::any_of(lists, [](const auto& list) {
-    return std::ranges::any_of(list, [](const Action& action) {
-      return action.what == What::backward || action.what == What::input_gradient;
-    });
+    return std::ranges::any_of(list, [](const Action& action) { return begins_backward(action.what); });
   });
 }
 

@@ -16,8 +16,6 @@ std::string in_place(const Program& program, int rank, const Action& action) {
   throw ProgramError(in_place(program, rank, action) + " " + why, remedy);
 }
 
-bool begins_backward(What what) { return what == What::backward || what == What::input_gradient; }
-
 /// What one rank has done so far, read from its list alone.
 class RankBook {
  public:

@@ -11,6 +11,7 @@
 #include "tests/job/step_peaks.h"
 #include "tests/job/whole_run.h"
 #include "tests/support/files.h"
+#include "tests/support/text_of.h"
 
 // Jobs whose blocks are divided over the stages of a pipeline.
 namespace tandem::job {
@@ -130,16 +131,14 @@ TEST(Pipelined, ARankThatFailsReleasesTheOthers) {
 
 /// Without the rank that was the first to say so.
 std::string refused(const Words& words) {
-  try {
+  const auto text = test::text_of<SettingsError>([&] {
     const auto job = job_of(words);
     check_training(job);
     comm::run_ranks(job.parallel.ranks, [&](comm::ProcessGroup& group) {
       assemble(job, {.classes = 7, .image = {1, 16, 16}}, group);
     });
-  } catch (const SettingsError& error) {
-    return std::regex_replace(error.what(), std::regex(" \\(rank \\d of \\d\\)"), "");
-  }
-  return "";
+  });
+  return std::regex_replace(text, std::regex(" \\(rank \\d of \\d\\)"), "");
 }
 
 TEST(Pipelined, WhatCannotBeCutIsRefused) {
@@ -170,7 +169,7 @@ TEST(Pipelined, AProgramFileIsProved) {
   const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
   const Words job = {"model=mlp", "ranks=2", "parallel=pipeline", "pipeline.schedule=" + path, "train.accumulate=2"};
   write("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_EQ(refused(job), "");
+  EXPECT_EQ(refused(job), "nothing thrown");
   EXPECT_EQ(refused(with(job, {"train.accumulate=3"})),
             "pipeline.schedule '" + path + "' is for 2 micro-batches, wanted 3: set train.accumulate=2");
   EXPECT_EQ(refused(with(job, {"ranks=3"})),

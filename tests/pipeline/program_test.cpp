@@ -4,17 +4,13 @@
 
 #include "tandem/base/error.h"
 #include "tandem/pipeline/schedule.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::pipeline {
 namespace {
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_program(text, "my.csv");
-  } catch (const SettingsError& error) {
-    return error.what();
-  }
-  return "";
+  return test::text_of<SettingsError>([&] { parse_program(text, "my.csv"); });
 }
 
 TEST(Action, HasTorchsNotation) {

@@ -5,6 +5,7 @@
 #include "tandem/base/error.h"
 #include "tandem/pipeline/proof.h"
 #include "tandem/pipeline/simulation.h"
+#include "tests/support/text_of.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -125,21 +126,12 @@ TEST(Schedule, WeightGradientsGoInTheOrderOfTheMicroBatches) {
 }
 
 TEST(Schedule, NamesWhatItWants) {
-  try {
-    schedule_of("gpip");
-    FAIL();
-  } catch (const SettingsError& error) {
-    EXPECT_STREQ(error.what(),
-                 "schedule is 'gpip', wanted gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min or inference");
-  }
-  try {
-    make_program(schedule_of("interleaved"), {.ranks = 4, .micro_batches = 6});
-    FAIL();
-  } catch (const SettingsError& error) {
-    EXPECT_STREQ(error.what(),
-                 "micro_batches is 6 with schedule interleaved and 4 ranks, wanted a multiple of them: use another "
-                 "schedule, or as many micro-batches");
-  }
+  EXPECT_EQ(test::text_of<SettingsError>([] { schedule_of("gpip"); }),
+            "schedule is 'gpip', wanted gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min or inference");
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] { make_program(schedule_of("interleaved"), {.ranks = 4, .micro_batches = 6}); }),
+      "micro_batches is 6 with schedule interleaved and 4 ranks, wanted a multiple of them: use another schedule, "
+      "or as many micro-batches");
 }
 
 }  // namespace
