@@ -8,16 +8,21 @@
 
 #include "tandem/base/category.h"
 
+namespace tandem::memory {
+class StatisticsBook;
+}
+
 namespace tandem {
 
 /// The part of a training step that work belongs to.
 enum class Phase : uint8_t { forward, backward, optimizer };
 inline constexpr std::array<std::string_view, 3> kPhaseNames = {"forward", "backward", "optimizer"};
 
-/// What a forward in training does with the running statistics of batch normalisation: moves them, holds them (a second
-/// forward of the same images, which reads them and leaves them their bits), or does not touch them (a replica beside
+/// What a forward in training does with the running statistics of batch normalisation: moves them; notes its own in a
+/// book (Context::book), by which they move once, when all micro-batches of a step are known; holds them (a second
+/// forward of the same images, which reads them and leaves them their bits); or does not touch them (a replica beside
 /// another one of the same model, which may be moving them).
-enum class BatchStatistics : uint8_t { move, hold, leave };
+enum class BatchStatistics : uint8_t { move, defer, hold, leave };
 
 /// What a piece of work belongs to. The memory meter, the wire meter, the flight recorder and random numbers read it
 /// here, so that no function passes it on.
@@ -37,11 +42,17 @@ struct Context {
   Category category = Category::other;
   Phase phase = Phase::forward;
   BatchStatistics statistics = BatchStatistics::move;
+  memory::StatisticsBook* book = nullptr;  // of BatchStatistics::defer
   int block = 0;  // of the model: block_number() of its name
   uint64_t seed = 0;
   int64_t step = 0;          // of training, from 0; kRehearsal: of none
   int64_t first_sample = 0;  // of the batch, as data::Batch counts them
   double progress = 0;       // share of training's steps that are done, below 1
+
+  /// Whether a forward is that of new images, or else one of the same images, or of a replica.
+  bool has_new_images() const {
+    return statistics == BatchStatistics::move || statistics == BatchStatistics::defer;
+  }
 
   bool operator==(const Context&) const = default;
 };

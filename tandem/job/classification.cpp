@@ -120,15 +120,23 @@ class Classification : public train::Task {
 
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
     memory::Chain chain;
-    for (const int stage : own_stages_) append(stage_chain(stage, batch, sizes), chain);
-    // Without gradients nothing is kept, and a segment would only hold its input to its end.
-    return recompute_.empty() || !at::GradMode::is_enabled() ? chain : planned_chain(in_parts(chain), recompute_);
+    for (auto& stage : stages(batch, sizes)) append(std::move(stage), chain);
+    return chain;
   }
 
   std::vector<memory::Chain> stages(const data::Batch& batch, std::span<const int64_t> sizes) override {
-    if (own_stages_.size() == 1) return {chain(batch, sizes)};
     std::vector<memory::Chain> chains;
-    for (const int stage : own_stages_) chains.push_back(stage_chain(stage, batch, sizes));
+    int blocks = 0;
+    for (const int stage : own_stages_) {
+      auto chain = stage_chain(stage, batch, sizes);
+      // Without gradients nothing is kept, and a segment would only hold its input to its end.
+      if (!recompute_.empty() && at::GradMode::is_enabled()) {
+        auto parts = in_parts(chain);
+        const int count = static_cast<int>(parts.blocks.size());
+        chain = planned_chain(parts, memory::part_of(recompute_, std::exchange(blocks, blocks + count), count));
+      }
+      chains.push_back(std::move(chain));
+    }
     return chains;
   }
 

@@ -45,7 +45,8 @@ struct TaskPlan {
   /// Classes of each rank; 0 also where a rank holds a copy of another's (with_copies()). A form of the head that is
   /// whole takes no notice.
   std::vector<int64_t> counts;
-  memory::RecomputePlan recompute;  // of the parts of the task's chain; empty: nothing is recomputed
+  /// Of the parts of the task's chain: no segment is of two stages. Empty: nothing is recomputed.
+  memory::RecomputePlan recompute;
   bool draws = true;                // false: the head's weight is undefined until it is filled
 };
 

@@ -83,17 +83,23 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
                                                        : "raise it, or give recompute=optimal, which plans by it");
 }
 
-/// Of rank 0's step, by the plan.
-std::vector<memory::Stage> stages_with(const Job& of, const DataShape& shape, const TaskPlan& plan, bool in_parts) {
+/// Of a rank's step, by the plan: of each stage of a pipeline.
+std::vector<std::vector<memory::Stage>> stages_with(const Job& of, const DataShape& shape, const TaskPlan& plan,
+                                                    bool in_parts, int rank) {
   const memory::ProbeScope aside;
-  const auto job = with_draw(of, draws_of(of, plan.counts[0]).front());
-  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
+  const auto held = held_classes(of, plan.counts, rank);
+  const auto job = with_draw(of, draws_of(of, held.count).front());
+  const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
   const auto parts = assemble(job, shape, plan, *group);
-  const auto batch = synthetic_batch(shape, training_loader_options(job, 0, job.parallel.ranks),
-                                     held_classes(job, plan.counts, 0), job.training.batch);
-  train::Step::Blocks blocks;
-  detail::name_single_images(job, [&] { blocks = parts.step->rehearse_blocks(batch, in_parts); });
-  return stages_of(blocks.chain, only(blocks.records, Category::activations));
+  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), held,
+                                     job.training.batch);
+  std::vector<std::vector<memory::Stage>> all;
+  detail::name_single_images(job, [&] {
+    for (auto& [chain, records] : parts.step->rehearse_blocks(batch, in_parts)) {
+      all.push_back(stages_of(chain, only(std::move(records), Category::activations)));
+    }
+  });
+  return all;
 }
 
 /// Keeps every second block from `first` on in the way `keep`, the others plainly.
@@ -198,28 +204,39 @@ RankMemory rehearse_rank(const Job& job, const DataShape& wanted, int rank, cons
   return memory;
 }
 
-std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
-                                           bool in_parts) {
-  auto stages = stages_with(job, shape, {counts}, in_parts);
-  if (!job.memory.recompute->is_lossy) return stages;
+std::vector<std::vector<memory::Stage>> rehearse_stages(const Job& job, const DataShape& shape,
+                                                        const std::vector<int64_t>& counts, bool in_parts, int rank) {
+  auto all = stages_with(job, shape, {counts}, in_parts, rank);
+  if (!job.memory.recompute->is_lossy) return all;
+  auto& stages = all.front();
   for (size_t row = 0; row < memory::keep_ways().size(); ++row) {
     const auto& way = memory::keep_ways()[row];
     if (way.frees_device && job.parallel.device.is_cpu()) break;
     // Neighbours that are kept in one way would be one block.
-    auto kept = stages_with(job, shape, {counts, every_second(stages.size(), 0, static_cast<int>(row) + 1)}, in_parts);
-    const auto others =
-        stages_with(job, shape, {counts, every_second(stages.size(), 1, static_cast<int>(row) + 1)}, in_parts);
+    const auto kept_from = [&](size_t first) {
+      const auto plan = every_second(stages.size(), first, static_cast<int>(row) + 1);
+      return stages_with(job, shape, {counts, plan}, in_parts, rank).front();
+    };
+    auto kept = kept_from(0);
+    const auto others = kept_from(1);
     for (size_t i = 1; i < kept.size(); i += 2) kept[i] = others[i];
     add_keep(stages, way, kept);
   }
-  return stages;
+  return all;
 }
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large)
     : job_(job), shape_(shape), large_(large), even_(even_counts(job, shape.classes, job.parallel.ranks)) {
-  if (!is_small(0, even_[0])) return;
-  check_types(job, shape);
-  recompute_ = choose_recomputation(job, shape, even_);
+  if (is_small(0, even_[0])) check_types(job, shape);
+}
+
+const Recomputation& PlannedRanks::recomputation(int rank) {
+  const int coordinate = job_.parallel.mesh(job_.parallel.ranks).coordinate(parallel::Axis::pipeline, rank);
+  const auto [known, is_new] = recomputations_.try_emplace(coordinate);
+  if (is_new && is_small(rank, held_classes(job_, even_, rank).count)) {
+    known->second = choose_recomputation(job_, shape_, even_, /*batches=*/0, rank);
+  }
+  return known->second;
 }
 
 bool PlannedRanks::is_small(int rank, int64_t own_classes) {
@@ -241,9 +258,10 @@ const PlannedRank& PlannedRanks::rank(int rank, const std::vector<int64_t>& coun
   if (!is_new) return known;
   if (is_small(rank, own_classes)) {
     const int64_t batches = job_.data.prefetch + 1;
-    const auto memory = rehearse_rank(job_, shape_, rank, {counts, recompute_.plan},
+    const auto& chosen = recomputation(rank);
+    const auto memory = rehearse_rank(job_, shape_, rank, {counts, chosen.plan},
                                       {batches, job_.data.source->has_test ? job_.evaluation.batch : 0},
-                                      rank == 0 && counts == even_ ? recompute_.step : std::nullopt);
+                                      rank == 0 && counts == even_ ? chosen.step : std::nullopt);
     return known = {memory.step.account, memory.peak(), memory.test, true, memory.step.levels};
   }
   are_rehearsed_ = false;

@@ -39,9 +39,11 @@ struct RankMemory {
 RankMemory rehearse_rank(const Job& job, const DataShape& shape, int rank, const TaskPlan& plan,
                          const DataAmount& amount, const std::optional<memory::Composition>& step = {});
 
-/// The blocks of rank 0's step, or their parts, for a plan of what to recompute.
-std::vector<memory::Stage> rehearse_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
-                                           bool in_parts);
+/// The blocks of a rank's step, or their parts, for a plan of what to recompute: of each stage of a pipeline that it
+/// holds.
+std::vector<std::vector<memory::Stage>> rehearse_stages(const Job& job, const DataShape& shape,
+                                                        const std::vector<int64_t>& counts, bool in_parts,
+                                                        int rank = 0);
 
 struct PlannedRank {
   memory::Account step;       // of training; live: 0 if approximate
@@ -60,7 +62,8 @@ class PlannedRanks {
   PeaksOf peaks();
   std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
 
-  const Recomputation& recomputation() const { return recompute_; }
+  /// Of rank 0.
+  const Recomputation& recomputation() { return recomputation(0); }
 
   /// False if a rank was too large with some of the counts so far.
   bool are_rehearsed() const { return are_rehearsed_; }
@@ -69,6 +72,7 @@ class PlannedRanks {
   bool are_drawn() const { return job_.head.options.sampling.has_value(); }
 
  private:
+  const Recomputation& recomputation(int rank);
   const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
   bool is_small(int rank, int64_t own_classes);
 
@@ -76,7 +80,7 @@ class PlannedRanks {
   const DataShape& shape_;
   LargeRanks& large_;
   const std::vector<int64_t> even_;  // classes of each rank
-  Recomputation recompute_;
+  std::map<int, Recomputation> recomputations_;  // by the coordinate along the axis pipeline
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
   bool are_rehearsed_ = true;
 };

@@ -22,12 +22,13 @@ class PlanChoice {
         shape_(shape),
         counts_(counts),
         batches_(batches > 0 ? batches : job.data.prefetch + 1),
-        stages_(rehearse_stages(job, shape, counts, job.memory.recompute->has_budget)) {}
+        stages_(rehearse_stages(job, shape, counts, job.memory.recompute->has_budget).front()) {}
 
   Recomputation best() {
     const auto& memory = job_.memory;
     const bool cuts_blocks = memory.recompute->has_budget;
-    auto plan = cuts_blocks ? within(memory.budget.value()) : memory.recompute->plan(stages_, 0);
+    auto plan = cuts_blocks ? within(memory.budget.value())
+                                  : memory::plan_by(*memory.recompute, stages_, 0, /*ends_with_loss=*/true);
     const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
     const double slowdown = seconds(plan) / seconds(plan_none(stages_));
     std::optional<memory::Composition> step;
@@ -124,17 +125,42 @@ class PlanChoice {
   std::map<std::string, memory::Composition> steps_;  // of plans that were rehearsed
 };
 
+/// Of the stages of a pipeline that a rank holds.
+Recomputation choose_in_stages(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts, int rank) {
+  const auto chains = rehearse_stages(job, shape, counts, /*in_parts=*/false, rank);
+  Recomputation all;
+  int64_t with_plan = 0, plain = 0;
+  for (size_t i = 0; i < chains.size(); ++i) {
+    const auto& stages = chains[i];
+    const bool has_loss = i + 1 == chains.size() && has_head(job, rank, job.parallel.ranks);
+    const auto plan = memory::plan_by(*job.memory.recompute, stages, 0, has_loss);
+    with_plan += cost_of(plan, stages).nanoseconds;
+    plain += cost_of(plan_none(stages), stages).nanoseconds;
+    all.plan = joined(std::move(all.plan), in_parts(plan, stages));
+  }
+  all.slowdown = static_cast<double>(with_plan) / static_cast<double>(plain);
+  return all;
+}
+
 }  // namespace
 
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
-                                   int64_t batches) {
+                                   int64_t batches, int rank) {
   if (!job.memory.recomputes()) return {};
+  if (job.parallel.pipeline > 1) return choose_in_stages(job, shape, counts, rank);
   return PlanChoice(job, shape, counts, batches).best();
 }
 
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group, int64_t batches) {
   if (!job.memory.recomputes()) return {};
   Recomputation own;
+  if (job.parallel.pipeline > 1) {
+    comm::jointly(group, [&] {
+      own = choose_in_stages(job, shape, even_counts(job, shape.classes, group.size()), group.rank());
+    });
+    own.slowdown = comm::reduce_number(own.slowdown, comm::Reduce::max, group);
+    return own;
+  }
   comm::on_leader(
       group, [&] { own = choose_recomputation(job, shape, even_counts(job, shape.classes, group.size()), batches); });
   own.plan = memory::parse_plan(comm::broadcast_text(to_text(own.plan), 0, group));

@@ -204,15 +204,30 @@ Tensor with_tangent_of_norm(const Tensor& y, const Tensor& x, const BatchNormSta
   return with_tangent(y, tangent);
 }
 
+/// Values of a channel.
+double rows_of(const Tensor& x) { return static_cast<double>(x.numel()) / static_cast<double>(x.size(1)); }
+
 /// In training, by this rank's images.
-Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state, double momentum) {
-  const bool leaves = current_context().statistics == BatchStatistics::leave;
+Tensor by_own_images(const Tensor& x, const BatchNormState& state) {
+  const double rows = rows_of(x);
+  const auto moved = begin_move(state, rows);
+  const auto [y, mean, inverse, reserve, implementation] =
+      at::_batch_norm_impl_index(x, state.weight, state.bias, moved.mean, moved.variance, /*training=*/true,
+                                 moved.momentum, state.epsilon, /*cudnn_enabled=*/true);
+  end_move(state, rows, mean, inverse);
+  return y;
+}
+
+/// The same with the tangent of y.
+Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state) {
+  const double rows = rows_of(x);
   const auto primal = primal_of(x);
-  const auto [y, mean, inverse] = at::native_batch_norm(
-      primal, primal_of(state.weight), primal_of(state.bias), leaves ? Tensor() : state.running_mean,
-      leaves ? Tensor() : state.running_var, /*training=*/true, momentum, state.epsilon);
-  return with_tangent_of_norm(y, x, state, mean, inverse,
-                              static_cast<double>(x.numel()) / static_cast<double>(x.size(1)),
+  const auto moved = begin_move(state, rows);
+  const auto [y, mean, inverse] =
+      at::native_batch_norm(primal, primal_of(state.weight), primal_of(state.bias), moved.mean, moved.variance,
+                            /*training=*/true, moved.momentum, state.epsilon);
+  end_move(state, rows, mean, inverse);
+  return with_tangent_of_norm(y, x, state, mean, inverse, rows,
                               [&](const Tensor& weight, const Tensor& bias) {
                                 return std::get<0>(at::native_batch_norm(primal, weight, bias, {}, {},
                                                                          /*training=*/true, 0, state.epsilon));
@@ -222,14 +237,12 @@ Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state, dou
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
-  const bool has_numbers = x.numel() > 0;
-  if (!training || !state.ranks) {
-    const double momentum = training && has_numbers ? begin_move(state) : 0;
-    if (training && has_numbers && has_tangent(x, state)) return batch_norm_with_tangent(x, state, momentum);
-    const bool reads_running = !training || current_context().statistics != BatchStatistics::leave;
-    return at::batch_norm(x, state.weight, state.bias, reads_running ? state.running_mean : Tensor(),
-                          reads_running ? state.running_var : Tensor(), training, momentum, state.epsilon,
-                          /*cudnn_enabled=*/true);
+  if (!training) {
+    return at::batch_norm(x, state.weight, state.bias, state.running_mean, state.running_var, training,
+                          /*momentum=*/0, state.epsilon, /*cudnn_enabled=*/true);
+  }
+  if (!state.ranks) {
+    return x.numel() > 0 && has_tangent(x, state) ? batch_norm_with_tangent(x, state) : by_own_images(x, state);
   }
   Tensor numbers;
   c10::intrusive_ptr<Batch> batch;

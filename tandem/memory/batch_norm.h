@@ -9,8 +9,8 @@ namespace tandem::memory {
 ///   y = weight (x - mean) / sqrt(variance + epsilon) + bias
 ///
 ///   x         [N, C, ...] floating; N may be 0
-///   training  normalises by the batch and moves the running statistics, unless the context holds them
-///             (base/context.h); else by the running statistics
+///   training  normalises by the batch and moves the running statistics as the context has it (base/context.h);
+///             else by the running statistics
 ///   returns   y, of x's shape and type
 ///
 /// With state.ranks the batch in training is that of all ranks, whose parts may be uneven or empty: the result, the

@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "tandem/base/context.h"
+#include <utility>
+
 #include "tandem/base/device_kernels.h"
 
 namespace tandem::memory {
@@ -32,6 +33,17 @@ void move_copies(const BatchNormState& state, double momentum, const ChannelStat
   move<double>(mean, variance, momentum, batch);
   state.running_mean.copy_(mean);
   state.running_var.copy_(variance);
+}
+
+void count_batch(const BatchNormState& state) {
+  if (state.batches.defined()) state.batches.add_(1);
+}
+
+ChannelStatistics statistics_of(const BatchNormState& state, double rows, const Tensor& mean,
+                                const Tensor& inverse_deviation) {
+  ChannelStatistics batch{rows, numbers_of(mean), numbers_of(inverse_deviation)};
+  for (auto& value : batch.variance) value = std::max(0.0, 1 / (value * value) - state.epsilon);
+  return batch;
 }
 
 bool is_plain(const Tensor& values, at::ScalarType type) {
@@ -90,21 +102,63 @@ ChannelStatistics running_statistics(const BatchNormState& state) {
   return {0, numbers_of(state.running_mean), numbers_of(state.running_var)};
 }
 
-double begin_move(const BatchNormState& state) {
-  if (current_context().statistics != BatchStatistics::move) return 0;
-  if (state.batches.defined()) state.batches.add_(1);
-  return state.momentum;
-}
-
 void move_running(const BatchNormState& state, const ChannelStatistics& batch) {
   if (batch.rows == 0) return;
-  const double momentum = begin_move(state);
-  if (momentum == 0) return;
+  const auto context = current_context();
+  if (context.statistics == BatchStatistics::defer) return context.book->add(state, batch);
+  if (context.statistics != BatchStatistics::move) return;
+  count_batch(state);
   const auto &mean = state.running_mean, &variance = state.running_var;
   const auto are = [&](at::ScalarType type) { return is_plain(mean, type) && is_plain(variance, type); };
-  if (are(at::kFloat)) return move<float>(mean, variance, momentum, batch);
-  if (are(at::kDouble)) return move<double>(mean, variance, momentum, batch);
-  move_copies(state, momentum, batch);
+  if (are(at::kFloat)) return move<float>(mean, variance, state.momentum, batch);
+  if (are(at::kDouble)) return move<double>(mean, variance, state.momentum, batch);
+  move_copies(state, state.momentum, batch);
+}
+
+MovedStatistics begin_move(const BatchNormState& state, double rows) {
+  const auto rule = current_context().statistics;
+  if (rule == BatchStatistics::leave) return {};
+  if (rule != BatchStatistics::move || rows == 0) return {state.running_mean, state.running_var};
+  count_batch(state);
+  return {state.running_mean, state.running_var, state.momentum};
+}
+
+void end_move(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& inverse_deviation) {
+  const auto context = current_context();
+  if (context.statistics != BatchStatistics::defer || rows == 0) return;
+  if (mean.is_cpu()) return context.book->add(state, statistics_of(state, rows, mean, inverse_deviation));
+  context.book->add_later(state, rows, mean, inverse_deviation);
+}
+
+void StatisticsBook::add(const BatchNormState& state, const ChannelStatistics& batch) {
+  const auto channels = static_cast<int64_t>(batch.mean.size());
+  const auto* key = state.running_mean.unsafeGetTensorImpl();
+  auto& moments = entries_.try_emplace(key, Entry{state, ChannelMoments(channels)}).first->second.moments;
+  auto squares = batch.variance;
+  for (auto& value : squares) value *= batch.rows;
+  moments.merge(batch.rows, batch.mean.data(), squares.data());
+}
+
+void StatisticsBook::add_later(const BatchNormState& state, double rows, const Tensor& mean,
+                               const Tensor& inverse_deviation) {
+  later_.push_back({state, rows, mean, inverse_deviation});
+}
+
+void StatisticsBook::commit() {
+  for (const auto& [state, rows, mean, inverse] : std::exchange(later_, {})) {
+    add(state, statistics_of(state, rows, mean, inverse));
+  }
+  for (const auto& [_, entry] : std::exchange(entries_, {})) {
+    move_running(entry.state, entry.moments.statistics(/*ranks=*/nullptr));
+  }
+}
+
+Context deferring(StatisticsBook& book) {
+  auto context = current_context();
+  if (context.statistics != BatchStatistics::move) return context;
+  context.statistics = BatchStatistics::defer;
+  context.book = &book;
+  return context;
 }
 
 }  // namespace tandem::memory

@@ -2,9 +2,11 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "tandem/base/context.h"
 #include "tandem/base/tensor.h"
 
 // What all batch normalisations share: the statistics of channels, over the images of one rank or of several.
@@ -114,13 +116,54 @@ ChannelMoments moments_of(const RowChunks& layout, const Moments& moments, const
 /// The running statistics, by which evaluation normalises.
 ChannelStatistics running_statistics(const BatchNormState& state);
 
-/// The momentum with which a batch moves the running statistics now: 0 while the context holds them (base/context.h),
-/// which leaves them their bits. Counts the batch in state.batches. To be called once for each batch, by operations
-/// that move the running statistics themselves; others call move_running().
-double begin_move(const BatchNormState& state);
-
-/// Moves the running statistics by those of a batch, unless the context holds them or the batch is empty. The variance
-/// that runs is the unbiased one, of all ranks' values.
+/// Moves the running statistics by those of a batch, or notes these where the context defers (base/context.h), unless
+/// it holds them or the batch is empty. The variance that runs is the unbiased one, of all ranks' values.
 void move_running(const BatchNormState& state, const ChannelStatistics& batch);
+
+/// Running statistics as an operation takes them that moves them itself: undefined, if the context leaves them.
+struct MovedStatistics {
+  Tensor mean, variance;
+  double momentum = 0;  // 0: as they are, to the bit
+};
+
+/// To be called once for each batch in training, of `rows` values a channel, by operations that move the running
+/// statistics themselves; others call move_running(). Counts the batch in state.batches if it moves them.
+MovedStatistics begin_move(const BatchNormState& state, double rows);
+
+/// To be called after such an operation: where the context defers, notes what it has found, [C] each.
+void end_move(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& inverse_deviation);
+
+/// The statistics of the batches of a step, such as its micro-batches, as those of one batch: the running statistics
+/// move once, by those of all values. Numbers: two of float64 a channel, in no tensor. Not thread-safe.
+///
+///   StatisticsBook book;
+///   { ContextScope scope(deferring(book)); ...forward of each micro-batch... }
+///   book.commit();
+class StatisticsBook {
+ public:
+  void add(const BatchNormState& state, const ChannelStatistics& batch);
+
+  /// The same as an operation of a device has them, which are read in commit() alone, so that nobody waits before.
+  void add_later(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& inverse_deviation);
+
+  /// Moves all, and counts one batch. The book is empty then.
+  void commit();
+
+ private:
+  struct Entry {
+    BatchNormState state;
+    ChannelMoments moments;
+  };
+  struct Later {
+    BatchNormState state;
+    double rows;
+    Tensor mean, inverse_deviation;
+  };
+  std::map<const void*, Entry> entries_;  // by what runs
+  std::vector<Later> later_;
+};
+
+/// The current context, but for what would move running statistics: that is noted in the book, which must outlive it.
+Context deferring(StatisticsBook& book);
 
 }  // namespace tandem::memory

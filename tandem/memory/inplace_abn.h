@@ -23,8 +23,8 @@ enum class AbnForm {
 ///
 ///   x           [N, C] or [N, C, H, W] floating; its values are lost
 ///   activation  leaky ReLU of slope kLeakySlope, ELU of scale 1, swish or the identity
-///   training    normalises by the batch and moves the running statistics, unless the context holds them
-///               (base/context.h); else by the running statistics
+///   training    normalises by the batch and moves the running statistics as the context has it (base/context.h);
+///               else by the running statistics
 ///   state       with `ranks`: the batch in training is that of all ranks, as for batch_norm() (memory/batch_norm.h)
 ///   returns     z, in x's memory
 ///

@@ -18,6 +18,14 @@ RecomputePlan keep_from(int first, int last) {
   return plan;
 }
 
+/// The same for blocks that are further back.
+PlanNode moved(PlanNode node, int by) {
+  node.first += by;
+  node.last += by;
+  for (auto& inner : node.inner) inner = moved(std::move(inner), by);
+  return node;
+}
+
 int64_t kept_bytes(const Stage& stage) { return stage.keeps.at(0).bytes + stage.output; }
 
 /// The first blocks of the segments. A cut is after the block with which the sum reaches its share of the whole.
@@ -172,6 +180,32 @@ RecomputePlan plan_sqrt(const std::vector<Stage>& stages) {
   }
   for (auto& node : keep_from(cuts.back(), static_cast<int>(stages.size()) - 1)) plan.push_back(std::move(node));
   return plan;
+}
+
+RecomputePlan plan_all(const std::vector<Stage>& stages) {
+  const int last = static_cast<int>(stages.size()) - 1;
+  return stages.empty() ? RecomputePlan() : RecomputePlan{{.first = 0, .last = last, .inner = keep_from(0, last)}};
+}
+
+RecomputePlan plan_by(const PlanMethod& method, const std::vector<Stage>& stages, int64_t budget,
+                      bool ends_with_loss) {
+  if (!method.keeps_loss || !ends_with_loss) return method.plan(stages, budget);
+  const std::vector<Stage> before(stages.begin(), stages.end() - 1);
+  return joined(method.plan(before, budget), {kept(0)});
+}
+
+RecomputePlan joined(RecomputePlan plan, const RecomputePlan& next) {
+  const int blocks = plan.empty() ? 0 : plan.back().last + 1;
+  for (const auto& node : next) plan.push_back(moved(node, blocks));
+  return plan;
+}
+
+RecomputePlan part_of(const RecomputePlan& plan, int first, int count) {
+  RecomputePlan part;
+  for (const auto& node : plan) {
+    if (node.first >= first && node.last < first + count) part.push_back(moved(node, -first));
+  }
+  return part;
 }
 
 RecomputePlan plan_log(const std::vector<Stage>& stages) {

@@ -100,14 +100,28 @@ RecomputePlan plan_log(const std::vector<Stage>& stages);
 /// names the least budget and the block that sets it. See RecomputePlanner.
 RecomputePlan plan_optimal(const std::vector<Stage>& stages, int64_t budget);
 
-/// A way to plan by its name: none, sqrt, log, optimal; lossy: as optimal, of stages that have lossy ways to keep too.
+/// Recomputes all as one segment, of which the input alone is kept: for one of many micro-batches whose backward is far
+/// from its forward.
+RecomputePlan plan_all(const std::vector<Stage>& stages);
+
+/// A way to plan by its name: none, all, sqrt, log, optimal; lossy: as optimal, of stages that have lossy ways to keep
+/// too.
 struct PlanMethod {
   std::string_view name;
   bool has_budget = false;  // needs one, and cuts blocks into their parts
   RecomputePlan (*plan)(const std::vector<Stage>& stages, int64_t budget) = nullptr;
   bool is_lossy = false;
+  bool keeps_loss = false;  // made for the blocks before the one with the loss, which is kept
 };
 const std::vector<PlanMethod>& plan_methods();
+
+/// The plan of a method for a chain; `ends_with_loss`: of its last block.
+RecomputePlan plan_by(const PlanMethod& method, const std::vector<Stage>& stages, int64_t budget, bool ends_with_loss);
+
+/// Plans of chains that follow each other, as one plan of all their blocks; and the part of such a plan that is of
+/// `count` blocks from `first` on.
+RecomputePlan joined(RecomputePlan plan, const RecomputePlan& next);
+RecomputePlan part_of(const RecomputePlan& plan, int first, int count);
 
 /// One run of a block in a step: a forward that keeps nothing, a forward that keeps, or a backward.
 struct PlanStep {

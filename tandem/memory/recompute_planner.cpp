@@ -65,6 +65,7 @@ const std::vector<PlanMethod>& plan_methods() {
   using Stages = const std::vector<Stage>&;
   static const std::vector<PlanMethod> methods = {
       {"none", false, [](Stages stages, int64_t) { return plan_none(stages); }},
+      {"all", false, [](Stages stages, int64_t) { return plan_all(stages); }, false, true},
       {"sqrt", false, [](Stages stages, int64_t) { return plan_sqrt(stages); }},
       {"log", false, [](Stages stages, int64_t) { return plan_log(stages); }},
       {"optimal", true, [](Stages stages, int64_t budget) { return plan_optimal(stages, budget); }},

@@ -53,7 +53,7 @@ class SearchStep : public train::Step {
   void allow_skips(int64_t in_a_row) override { weights_.allow_skips(in_a_row); }
   std::optional<train::Reading> run(const data::Batch& batch, int64_t step, double learning_rate) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
-  Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) override {
+  std::vector<Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts = false) override {
     return weights_.rehearse_blocks(batch, in_parts);
   }
   void settle() override { weights_.settle(); }

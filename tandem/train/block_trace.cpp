@@ -88,7 +88,7 @@ void BlockTrace::note(int64_t micro_batch, const std::string& block, const std::
 
 void BlockTrace::ran(const memory::Block& block, const memory::Flow& output) {
   const auto context = current_context();
-  const bool is_again = context.statistics != BatchStatistics::move;  // recomputed, or of a step that is taken back
+  const bool is_again = !context.has_new_images();  // recomputed, or of a step that is taken back
   if (context.step < 0 || is_again || !at::GradMode::is_enabled()) return;
   if (first_block_.empty()) first_block_ = block.name;
   if (block.name == first_block_ && last_block_ != first_block_) ++micro_batch_;

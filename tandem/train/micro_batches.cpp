@@ -66,10 +66,9 @@ Tensor start_of_backward(const Tensor& loss, const BatchPart& part, double scale
       .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
 }
 
-Context context_of(const BatchPart& part) {
-  auto context = current_context();
-  context.first_sample = part.batch.first_sample;
-  return context;
+Context context_of(const BatchPart& part, Context around) {
+  around.first_sample = part.batch.first_sample;
+  return around;
 }
 
 }  // namespace tandem::train

@@ -19,8 +19,8 @@ struct BatchPart {
 /// The derivative of the step's loss, times `scale`, by the numbers of the part's; undefined: 1.
 Tensor start_of_backward(const Tensor& loss, const BatchPart& part, double scale);
 
-/// That of the calling thread, for the part's samples.
-Context context_of(const BatchPart& part);
+/// That of the calling thread, or another, for the part's samples.
+Context context_of(const BatchPart& part, Context around = current_context());
 
 /// Cuts each rank's part of a batch into `parts` parts (split_sizes); leaves out parts that are empty on all ranks, but
 /// not the first. `sizes`: samples of each rank. Not collective: each rank gets the same sizes.

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "tandem/memory/block_runner.h"
+#include "tandem/memory/channel_statistics.h"
+
 namespace tandem::train {
 namespace {
 
@@ -148,8 +151,9 @@ class StageRecords {
     const auto input = task_.stage_inputs(part.batch)[run.front()];
     memory::Chain chain;
     for (const auto i : run) {
-      chain.blocks.insert(chain.blocks.end(), chains[i].blocks.begin(), chains[i].blocks.end());
-      num_blocks_[stages_[i]] = chains[i].blocks.size();
+      const auto own = memory::by_runners(chains[i]);
+      chain.blocks.insert(chain.blocks.end(), own.blocks.begin(), own.blocks.end());
+      num_blocks_[stages_[i]] = own.blocks.size();
     }
     auto records = memory::rehearse(chain, input, options);
     const int first = stages_[run.front()];
@@ -203,8 +207,12 @@ pipeline::Executor& PipelinePasses::executor_for(size_t micro_batches) {
   return *executor;
 }
 
+std::vector<BatchPart> PipelinePasses::parts_of(const data::Batch& batch) const {
+  return cut(batch, options_.accumulate, options_.shares.of(batch.global_size), mesh_.batch().rank());
+}
+
 std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) {
-  const auto parts = cut(batch, options_.accumulate, options_.shares.of(batch.global_size), mesh_.batch().rank());
+  const auto parts = parts_of(batch);
   auto& executor = executor_for(parts.size());
   std::vector<double> shares;
   std::vector<Tensor> rooms;
@@ -216,26 +224,48 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
   sync_.before_backward({}, kEarlier);
   StepStages stages(task_, parts, executor.program().stages_of(mesh_.coordinate(Axis::pipeline)), scale,
                     std::move(rooms));
-  executor.run(stages);
+  memory::StatisticsBook book;
+  {
+    const ContextScope scope(parts.size() > 1 ? memory::deferring(book) : current_context());
+    executor.run(stages);
+  }
+  book.commit();
   sync_.after_backward(kEarlier);
   sync_.take_gradients();
   return shares;
 }
 
 memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
-  const auto parts = cut(batch, options_.accumulate, options_.shares.of(batch.global_size), mesh_.batch().rank());
+  const auto parts = parts_of(batch);
   const auto program = options_.program(static_cast<int>(parts.size()));
-  const int coordinate = mesh_.coordinate(Axis::pipeline);
   auto* rehearsal = sync_.rehearsal();
   const auto sync = rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
   std::vector<memory::Change> changes;
   if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
   held.add(Category::communication, sync.beside);
 
-  StageRecords records(task_, program, coordinate);
+  StageRecords records(task_, program, mesh_.coordinate(Axis::pipeline));
   records.rehearse(parts, without(tensors_of(trained_), sync.owned_gradients), sync.owned_gradients);
   for (const auto& change : update(std::vector<int64_t>(trained_.size(), 0))) changes.push_back(change);
   return memory::compose(records.all(), records.order(), held, changes);
+}
+
+/// Of the first micro-batch, as if its gradients were those of the whole step.
+std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
+  const auto part = parts_of(batch).front();
+  const auto program = options_.program(static_cast<int>(options_.accumulate));
+  const auto own = program.stages_of(mesh_.coordinate(Axis::pipeline));
+  const auto chains = task_.stages(part.batch, part.sizes);
+  const auto inputs = task_.stage_inputs(part.batch);
+  std::vector<Step::Blocks> all;
+  for (size_t i = 0; i < chains.size(); ++i) {
+    const bool has_loss = own[i] + 1 == program.num_stages();
+    Step::Blocks blocks{in_parts ? memory::in_parts(chains[i]) : chains[i], {}};
+    blocks.records = memory::rehearse(blocks.chain, inputs[i],
+                                      {.starts_at_output = has_loss, .gives_gradients = !has_loss});
+    all.push_back(std::move(blocks));
+  }
+  return all;
 }
 
 }  // namespace tandem::train

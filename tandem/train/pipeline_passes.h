@@ -31,8 +31,10 @@ class PipelinePasses : public Passes {
 
   std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
+  std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:
+  std::vector<BatchPart> parts_of(const data::Batch& batch) const;
   pipeline::Executor& executor_for(size_t micro_batches);
 
   Task& task_;

@@ -79,12 +79,12 @@ class Step {
   }
 
   /// The blocks of the step, or their parts, and what each allocates for the first micro-batch of a batch of the size
-  /// of `batch`. By default there are none.
+  /// of `batch`: of each stage of a pipeline that this rank holds. By default there are none.
   struct Blocks {
     memory::Chain chain;
     std::vector<memory::BlockRecord> records;
   };
-  virtual Blocks rehearse_blocks(const data::Batch& batch, bool in_parts = false) { return {}; }
+  virtual std::vector<Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts = false) { return {}; }
 
   /// Brings the tensors of state() up to date: applies updates that are late.
   virtual void settle() {}

@@ -130,7 +130,7 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
   return highest_of(step, memory::compose({}, held, {&meeting, 1}));
 }
 
-Step::Blocks SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
+std::vector<Step::Blocks> SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const detail::Update::Begun begun(update_, /*learning_rate=*/0.0);
   return passes_->rehearse_blocks(batch, in_parts);
 }

@@ -104,7 +104,7 @@ TEST(Device, OnlyADevicesBlocksMayBeOffloaded) {
   memory::install_meter();
   auto job = job_of({"model=resnet_glyph", "train.batch=20", "embedding=16", "recompute=lossy", "memory.budget=1G"});
   const auto last_way = [&] {
-    return rehearse_stages(job, DataShape{50, {1, 32, 32}}, {50}, /*in_parts=*/true).at(1).keeps.back().name;
+    return rehearse_stages(job, DataShape{50, {1, 32, 32}}, {50}, /*in_parts=*/true).front().at(1).keeps.back().name;
   };
   EXPECT_EQ(last_way(), "int8");
   job.parallel.device = job.head.options.device = c10::Device(at::kPrivateUse1, 0);

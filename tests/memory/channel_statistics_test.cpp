@@ -7,6 +7,7 @@
 #include "tandem/base/rng.h"
 #include "tandem/memory/batch_norm.h"
 #include "tandem/memory/inplace_abn.h"
+#include "tandem/memory/recompute.h"
 #include "tests/support/text_of.h"
 
 namespace tandem::memory {
@@ -86,6 +87,49 @@ TEST(ChannelStatistics, AreHeldByTheContextWhateverTheNorm) {
       }
     }
   }
+}
+
+/// The batches of a step, whichever norm runs them, recomputed or not.
+TEST(ChannelStatistics, OfDeferredPartsMoveOnceAsThoseOfTheWhole) {
+  const auto whole = random({23, kChannels}, 1, 1e3);
+  const auto oracle = make_state();
+  at::batch_norm(whole, {}, {}, oracle.running_mean, oracle.running_var, true, 0.1, 1e-5, false);
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    for (const bool in_place : {false, true}) {
+      for (const bool recomputed : {false, true}) {
+        auto state = make_state(type);
+        state.weight.requires_grad_();
+        const auto norm = [&](const Tensor& x) {
+          return in_place ? inplace_abn(x + 0, kernels::Invertible::elu, state, true) : batch_norm(x, state, true);
+        };
+        StatisticsBook book;
+        {
+          const ContextScope scope(deferring(book));
+          for (const auto& part : whole.to(type).split_with_sizes({7, 0, 13, 3}, 0)) {
+            const auto x = part.clone().requires_grad_();
+            const auto y = recomputed ? recompute(norm, x) : norm(x);
+            EXPECT_EQ(state.batches.item<int64_t>(), 0);
+            EXPECT_TRUE(state.running_mean.equal(at::zeros({kChannels}, type)));
+            y.square().sum().backward();
+          }
+        }
+        book.commit();
+        book.commit();
+        EXPECT_EQ(state.batches.item<int64_t>(), 1);
+        const double tolerance = type == at::kDouble ? 1e-12 : 1e-5;
+        EXPECT_TRUE(state.running_mean.to(at::kDouble).allclose(oracle.running_mean, tolerance, 0)) << in_place;
+        EXPECT_TRUE(state.running_var.to(at::kDouble).allclose(oracle.running_var, tolerance, 0)) << in_place;
+      }
+    }
+  }
+}
+
+TEST(ChannelStatistics, AreNotDeferredWhereTheContextHoldsThem) {
+  auto context = current_context();
+  context.statistics = BatchStatistics::hold;
+  const ContextScope scope(context);
+  StatisticsBook book;
+  EXPECT_EQ(deferring(book), context);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class RecomputeMeasurement {
     const auto job = recompute_job(bench_, {"recompute=optimal", "memory.budget=1G"});
     const auto shape = shape_of(job);
     auto start = Clock::now();
-    const auto stages = rehearse_stages(job, shape, {shape.classes}, /*in_parts=*/true);
+    const auto stages = rehearse_stages(job, shape, {shape.classes}, /*in_parts=*/true).front();
     result_.rehearsal_seconds = seconds_since(start);
     const auto least = 1.01 * static_cast<double>(memory::least_budget(stages).bytes);  // a bound, a little too low
     const auto most = static_cast<double>(own_.front()->way().bytes);

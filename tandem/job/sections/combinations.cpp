@@ -59,7 +59,7 @@ bool has_tensor(const Job& job) { return job.parallel.tensor > 1; }
 bool has_pipeline(const Job& job) { return job.parallel.pipeline > 1; }
 
 bool strategy_sums_in_backward(const Job& job) { return !job.parallel.strategy->takes_gradients; }
-bool is_planned(const Job& job) { return job.settings.get_string("recompute") != "none"; }
+bool has_budget(const Job& job) { return job.memory.recompute->has_budget; }
 bool has_auxiliary(const Job& job) { return job.model.auxiliary > 0; }
 
 template <Axis axis>
@@ -159,7 +159,8 @@ std::vector<Combination> all_combinations() {
        leave_out("mesh.tensor") + ", and use parallel=ddp or another"},
       {"mesh.pipeline", "parallel=", has_pipeline, strategy_sums_in_backward, "which sums gradients in backward",
        "use " + summing},
-      {"mesh.pipeline", "recompute=", has_pipeline, is_planned, "whose plans are of one stage", one_of_them},
+      {"mesh.pipeline", "recompute=", has_pipeline, has_budget, "whose budget is of one stage",
+       "use recompute=all, sqrt or log"},
       {"mesh.pipeline", "trace.blocks", has_pipeline, is_traced, "which follows one stage", one_of_them},
       {"mesh.pipeline", "memory.limit", has_pipeline, is_limited, "which moves classes between ranks", one_of_them},
       {"mesh.pipeline", "head.fused_update", has_pipeline, updates_in_backward,

@@ -55,7 +55,7 @@ class BufferScope {
 }  // namespace
 
 Context holding(Context context) {
-  if (context.statistics == BatchStatistics::move) context.statistics = BatchStatistics::hold;
+  if (context.has_new_images()) context.statistics = BatchStatistics::hold;
   return context;
 }
 

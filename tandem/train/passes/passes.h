@@ -29,7 +29,7 @@ class Passes {
   virtual memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) = 0;
 
   /// Step::rehearse_blocks().
-  virtual Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) { return {}; }
+  virtual std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) { return {}; }
 };
 
 /// `tensors` that are none of `others`.

@@ -8,6 +8,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/finite.h"
 #include "tandem/memory/block_runner.h"
+#include "tandem/memory/channel_statistics.h"
 
 namespace tandem::train {
 namespace {
@@ -83,8 +84,12 @@ std::vector<BatchPart> PlainPasses::parts_of(const data::Batch& batch) const {
 std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) {
   std::vector<double> shares;
   if (ordered_buffers_) ordered_buffers_->before_step();
-  for (const auto& part : parts_of(batch)) {
-    const ContextScope scope(context_of(part));
+  const auto parts = parts_of(batch);
+  memory::StatisticsBook book;
+  const bool defers = parts.size() > 1 && !ordered_buffers_;
+  const auto around = defers ? memory::deferring(book) : current_context();
+  for (const auto& part : parts) {
+    const ContextScope scope(context_of(part, around));
     sync_.before_forward(part.place);
     auto own = task_.loss(part.batch, part.sizes);
     if (ordered_buffers_) ordered_buffers_->end_shard(part.batch.images.size(0));
@@ -101,6 +106,7 @@ std::vector<double> PlainPasses::run(const data::Batch& batch, double scale, det
     own.reset();  // with what its graph holds
     sync_.after_backward(part.place);
   }
+  book.commit();
   if (ordered_buffers_) ordered_buffers_->end_step(data_);
   return shares;
 }
@@ -154,14 +160,14 @@ std::vector<Tensor> PlainPasses::whole_gradients(const parallel::SyncMemory& syn
   return without(without(tensors_of(trained_), parts_with_gradients(sync)), sync.owned_gradients);
 }
 
-Step::Blocks PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
+std::vector<Step::Blocks> PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const auto part = parts_of(batch).front();
   Step::Blocks blocks{task_.chain(part.batch, part.sizes), {}};
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
   const auto sync = sync_memory();
   blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1, sync);
   reset_gradients(parts_with_gradients(sync));
-  return blocks;
+  return {blocks};
 }
 
 /// Leaves gradients of parts_with_gradients().

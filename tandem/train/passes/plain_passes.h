@@ -25,7 +25,7 @@ class PlainPasses : public Passes {
 
   std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
-  Step::Blocks rehearse_blocks(const data::Batch& batch, bool in_parts) override;
+  std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:
   std::vector<BatchPart> parts_of(const data::Batch& batch) const;
