@@ -15,6 +15,7 @@
 #include "tandem/cli/bench/memory.h"
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/bench/peer.h"
+#include "tandem/cli/bench/pipeline.h"
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/bench/search.h"
 #include "tandem/cli/bench/step.h"
@@ -234,7 +235,7 @@ struct Bench {
   settings::Schema (*schema)();
 };
 
-constexpr std::array<Bench, 10> kBenches = {
+constexpr std::array<Bench, 11> kBenches = {
     {{"comm", run_comm, [] { return settings::Schema(comm_settings()); }},
      {"classifier", run_classifier, [] { return settings::Schema(classifier_settings()); }},
      {"activation", run_activation, activation_schema},
@@ -244,6 +245,7 @@ constexpr std::array<Bench, 10> kBenches = {
      {"parity", run_parity, parity_schema},
      {"ddp", run_ddp, ddp_schema},
      {"tensor", run_tensor, tensor_schema},
+     {"pipeline", run_pipeline, pipeline_schema},
      {"step", run_step, job::schema}}};
 
 std::vector<std::string> bench_names() {

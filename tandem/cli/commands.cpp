@@ -82,10 +82,9 @@ const std::vector<Command>& table() {
        true},
       {"bench",
        "measure a part of tandem: comm, classifier, activation, memory (of one step), recompute, parity (of plans with "
-       "one device), ddp (strategies beside Python's), tensor (divided layers beside DTensor), search (a step of DARTS "
-       "beside Python's), step (of one job, "
-       "while "
-       "others take turns); tandem help bench NAME lists its settings",
+       "one device), ddp (strategies beside Python's), tensor (divided layers beside DTensor), pipeline (schedules "
+       "beside torch.distributed.pipelining), search (a step of DARTS beside Python's), step (of one job, while others "
+       "take turns); tandem help bench NAME lists its settings",
        "NAME [key=value...]",
        run_bench,
        {kJson}},

@@ -21,12 +21,12 @@ const std::vector<settings::Setting>& diff_settings() {
   return settings;
 }
 
-struct Request {
+struct DiffRequest {
   std::string one, other;
   double tolerance = 0;
 };
 
-Request read_request(const Arguments& arguments) {
+DiffRequest read_diff_request(const Arguments& arguments) {
   const auto is_path = [&](size_t i) {
     return i < arguments.words.size() && arguments.words[i].find('=') == std::string::npos;
   };
@@ -69,7 +69,7 @@ std::string text_of(const train::TraceDifference& first) {
 settings::Schema diff_schema() { return diff_settings(); }
 
 int run_diff(const Arguments& arguments) {
-  const auto request = read_request(arguments);
+  const auto request = read_diff_request(arguments);
   const auto one = read_block_file(request.one), other = read_block_file(request.other);
   if (one.kind != other.kind) {
     throw DataError("blocks of " + quote(request.one) + " are told by trace.blocks=" + one.kind + " and those of " +

@@ -37,7 +37,7 @@ const std::vector<settings::Setting>& reshard_settings() {
   return settings;
 }
 
-struct Request {
+struct ReshardRequest {
   fs::path source;
   int ranks = 1;
   std::vector<double> shares;
@@ -45,7 +45,7 @@ struct Request {
 };
 
 /// Whether the result can be written: reading a large checkpoint takes a while.
-void check_place(const Request& request) {
+void check_place(const ReshardRequest& request) {
   if (!request.merged.empty()) {
     storage::check_named_file("merge file", request.merged);
     if (storage::is_there(request.merged)) {
@@ -55,13 +55,13 @@ void check_place(const Request& request) {
   if (!request.out.empty()) check_run_folder(request.out);
 }
 
-Request read_request(const Arguments& arguments) {
+ReshardRequest read_reshard_request(const Arguments& arguments) {
   if (arguments.words.empty() || arguments.words[0].find('=') != std::string::npos) {
     throw UsageError("reshard: the checkpoint is missing, wanted 'tandem reshard RUN [key=value...]'");
   }
   settings::Settings settings{settings::Schema(reshard_settings())};
   settings.apply(std::span(arguments.words).subspan(1));
-  Request request;
+  ReshardRequest request;
   request.source = arguments.words[0];
   request.shares = settings.get_numbers("shares");
   request.ranks = static_cast<int>(settings.get_int("ranks"));
@@ -89,7 +89,7 @@ Request read_request(const Arguments& arguments) {
 }
 
 /// The checkpoint that the user names, or a run's newest complete one.
-std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& request) {
+std::pair<train::CheckpointStore, int64_t> find_checkpoint(const ReshardRequest& request) {
   const auto place = train::locate_checkpoints(request.source);
   train::CheckpointStore store(place.folder);
   if (place.newest) {
@@ -107,7 +107,7 @@ std::pair<train::CheckpointStore, int64_t> find_checkpoint(const Request& reques
 }
 
 /// The settings of the run, for the new checkpoint's folder, so that train and eval find them; "" if there are none.
-std::string settings_for(const fs::path& checkpoints, const Request& request) {
+std::string settings_for(const fs::path& checkpoints, const ReshardRequest& request) {
   const auto saved = checkpoints.parent_path() / "settings.toml";
   if (!storage::is_there(saved)) return "";
   settings::Settings run(job::schema());
@@ -117,7 +117,8 @@ std::string settings_for(const fs::path& checkpoints, const Request& request) {
   return run.to_toml();
 }
 
-void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints, const Request& request) {
+void write_checkpoint(const train::CheckpointReader& reader, const fs::path& checkpoints,
+                      const ReshardRequest& request) {
   train::CheckpointStore store(request.out / "checkpoints");
   if (!store.list().empty()) {
     throw SettingsError("out is '" + request.out.string() + "', which holds checkpoints, wanted a new folder");
@@ -134,7 +135,7 @@ settings::Schema reshard_schema() { return reshard_settings(); }
 
 int run_reshard(const Arguments& arguments) {
   if (!job::prints_for_the_job()) return 0;  // one process of a job does it
-  const auto request = read_request(arguments);
+  const auto request = read_reshard_request(arguments);
   const auto [store, step] = find_checkpoint(request);
   const train::CheckpointReader reader(store, step);
   const auto source = store.path(step);

@@ -47,7 +47,7 @@ struct TaskPlan {
   std::vector<int64_t> counts;
   /// Of the parts of the task's chain: no segment is of two stages. Empty: nothing is recomputed.
   memory::RecomputePlan recompute;
-  bool draws = true;                // false: the head's weight is undefined until it is filled
+  bool draws = true;  // false: the head's weight is undefined until it is filled
 };
 
 /// Whether a rank gets no part of a batch, and no classes.

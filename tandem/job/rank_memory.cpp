@@ -91,8 +91,8 @@ std::vector<std::vector<memory::Stage>> stages_with(const Job& of, const DataSha
   const auto job = with_draw(of, draws_of(of, held.count).front());
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
   const auto parts = assemble(job, shape, plan, *group);
-  const auto batch = synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), held,
-                                     job.training.batch);
+  const auto batch =
+      synthetic_batch(shape, training_loader_options(job, rank, job.parallel.ranks), held, job.training.batch);
   std::vector<std::vector<memory::Stage>> all;
   detail::name_single_images(job, [&] {
     for (auto& [chain, records] : parts.step->rehearse_blocks(batch, in_parts)) {

@@ -79,8 +79,8 @@ class PlannedRanks {
   const Job& job_;
   const DataShape& shape_;
   LargeRanks& large_;
-  const std::vector<int64_t> even_;  // classes of each rank
-  std::map<int, Recomputation> recomputations_;  // by the coordinate along the axis pipeline
+  const std::vector<int64_t> even_;                      // classes of each rank
+  std::map<int, Recomputation> recomputations_;          // by the coordinate along the axis pipeline
   std::map<std::array<int64_t, 4>, PlannedRank> known_;  // by classes, all of them, images, and what else differs
   bool are_rehearsed_ = true;
 };

@@ -28,7 +28,7 @@ class PlanChoice {
     const auto& memory = job_.memory;
     const bool cuts_blocks = memory.recompute->has_budget;
     auto plan = cuts_blocks ? within(memory.budget.value())
-                                  : memory::plan_by(*memory.recompute, stages_, 0, /*ends_with_loss=*/true);
+                            : memory::plan_by(*memory.recompute, stages_, 0, /*ends_with_loss=*/true);
     const auto seconds = [&](const RecomputePlan& of) { return static_cast<double>(cost_of(of, stages_).nanoseconds); };
     const double slowdown = seconds(plan) / seconds(plan_none(stages_));
     std::optional<memory::Composition> step;

@@ -25,7 +25,8 @@ struct Recomputation {
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, const std::vector<int64_t>& counts,
                                    int64_t batches = 0, int rank = 0);
 
-/// The same, chosen by rank 0 for all, where `step` is known; or, with a pipeline, that of the calling rank. Collective.
+/// The same, chosen by rank 0 for all, where `step` is known; or, with a pipeline, that of the calling rank.
+/// Collective.
 Recomputation choose_recomputation(const Job& job, const DataShape& shape, comm::ProcessGroup& group,
                                    int64_t batches = 0);
 

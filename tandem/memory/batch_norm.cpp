@@ -227,11 +227,10 @@ Tensor batch_norm_with_tangent(const Tensor& x, const BatchNormState& state) {
       at::native_batch_norm(primal, primal_of(state.weight), primal_of(state.bias), moved.mean, moved.variance,
                             /*training=*/true, moved.momentum, state.epsilon);
   end_move(state, rows, mean, inverse);
-  return with_tangent_of_norm(y, x, state, mean, inverse, rows,
-                              [&](const Tensor& weight, const Tensor& bias) {
-                                return std::get<0>(at::native_batch_norm(primal, weight, bias, {}, {},
-                                                                         /*training=*/true, 0, state.epsilon));
-                              });
+  return with_tangent_of_norm(y, x, state, mean, inverse, rows, [&](const Tensor& weight, const Tensor& bias) {
+    return std::get<0>(at::native_batch_norm(primal, weight, bias, {}, {},
+                                             /*training=*/true, 0, state.epsilon));
+  });
 }
 
 }  // namespace

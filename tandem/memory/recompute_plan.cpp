@@ -187,8 +187,7 @@ RecomputePlan plan_all(const std::vector<Stage>& stages) {
   return stages.empty() ? RecomputePlan() : RecomputePlan{{.first = 0, .last = last, .inner = keep_from(0, last)}};
 }
 
-RecomputePlan plan_by(const PlanMethod& method, const std::vector<Stage>& stages, int64_t budget,
-                      bool ends_with_loss) {
+RecomputePlan plan_by(const PlanMethod& method, const std::vector<Stage>& stages, int64_t budget, bool ends_with_loss) {
   if (!method.keeps_loss || !ends_with_loss) return method.plan(stages, budget);
   const std::vector<Stage> before(stages.begin(), stages.end() - 1);
   return joined(method.plan(before, budget), {kept(0)});

@@ -4,9 +4,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "tandem/base/seconds.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/memory/given_gradients.h"
+#include "tandem/memory/meter.h"
 #include "tandem/memory/weight_work.h"
 
 namespace tandem::pipeline {
@@ -51,15 +54,24 @@ class Executor::Step {
     for (const int stage : program_.stages_of(group_.rank())) left_[stage] = program_.micro_batches;
   }
 
-  void run() {
+  void run(std::vector<Timed>* times) {
     for (size_t i = 0; i < list_.size(); ++i) {
+      const double begin = times != nullptr ? now() : 0;
       do_action(i);
       for (const size_t sent : executor_.receipts_[i]) end_send(sent);
+      if (times != nullptr) times->push_back({list_[i], begin, now(), held_bytes()});
     }
     while (!under_way_.empty()) end_send(under_way_.begin()->first);
   }
 
  private:
+  static double now() { return seconds_since(std::chrono::steady_clock::time_point()); }
+
+  static int64_t held_bytes() {
+    const int rank = current_context().rank;
+    return memory::meter_is_installed() && rank >= 0 ? memory::account(rank).live_bytes() : 0;
+  }
+
   void do_action(size_t i) {
     const auto& action = list_[i];
     if (is_send(action.what)) return send(i);
@@ -203,6 +215,6 @@ Executor::Executor(Program program, comm::ProcessGroup& group)
   }
 }
 
-void Executor::run(Stages& stages) { Step(*this, stages).run(); }
+void Executor::run(Stages& stages, std::vector<Timed>* times) { Step(*this, stages).run(times); }
 
 }  // namespace tandem::pipeline

@@ -8,6 +8,7 @@
 #include "tandem/memory/chain.h"
 #include "tandem/pipeline/program.h"
 #include "tandem/pipeline/proof.h"
+#include "tandem/pipeline/simulation.h"
 
 namespace tandem::pipeline {
 
@@ -50,8 +51,9 @@ class Executor {
   /// ProgramError; c10::ValueError if the group has another number of ranks. Not collective.
   Executor(Program program, comm::ProcessGroup& group);
 
-  /// Collective: each rank of the group runs its list.
-  void run(Stages& stages);
+  /// Collective: each rank of the group runs its list. `times`: is given when each action has run, in seconds of
+  /// std::chrono::steady_clock, and with the memory meter what the rank holds then.
+  void run(Stages& stages, std::vector<Timed>* times = nullptr);
 
   const Program& program() const { return program_; }
   const std::vector<MostHeld>& held() const { return held_; }

@@ -102,7 +102,7 @@ std::string cell_of(const Action& action, const std::vector<int>& stages) {
 /// What a rank does in each unit of time; empty: nothing.
 std::vector<std::string> row_of(const Simulation::Rank& rank, const std::vector<int>& stages, double unit) {
   std::vector<std::string> row;
-  for (const auto& [action, begin, end] : rank.actions) {
+  for (const auto& [action, begin, end, bytes] : rank.actions) {
     if (is_message(action.what)) continue;
     const auto first = static_cast<size_t>(std::lround(begin / unit));
     const auto last = std::max(first + 1, static_cast<size_t>(std::lround(end / unit)));

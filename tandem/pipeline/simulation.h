@@ -22,6 +22,7 @@ std::vector<StageCost> even_costs(const Program& program, const StageCost& of_ra
 struct Timed {
   Action action;
   double begin = 0, end = 0;
+  int64_t bytes = 0;  // that the rank holds at its end; 0: not known
 };
 
 /// A step as it would run on ranks that begin together.

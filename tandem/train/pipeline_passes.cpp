@@ -7,6 +7,7 @@
 
 #include "tandem/memory/block_runner.h"
 #include "tandem/memory/channel_statistics.h"
+#include "tandem/pipeline/measure.h"
 
 namespace tandem::train {
 namespace {
@@ -250,6 +251,24 @@ memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::A
   return memory::compose(records.all(), records.order(), held, changes);
 }
 
+std::vector<pipeline::StageCost> PipelinePasses::measure(const data::Batch& batch) {
+  const auto parts = parts_of(batch);
+  const auto& program = executor_for(parts.size()).program();
+  const int coordinate = mesh_.coordinate(Axis::pipeline);
+  const auto own = program.stages_of(coordinate);
+  detail::StepNumbers numbers(c10::kCPU);
+  std::vector<Tensor> rooms;
+  for (const auto& part : parts) rooms.push_back(numbers.add(static_cast<int64_t>(part.shares.size())));
+  StepStages stages(task_, parts, own, /*scale=*/1, std::move(rooms));
+  const auto input = [&](int stage, int micro_batch) {
+    const auto place = std::ranges::find(own, stage) - own.begin();
+    return task_.stage_inputs(parts[micro_batch].batch)[static_cast<size_t>(place)];
+  };
+  auto costs = measure_stages(program, coordinate, stages, input);
+  sync_.take_gradients();
+  return costs;
+}
+
 /// Of the first micro-batch, as if its gradients were those of the whole step.
 std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const auto part = parts_of(batch).front();
@@ -261,8 +280,8 @@ std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& bat
   for (size_t i = 0; i < chains.size(); ++i) {
     const bool has_loss = own[i] + 1 == program.num_stages();
     Step::Blocks blocks{in_parts ? memory::in_parts(chains[i]) : chains[i], {}};
-    blocks.records = memory::rehearse(blocks.chain, inputs[i],
-                                      {.starts_at_output = has_loss, .gives_gradients = !has_loss});
+    blocks.records =
+        memory::rehearse(blocks.chain, inputs[i], {.starts_at_output = has_loss, .gives_gradients = !has_loss});
     all.push_back(std::move(blocks));
   }
   return all;

@@ -31,6 +31,7 @@ class PipelinePasses : public Passes {
 
   std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
+  std::vector<pipeline::StageCost> measure(const data::Batch& batch) override;
   std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:

@@ -11,6 +11,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/data/loader.h"
 #include "tandem/memory/rehearsal.h"
+#include "tandem/pipeline/simulation.h"
 #include "tandem/storage/fields.h"
 #include "tandem/train/parameter.h"
 #include "tandem/train/scores.h"
@@ -85,6 +86,14 @@ class Step {
     std::vector<memory::BlockRecord> records;
   };
   virtual std::vector<Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts = false) { return {}; }
+
+  /// What this rank's part of a step takes, in seconds, with nothing sent. By default nothing is told.
+  struct Costs {
+    std::vector<pipeline::StageCost> stages;  // of each stage of a pipeline that this rank holds, for a micro-batch
+    double update = 0;                        // after the gradients are there
+  };
+  /// Measures them, on a batch, while the other ranks do the same. The state changes.
+  virtual Costs measure(const data::Batch& batch) { return {}; }
 
   /// Brings the tensors of state() up to date: applies updates that are late.
   virtual void settle() {}

@@ -1,8 +1,10 @@
 #include "tandem/train/supervised_step.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
+#include "tandem/base/seconds.h"
 #include "tandem/train/block_trace.h"
 #include "tandem/train/evaluate.h"
 #include "tandem/train/passes/plain_passes.h"
@@ -133,6 +135,15 @@ memory::Composition SupervisedStep::rehearse(const data::Batch& batch, memory::A
 std::vector<Step::Blocks> SupervisedStep::rehearse_blocks(const data::Batch& batch, bool in_parts) {
   const detail::Update::Begun begun(update_, /*learning_rate=*/0.0);
   return passes_->rehearse_blocks(batch, in_parts);
+}
+
+Step::Costs SupervisedStep::measure(const data::Batch& batch) {
+  detail::Update::Begun begun(update_, /*learning_rate=*/0.0);
+  Costs costs{.stages = passes_->measure(batch)};
+  const auto start = std::chrono::steady_clock::now();
+  update_.end(begun, {}, /*step=*/0);
+  costs.update = seconds_since(start);
+  return costs;
 }
 
 void SupervisedStep::settle() {

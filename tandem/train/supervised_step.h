@@ -87,6 +87,7 @@ class SupervisedStep : public Step {
   int64_t staleness() const override { return late_ != nullptr ? late_->staleness() : 0; }
   std::optional<Reading> end_next() override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
+  Costs measure(const data::Batch& batch) override;
   std::vector<Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override;
   void with_tested_weights(const std::function<void()>& body) override;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tandem/comm/world.h"
+#include "tandem/job/recomputation.h"
+#include "tandem/memory/meter.h"
 #include "tandem/train/evaluate.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/train/loss_recorder.h"
@@ -15,7 +17,8 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
   const Patterns patterns;
   const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
   const auto shape = shape_of(job, patterns);
-  const auto parts = assemble(job, shape, group);
+  const TaskPlan plan{even_counts(job, shape.classes, group.size()), choose_recomputation(job, shape, group).plan};
+  const auto parts = assemble(job, shape, plan, group);
   const auto& [mesh, task, trace, step, search] = parts;
   const auto validation = begin_search(job, parts, patterns, loader->batches_per_epoch(), group);
   auto options = trainer_options(job, loader->batches_per_epoch());
@@ -42,6 +45,7 @@ WholeRun run_rank(const Job& job, const std::filesystem::path& folder, const Ins
 WholeRun whole_run(const Words& words, int64_t steps, const std::filesystem::path& store, const Inspect& inspect) {
   const auto job = job_of(with(words, {"train.log_every=1", "train.steps=" + std::to_string(steps)}));
   check_training(job);
+  memory::install_meter();
   WholeRun run;
   comm::run_ranks(job.parallel.ranks,
                   [&](comm::ProcessGroup& group) {

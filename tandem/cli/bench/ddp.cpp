@@ -8,6 +8,7 @@
 #include "tandem/base/median.h"
 #include "tandem/cli/bench/own_side.h"
 #include "tandem/cli/bench/peer.h"
+#include "tandem/cli/bench/rounds.h"
 #include "tandem/parallel/strategy.h"
 
 namespace tandem::cli {

@@ -5,6 +5,7 @@
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/ddp.h"
 #include "tandem/cli/bench/peer.h"
+#include "tandem/cli/bench/rounds.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
 
@@ -61,10 +62,6 @@ nlohmann::json json_of(const DdpCase& one) {
           {"wire_bytes", one.wire_bytes}};
 }
 
-std::optional<double> to_milliseconds(std::optional<double> seconds) {
-  return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
-}
-
 }  // namespace
 
 settings::Schema ddp_schema() { return ddp_settings(); }
@@ -78,11 +75,10 @@ int run_ddp(const Arguments& arguments) {
                "peak of a rank", "wire of a step"});
   auto list = nlohmann::json::array();
   for (const auto& one : result.cases) {
-    table.add_row(
-        {one.name, one.model, std::to_string(one.ranks) + " " + one.mode,
-         format_number("%.1f", to_milliseconds(one.seconds)), format_number("%.1f", to_milliseconds(one.peer_seconds)),
-         format_number("%.2f", one.speedup), format_number("%.1f", to_milliseconds(one.one_rank_seconds)),
-         format_number("%.2f", one.one_rank_ratio), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+    table.add_row({one.name, one.model, std::to_string(one.ranks) + " " + one.mode, in_milliseconds(one.seconds),
+                   in_milliseconds(one.peer_seconds), format_number("%.2f", one.speedup),
+                   in_milliseconds(one.one_rank_seconds), format_number("%.2f", one.one_rank_ratio),
+                   format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}, {"missing", missing}});

@@ -29,8 +29,20 @@ OwnSide::OwnSide(std::string what, const std::vector<std::string>& command)
     : what_(std::move(what)), process_(command) {
   const auto line = process_.read_line();
   if (!line) throw IoError(what_ + " did not start: " + command.back());
-  facts_ = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
-  if (!facts_.is_object()) throw IoError(what_ + " says '" + *line + "', wanted a JSON object");
+  facts_ = object_of(*line);
+}
+
+nlohmann::json OwnSide::object_of(const std::string& line) const {
+  auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw IoError(what_ + " says '" + line + "', wanted a JSON object");
+  return object;
+}
+
+nlohmann::json OwnSide::costs() {
+  process_.write_line("costs");
+  const auto line = process_.read_line();
+  if (!line) throw IoError(what_ + " has ended");
+  return object_of(*line);
 }
 
 void OwnSide::take(int64_t steps) {
@@ -41,12 +53,6 @@ void OwnSide::take(int64_t steps) {
   std::vector<double> seconds;
   for (double one = 0; text >> one;) seconds.push_back(one);
   rounds_.push_back(median(seconds));
-}
-
-double ratio_of_rounds(const std::vector<double>& one, const std::vector<double>& other) {
-  std::vector<double> all;
-  for (size_t i = 0; i < other.size(); ++i) all.push_back(one[i] / other[i]);
-  return median(all);
 }
 
 }  // namespace tandem::cli

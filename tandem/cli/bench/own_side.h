@@ -22,18 +22,20 @@ class OwnSide {
   /// What it has told at its start: peak_bytes, of the rank that has most, and wire_bytes, of all ranks in a step.
   const nlohmann::json& facts() const { return facts_; }
 
+  /// What its parts take alone (`tandem bench step`, costs). Throws IoError if it has ended.
+  nlohmann::json costs();
+
   /// Takes steps, and keeps their median seconds. Throws IoError if it has ended.
   void take(int64_t steps);
   const std::vector<double>& rounds() const { return rounds_; }
 
  private:
+  nlohmann::json object_of(const std::string& line) const;
+
   std::string what_;
   PeerProcess process_;
   nlohmann::json facts_;
   std::vector<double> rounds_;
 };
-
-/// Median over the rounds of the times that one side takes, divided by those of the other.
-double ratio_of_rounds(const std::vector<double>& one, const std::vector<double>& other);
 
 }  // namespace tandem::cli

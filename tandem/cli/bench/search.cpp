@@ -11,6 +11,7 @@
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/own_side.h"
 #include "tandem/cli/bench/peer.h"
+#include "tandem/cli/bench/rounds.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
 

@@ -24,10 +24,13 @@ void answer(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// The number that the next line of stdin asks for; 0 at its end.
+constexpr int64_t kCosts = -1;
+
+/// The number that the next line of stdin asks for; 0 at its end; kCosts.
 int64_t asked() {
   std::string line;
   if (!std::getline(std::cin, line)) return 0;
+  if (line == "costs") return kCosts;
   int64_t steps = 0;
   const auto [end, fault] = std::from_chars(line.data(), line.data() + line.size(), steps);
   if (fault != std::errc() || end != line.data() + line.size() || steps < 1) {
@@ -57,6 +60,25 @@ nlohmann::json measure(TimedStep& step, comm::ProcessGroup& group) {
   return {{"peak_bytes", peak}, {"wire_bytes", wire}, {"ranks", group.size()}};
 }
 
+/// Of all ranks, in the order of the model's stages.
+nlohmann::json costs(TimedStep& step, const job::Job& job, comm::ProcessGroup& group) {
+  const auto own = step.measure();
+  const auto ranks = job::stage_ranks(job);
+  const auto sizes = job.parallel.mesh(group.size());
+  auto stages = nlohmann::json::array();
+  size_t next = 0;
+  for (const int coordinate : ranks) {
+    const bool is_here = sizes.coordinate(parallel::Axis::pipeline, group.rank()) == coordinate;
+    const auto cost = is_here ? own.stages[next++] : pipeline::StageCost{0, 0, 0};
+    const auto of_slowest = [&](double seconds) { return comm::reduce_number(seconds, comm::Reduce::max, group); };
+    const auto forward = of_slowest(cost.forward), input_gradient = of_slowest(cost.input_gradient);
+    stages.push_back({{"forward", forward},
+                      {"input_gradient", input_gradient},
+                      {"weight_gradient", of_slowest(cost.weight_gradient)}});
+  }
+  return {{"stages", stages}, {"update", comm::reduce_number(own.update, comm::Reduce::max, group)}};
+}
+
 /// `sends`: false: each rank only imagines the others.
 void serve(const job::Job& job, bool sends, comm::ProcessGroup& group) {
   const auto plan = job::plan_rank(job, shape_of(job), {.batches = 1}, group);
@@ -68,6 +90,11 @@ void serve(const job::Job& job, bool sends, comm::ProcessGroup& group) {
   for (;;) {
     const auto steps = comm::broadcast_number(leads ? asked() : 0, 0, group);
     if (steps == 0) return;
+    if (steps == kCosts) {
+      const auto all = costs(step, job, group);
+      if (leads) answer(all.dump());
+      continue;
+    }
     std::string seconds;
     for (int64_t i = 0; i < steps; ++i) seconds += (i > 0 ? " " : "") + std::to_string(step.run());
     step.settle();  // nothing goes on in the other side's turn

@@ -12,6 +12,7 @@
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/own_side.h"
 #include "tandem/cli/bench/peer.h"
+#include "tandem/cli/bench/rounds.h"
 #include "tandem/cli/result.h"
 #include "tandem/settings/settings.h"
 
@@ -85,14 +86,6 @@ class PeerRounds {
   Peer peer_;
 };
 
-using Rounds = std::vector<double>;
-
-Rounds difference(const Rounds& a, const Rounds& b) {
-  Rounds all;
-  for (size_t i = 0; i < a.size(); ++i) all.push_back(a[i] - b[i]);
-  return all;
-}
-
 void compare(const TensorBench& bench, int64_t batch, TensorResult& result) {
   const auto what = "batch " + std::to_string(batch);
   std::vector<std::unique_ptr<OwnSide>> own;
@@ -127,7 +120,8 @@ void compare(const TensorBench& bench, int64_t batch, TensorResult& result) {
     one.peer_seconds = median(peer->rounds);
     one.peer_compute_seconds = median(peer_compute->rounds);
     one.speedup = ratio_of_rounds(peer->rounds, rounds);
-    one.beyond = ratio_of_rounds(difference(rounds, compute.rounds()), difference(peer->rounds, peer_compute->rounds));
+    one.beyond = ratio_of_rounds(difference_of_rounds(rounds, compute.rounds()),
+                                 difference_of_rounds(peer->rounds, peer_compute->rounds));
   }
 }
 
@@ -170,23 +164,17 @@ TensorBench read_tensor_bench(const settings::Settings& settings) {
   return bench;
 }
 
-nlohmann::json json_of(std::optional<double> number) { return number ? nlohmann::json(*number) : nlohmann::json(); }
-
 nlohmann::json json_of(const TensorCase& one) {
   return {{"mode", one.mode},
           {"batch", one.batch},
           {"seconds", one.seconds},
           {"compute_seconds", one.compute_seconds},
-          {"peer_seconds", json_of(one.peer_seconds)},
-          {"peer_compute_seconds", json_of(one.peer_compute_seconds)},
-          {"speedup", json_of(one.speedup)},
-          {"beyond", json_of(one.beyond)},
+          {"peer_seconds", number_or_null(one.peer_seconds)},
+          {"peer_compute_seconds", number_or_null(one.peer_compute_seconds)},
+          {"speedup", number_or_null(one.speedup)},
+          {"beyond", number_or_null(one.beyond)},
           {"peak_bytes", one.peak_bytes},
           {"wire_bytes", one.wire_bytes}};
-}
-
-std::optional<double> ms_of(std::optional<double> seconds) {
-  return seconds ? std::optional(*seconds * 1e3) : std::nullopt;
 }
 
 }  // namespace
@@ -211,10 +199,10 @@ int run_tensor(const Arguments& arguments) {
   auto list = nlohmann::json::array();
   for (const auto& one : result.cases) {
     table.add_row({std::to_string(settings.get_int("ranks")) + " " + one.mode, std::to_string(one.batch),
-                   format_number("%.1f", ms_of(one.seconds)), format_number("%.1f", ms_of(one.compute_seconds)),
-                   format_number("%.1f", ms_of(one.peer_seconds)),
-                   format_number("%.1f", ms_of(one.peer_compute_seconds)), format_number("%.2f", one.speedup),
-                   format_number("%.2f", one.beyond), format_bytes(one.peak_bytes), format_bytes(one.wire_bytes)});
+                   in_milliseconds(one.seconds), in_milliseconds(one.compute_seconds),
+                   in_milliseconds(one.peer_seconds), in_milliseconds(one.peer_compute_seconds),
+                   format_number("%.2f", one.speedup), format_number("%.2f", one.beyond), format_bytes(one.peak_bytes),
+                   format_bytes(one.wire_bytes)});
     list.push_back(json_of(one));
   }
   write_result(arguments, table.str(), {{"cases", list}, {"missing", missing}});

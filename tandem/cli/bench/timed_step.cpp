@@ -41,12 +41,21 @@ TimedStep::TimedStep(const job::Job& job, const job::DataShape& shape, const job
                      comm::ProcessGroup& group)
     : job_(job), batch_(batch_of(job, shape, group)), parts_(assemble(job, shape, plan, group)) {}
 
-double TimedStep::run() {
+Context TimedStep::context() const {
   auto context = current_context();
   context.category = Category::activations;
   context.seed = job_.seed;
   context.step = steps_;
-  const ContextScope scope(context);
+  return context;
+}
+
+train::Step::Costs TimedStep::measure() {
+  const ContextScope scope(context());
+  return parts_.step->measure(batch_);
+}
+
+double TimedStep::run() {
+  const ContextScope scope(context());
   const auto start = std::chrono::steady_clock::now();
   parts_.step->run(batch_, steps_++, kLearningRate);
   return seconds_since(start);

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include "tandem/base/context.h"
 #include "tandem/job/parts.h"
 
 namespace tandem::cli {
@@ -14,6 +15,9 @@ class TimedStep {
   /// Takes a step. Returns its seconds on this rank. Collective.
   double run();
 
+  /// What this rank's part of a step takes. Collective.
+  train::Step::Costs measure();
+
   /// Waits for what steps have left on its way. Collective.
   void settle();
 
@@ -22,6 +26,8 @@ class TimedStep {
 
  private:
   TimedStep(const job::Job& job, const job::DataShape& shape, const job::TaskPlan& plan, comm::ProcessGroup& group);
+
+  Context context() const;
 
   const job::Job& job_;
   data::Batch batch_;
