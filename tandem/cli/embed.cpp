@@ -52,13 +52,12 @@ class Pass {
     const at::NoGradGuard no_grad;
     const CategoryScope scope(Category::activations);
     auto& group = opened_.mesh->batch();
-    const auto embed = [&](const data::Batch& batch, std::span<const int64_t> sizes) {
-      const auto own = opened_.task->embed(batch).to(at::kFloat);
-      const auto features = comm::gather(own, 0, group, 0, sizes);
+    const auto use = [&](const data::Batch& batch, const Tensor& own, std::span<const int64_t> sizes) {
+      const auto features = comm::gather(own.to(at::kFloat), 0, group, 0, sizes);
       labels_.push_back(comm::gather(batch.labels, 0, group, 0, sizes));
       if (take) take(features);
     };
-    for_each_batch(use_.job, images_.all(), *opened_.mesh, embed);
+    embed(use_.job, *opened_.task, images_.all(), *opened_.mesh, use);
   }
 
   Tensor labels() const { return at::cat(labels_); }

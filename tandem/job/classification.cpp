@@ -150,47 +150,38 @@ class Classification : public train::Task {
   }
 
   Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    const auto features = forward(batch);
-    Answers answers;
-    if (head_) answers = {ranking(features, k, sizes), head_->loss(features, batch.labels.to(device_), sizes)};
-    if (!inference_) return answers;
-    share(answers.best, batch.images.size(0), k);
-    answers.loss = inference_->share(answers.loss.defined() ? answers.loss.to(at::kDouble) : Tensor(), {}, at::kDouble);
-    return answers;
-  }
-
-  /// Of a pipeline: each stage of this rank on one part of the images, and the classifier on all.
-  void rehearse_test(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    if (!inference_) {
-      evaluate(batch, k, sizes);
-      return;
-    }
-    const at::NoGradGuard no_grad;
-    const auto options = at::TensorOptions(type_).device(device_);
-    const int64_t images = batch.images.size(0), of_part = inference_->most_images(images);
-    for (const int stage : own_stages_) {
-      memory::run(features_chain(stage), stage == 0 ? memory::Flow{batch.images.narrow(0, 0, of_part)}
-                                                    : stages_.input_of(stage, of_part, options));
-    }
-    if (!head_) return;
-    const auto features = at::zeros({images, backbone_->dim()}, options);
-    ranking(features, k, sizes);
-    head_->loss(features, batch.labels.to(device_), sizes);
+    return inference_ ? answer_one(batch, Question::scores, k, sizes)
+                      : own_answers(forward(batch), batch.labels, Question::scores, k, sizes);
   }
 
   Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    const auto features = forward(batch);
-    Ranking best;
-    if (head_) best = ranking(features, k, sizes);
-    if (inference_) share(best, batch.images.size(0), k);
-    return best;
+    return inference_ ? answer_one(batch, Question::classes, k, sizes).best : ranking(forward(batch), k, sizes);
   }
 
   Tensor embed(const data::Batch& batch) override {
     const at::NoGradGuard no_grad;
-    auto features = forward(batch);
-    if (inference_) features = inference_->share(features, {batch.images.size(0), backbone_->dim()}, type_);
-    return features.to(at::kCPU, type_);
+    return inference_ ? answer_one(batch, Question::features, 0, {}).features : forward(batch).to(at::kCPU, type_);
+  }
+
+  void answer(const Batches& batches, Question question, int64_t k, const Use& use) override {
+    if (!inference_) return Task::answer(batches, question, k, use);
+    for (int64_t first = 0; first < batches.count; first += inference_->most_batches()) {
+      const auto count = std::min(inference_->most_batches(), batches.count - first);
+      answer_some({count, batches.next, batches.sizes}, question, k, use);
+    }
+  }
+
+  /// Each stage of this rank, and the classifier.
+  void rehearse_test(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
+    const at::NoGradGuard no_grad;
+    const int64_t images = batch.images.size(0);
+    const auto options = at::TensorOptions(type_).device(device_);
+    Tensor features;
+    for (const int stage : own_stages_) {
+      const auto input = stage == 0 ? memory::Flow{batch.images} : stages_.input_of(stage, images, options);
+      features = memory::run(features_chain(stage), input)[0];
+    }
+    if (head_) own_answers(features, batch.labels, Question::scores, k, sizes);
   }
 
   void set_training(bool training) override {
@@ -268,9 +259,56 @@ class Classification : public train::Task {
     return all;
   }
 
-  void share(Ranking& best, int64_t rows, int64_t k) {
-    best.classes = inference_->share(best.classes, {rows, k}, at::kLong);
-    best.scores = inference_->share(best.scores, {rows, k}, at::kFloat);
+  /// Where the classifier is.
+  Answers own_answers(const Tensor& features, const Tensor& labels, Question question, int64_t k,
+                      std::span<const int64_t> sizes) {
+    if (question == Question::features) return {{}, {}, features.to(at::kCPU, type_)};
+    Answers answers{ranking(features, k, sizes), {}};
+    if (question == Question::scores) answers.loss = head_->loss(features, labels.to(device_), sizes);
+    return answers;
+  }
+
+  Answers answer_one(const data::Batch& batch, Question question, int64_t k, std::span<const int64_t> sizes) {
+    Answers answers;
+    answer_some({1, [&] { return batch; }, [&](const auto&) { return std::vector(sizes.begin(), sizes.end()); }},
+                question, k, [&](const data::Batch&, const Answers& of) { answers = of; });
+    return answers;
+  }
+
+  /// Over the stages of a pipeline. Each rank takes the batches when it comes to them.
+  void answer_some(const Batches& batches, Question question, int64_t k, const Use& use) {
+    std::vector<data::Batch> taken;
+    const auto take = [&] {
+      auto batch = batches.next();
+      taken.push_back(batch);
+      taken.back().images.reset();
+      return batch.images;
+    };
+    std::map<int64_t, Answers> answers;
+    inference_->run(
+        batches.count, [this](int stage) { return features_chain(stage); }, [&](int64_t) { return take(); },
+        [&](int64_t i, const Tensor& features) {
+          while (static_cast<int64_t>(taken.size()) <= i) take();
+          answers[i] = own_answers(features, taken[i].labels, question, k, batches.sizes(taken[i]));
+        });
+    while (static_cast<int64_t>(taken.size()) < batches.count) take();
+    for (int64_t i = 0; i < batches.count; ++i) {
+      share(answers[i], taken[i].labels.size(0), question, k);
+      use(taken[i], answers[i]);
+    }
+  }
+
+  /// Gives all ranks along the pipeline what the one with the classifier has.
+  void share(Answers& answers, int64_t rows, Question question, int64_t k) {
+    if (question == Question::features) {
+      answers.features = inference_->share(answers.features, {rows, backbone_->dim()}, type_);
+      return;
+    }
+    answers.best.classes = inference_->share(answers.best.classes, {rows, k}, at::kLong);
+    answers.best.scores = inference_->share(answers.best.scores, {rows, k}, at::kFloat);
+    if (question == Question::classes) return;
+    const auto& loss = answers.loss;
+    answers.loss = inference_->share(loss.defined() ? loss.to(at::kDouble) : Tensor(), {}, at::kDouble);
   }
 
   /// `features`: those of the images, and auxiliary ones if there are any.
@@ -280,11 +318,7 @@ class Classification : public train::Task {
     return loss + auxiliary_->loss(features[1], labels, sizes) * auxiliary_share_;
   }
 
-  /// Of a pipeline, undefined where the last stage is not.
-  Tensor forward(const data::Batch& batch) {
-    if (!inference_) return backbone_->forward(input(batch.images));
-    return inference_->run(batch.images, [this](int stage) { return features_chain(stage); });
-  }
+  Tensor forward(const data::Batch& batch) { return backbone_->forward(input(batch.images)); }
 
   Ranking ranking(const Tensor& features, int64_t k, std::span<const int64_t> sizes) const {
     const auto best = head_->top_k(features, k, sizes);

@@ -11,6 +11,7 @@
 #include "tandem/comm/collectives.h"
 #include "tandem/data/verification_pairs.h"
 #include "tandem/evaluation/samples.h"
+#include "tandem/job/image_answers.h"
 #include "tandem/job/odd_images.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/sections/naming.h"
@@ -21,29 +22,27 @@ namespace {
 
 constexpr int64_t kMaxRank = 10;
 
-using EmbedBatch = std::function<Tensor(const data::Batch&)>;
-
 /// Features and labels of this rank's images, and the indices of these images in the set.
 struct Embedded {
   Tensor features, labels;
   std::vector<int64_t> places;
 };
 
-/// Each batch is split over the ranks. Does not communicate, but all ranks must go through all batches.
-Embedded embed_all(const Job& job, const data::Dataset& images, const EmbedBatch& embed, parallel::Mesh& mesh) {
-  const auto loader = evaluation_loader(job, images, mesh.world());
-  train::start_epoch(*loader, 0);
+/// `pass`: embed() or embed_with_mirrored(). Each batch is split over the ranks.
+Embedded embed_all(const Job& job, train::Task& task, const data::Dataset& images, parallel::Mesh& mesh,
+                   decltype(embed)& pass = embed) {
+  const int rank = evaluation_loader_options(job, mesh.world().rank(), mesh.world().size()).rank;
   std::vector<Tensor> parts, labels;
   Embedded all;
-  data::Batch batch;
-  for (int64_t begin = 0; train::next_batch(*loader, batch); begin += batch.global_size) {
-    parts.push_back(embed(batch));
-    labels.push_back(batch.labels);
-    const auto samples = data::samples_of_ranks(loader->options(), batch.global_size);
-    const int rank = loader->options().rank;
-    const auto first = std::accumulate(samples.begin(), samples.begin() + rank, begin);
-    for (int64_t i = 0; i < samples[rank]; ++i) all.places.push_back(first + i);
-  }
+  int64_t begin = 0;
+  pass(job, task, images, mesh,
+       [&](const data::Batch& batch, const Tensor& features, std::span<const int64_t> samples) {
+         parts.push_back(features);
+         labels.push_back(batch.labels);
+         const auto first = std::accumulate(samples.begin(), samples.begin() + rank, begin);
+         for (int64_t i = 0; i < samples[rank]; ++i) all.places.push_back(first + i);
+         begin += batch.global_size;
+       });
   all.features = at::cat(parts);
   all.labels = at::cat(labels);
   return all;
@@ -64,8 +63,7 @@ Tensor firsts_of(const Embedded& own, int64_t images, comm::ProcessGroup& group)
 }
 
 evaluation::Samples samples_of(const Job& job, train::Task& task, const data::RetrievalSet& set, parallel::Mesh& mesh) {
-  const auto all = embed_all(
-      job, *set.images, [&](const data::Batch& batch) { return task.embed(batch); }, mesh);
+  const auto all = embed_all(job, task, *set.images, mesh);
   const auto place = at::tensor(all.places, at::kLong);
   const auto own = [&](const std::vector<int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).index_select(0, place);
@@ -75,12 +73,7 @@ evaluation::Samples samples_of(const Job& job, train::Task& task, const data::Re
 
 /// The features [2 P, D] of all images, on all ranks, in the set's order.
 Tensor features_of_pairs(const Job& job, train::Task& task, const data::Dataset& images, parallel::Mesh& mesh) {
-  const auto embed = [&](const data::Batch& batch) {
-    auto mirrored = batch;
-    mirrored.images = batch.images.flip({3});
-    return task.embed(batch) + task.embed(mirrored);
-  };
-  const auto own = embed_all(job, images, embed, mesh);
+  const auto own = embed_all(job, task, images, mesh, embed_with_mirrored);
   auto whole = at::zeros({images.size(), own.features.size(1)}, own.features.options());
   whole.index_copy_(0, at::tensor(own.places, at::kLong), own.features);
   comm::all_reduce_(whole, mesh.batch());
@@ -136,8 +129,7 @@ SetScores set_scores(const Job& job, train::Task& task, const data::Dataset& ima
   const at::NoGradGuard no_grad;
   const CategoryScope scope(Category::activations);
   task.set_training(false);
-  const auto own = embed_all(
-      job, images, [&](const data::Batch& batch) { return task.embed(batch); }, mesh);
+  const auto own = embed_all(job, task, images, mesh);
   task.set_training(true);
   if (job.evaluation.verifies) {
     scores.verification = evaluation::compare_all_pairs({own.features, own.labels, {}}, {}, mesh.batch());

@@ -38,12 +38,36 @@ Ranking ImageAnswers::best() const {
   return {at::tensor(classes_, at::kLong).view(sizes), at::tensor(scores_, at::kFloat).view(sizes)};
 }
 
-void for_each_batch(const Job& job, const data::Dataset& images, const parallel::Mesh& mesh,
-                    const std::function<void(const data::Batch&, std::span<const int64_t>)>& use) {
+void embed(const Job& job, train::Task& task, const data::Dataset& images, const parallel::Mesh& mesh,
+           const UseFeatures& use) {
   const auto loader = evaluation_loader(job, images, mesh.world());
-  train::start_epoch(*loader, 0);
+  const auto batches = train::all_batches(*loader);
+  task.answer(batches, train::Task::Question::features, 0, [&](const data::Batch& batch, const auto& answers) {
+    use(batch, answers.features, batches.sizes(batch));
+  });
+}
+
+void embed_with_mirrored(const Job& job, train::Task& task, const data::Dataset& images, const parallel::Mesh& mesh,
+                         const UseFeatures& use) {
+  const auto loader = evaluation_loader(job, images, mesh.world());
+  auto batches = train::all_batches(*loader);
+  bool is_mirrored = true;
   data::Batch batch;
-  while (train::next_batch(*loader, batch)) use(batch, data::samples_of_ranks(loader->options(), batch.global_size));
+  const auto next = [&, next_images = batches.next] {
+    is_mirrored = !is_mirrored;
+    if (!is_mirrored) return batch = next_images();
+    batch.images = batch.images.flip({3});
+    return batch;
+  };
+  Tensor first;
+  task.answer({2 * batches.count, next, batches.sizes}, train::Task::Question::features, 0,
+              [&](const data::Batch& of, const auto& answers) {
+                if (!first.defined()) {
+                  first = answers.features;
+                  return;
+                }
+                use(of, std::exchange(first, {}) + answers.features, batches.sizes(of));
+              });
 }
 
 ImageAnswers predict(const Job& job, train::Task& task, const data::Dataset& images, int64_t k, parallel::Mesh& mesh) {
@@ -51,9 +75,10 @@ ImageAnswers predict(const Job& job, train::Task& task, const data::Dataset& ima
   const CategoryScope scope(Category::activations);
   ImageAnswers answers(mesh);
   task.set_training(false);
-  for_each_batch(job, images, mesh, [&](const data::Batch& batch, std::span<const int64_t> sizes) {
-    answers.add(batch, task.predict(batch, k, sizes), sizes);
-  });
+  const auto loader = evaluation_loader(job, images, mesh.world());
+  const auto batches = train::all_batches(*loader);
+  task.answer(batches, train::Task::Question::classes, k,
+              [&](const data::Batch& batch, const auto& own) { answers.add(batch, own.best, batches.sizes(batch)); });
   return answers;
 }
 

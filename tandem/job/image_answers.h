@@ -36,10 +36,17 @@ class ImageAnswers {
   std::vector<float> scores_;
 };
 
-/// Goes through a set in its order, without labels: `use` gets this rank's part of each batch and the samples of each
-/// rank that shares it. Does not communicate by itself; all ranks must go through all batches.
-void for_each_batch(const Job& job, const data::Dataset& images, const parallel::Mesh& mesh,
-                    const std::function<void(const data::Batch&, std::span<const int64_t> sizes)>& use);
+/// The features of a set's images, in its order: `use` gets this rank's part of each batch, whose images may be gone,
+/// and the samples of each rank that shares it. Collective over the ranks that share out the model; all ranks must go
+/// through all batches.
+using UseFeatures =
+    std::function<void(const data::Batch& batch, const Tensor& features, std::span<const int64_t> sizes)>;
+void embed(const Job& job, train::Task& task, const data::Dataset& images, const parallel::Mesh& mesh,
+           const UseFeatures& use);
+
+/// The same of each image and of its mirror image, added up.
+void embed_with_mirrored(const Job& job, train::Task& task, const data::Dataset& images, const parallel::Mesh& mesh,
+                         const UseFeatures& use);
 
 /// The k best classes of each image. Collective.
 ImageAnswers predict(const Job& job, train::Task& task, const data::Dataset& images, int64_t k, parallel::Mesh& mesh);

@@ -25,20 +25,18 @@ Scores evaluate(Task& task, data::Loader& loader, int64_t num_classes, comm::Pro
   task.set_training(false);
   double right1 = 0, right5 = 0, loss = 0;
   int64_t samples = 0, done = 0;
-  start_epoch(loader, 0);
-  if (tick) tick(0, loader.batches_per_epoch());
-  data::Batch batch;
-  while (next_batch(loader, batch)) {
-    const auto sizes = data::samples_of_ranks(loader.options(), batch.global_size);
-    const auto [best, own_loss] = task.evaluate(batch, std::min<int64_t>(5, num_classes), sizes);
-    const auto hits = best.classes.eq(batch.labels.unsqueeze(1));
+  const auto batches = all_batches(loader);
+  if (tick) tick(0, batches.count);
+  const auto use = [&](const data::Batch& batch, const Task::Answers& answers) {
+    const auto hits = answers.best.classes.eq(batch.labels.unsqueeze(1));
     right1 += hits.select(1, 0).sum().item<double>();
     right5 += hits.sum().item<double>();
-    loss += own_loss.item<double>() * static_cast<double>(batch.global_size);
+    loss += answers.loss.item<double>() * static_cast<double>(batch.global_size);
     samples += batch.global_size;
-    if (answered) answered(batch, best, sizes);
-    if (tick) tick(++done, loader.batches_per_epoch());
-  }
+    if (answered) answered(batch, answers.best, batches.sizes(batch));
+    if (tick) tick(++done, batches.count);
+  };
+  task.answer(batches, Task::Question::scores, std::min<int64_t>(5, num_classes), use);
   task.set_training(true);
   std::vector<double> own = {right1, right5};
   const bool is_term = !task.summed_along().empty();

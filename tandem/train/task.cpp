@@ -15,6 +15,20 @@ void Task::run_apart() {
                       "leave staleness out, or give each rank a loss of its own samples");
 }
 
+void Task::answer(const Batches& batches, Question question, int64_t k, const Use& use) {
+  for (int64_t i = 0; i < batches.count; ++i) {
+    const auto batch = batches.next();
+    const auto sizes = batches.sizes(batch);
+    if (question == Question::scores) {
+      use(batch, evaluate(batch, k, sizes));
+    } else if (question == Question::classes) {
+      use(batch, {predict(batch, k, sizes), {}});
+    } else {
+      use(batch, {{}, {}, embed(batch)});
+    }
+  }
+}
+
 memory::Chain Task::chain(const data::Batch& batch, std::span<const int64_t> sizes) {
   return {{memory::make_block("", {}, [this, &batch, sizes](const Tensor&) { return loss(batch, sizes); })}};
 }

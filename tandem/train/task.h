@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +54,8 @@ class Task {
   /// Tensors that lie in memory as those which the stages take, for a batch of the size of `batch`; without values.
   virtual std::vector<memory::Flow> stage_inputs(const data::Batch& batch) { return {{batch.images}}; }
 
-  /// Returns the features of this rank's samples, [n, D], without gradient. Not collective.
+  /// Returns the features of this rank's samples, [n, D], without gradient, on the CPU. Not collective, but over the
+  /// ranks that share out the model.
   virtual Tensor embed(const data::Batch& batch) = 0;
 
   /// What a test asks of a batch: the k best classes of each of this rank's samples, on the CPU, and the loss, as
@@ -61,9 +63,23 @@ class Task {
   struct Answers {
     Ranking best;
     Tensor loss;
+    Tensor features = {};  // if answer() was asked for them
   };
   /// Collective.
   virtual Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) = 0;
+
+  /// Batches, one after the other, as all ranks that share out the model take them.
+  struct Batches {
+    int64_t count = 0;
+    std::function<data::Batch()> next;
+    std::function<std::vector<int64_t>(const data::Batch& batch)> sizes;  // samples of each rank
+  };
+  enum class Question : uint8_t { scores, classes, features };  // those of evaluate(), predict() or embed()
+  using Use = std::function<void(const data::Batch& batch, const Answers& answers)>;
+
+  /// Answers a question for each batch, in their order: as one by one, but some may be under way at once, and `use` may
+  /// get batches without their images. Collective.
+  virtual void answer(const Batches& batches, Question question, int64_t k, const Use& use);
 
   /// Allocates what evaluate() would, in a group of imagined ranks.
   virtual void rehearse_test(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) {

@@ -94,7 +94,7 @@ TEST(Pipelined, MemoryIsPredictedToTheByte) {
 }
 
 /// Names are those of the whole model, wherever a block is.
-TEST(Pipelined, ACheckpointGoesOnUnderAnyPlan) {
+TEST(Megatron7452, ACheckpointOfStagesGoesOnUnderAnyPlan) {
   const auto job = with(kJob, {"model=resnet_glyph", "train.accumulate=2", "train.optimizer=adamw"});
   const std::vector<Words> plans = {{"ranks=4", "parallel=pipeline"},
                                     {"ranks=2", "parallel=pipeline", "pipeline.schedule=zb-v"},

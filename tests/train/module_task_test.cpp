@@ -154,7 +154,7 @@ TEST(ModuleTask, AnswersWithTheBestClassesAndTheirSoftmax) {
   const data::Batch batch{at::rand({5, 1, 8, 8}), at::tensor({0, 10, 3, 3, 7}, at::kLong), 5};
   const std::vector<int64_t> sizes = {5};
   const auto scores = net->forward(batch.images.to(at::kDouble)).detach();
-  const auto [best, loss] = task.evaluate(batch, 4, sizes);
+  const auto [best, loss, none] = task.evaluate(batch, 4, sizes);
   const auto [wanted, classes] = scores.softmax(1).topk(4, 1);
   EXPECT_TRUE(best.classes.equal(classes));
   EXPECT_TRUE(best.scores.allclose(wanted.to(at::kFloat)));

@@ -1,0 +1,14 @@
+#pragma once
+#include <random>
+
+#include "tandem/pipeline/program.h"
+
+namespace tandem::pipeline {
+
+/// Moves some actions of some ranks, so that each still comes after what it needs on its own rank.
+Program shuffled(Program program, std::mt19937& random);
+
+/// The same of any schedule, on two to four ranks, with few micro-batches.
+Program random_program(std::mt19937& random);
+
+}  // namespace tandem::pipeline
