@@ -123,6 +123,16 @@ std::string memory_table(const MemoryBars& bars) {
   return table_of_ranks(bars.form, head, rows);
 }
 
+std::string steps_part(const RunReport& report) {
+  std::string out;
+  for (const auto& chart : report.steps) {
+    out.append(out.empty() ? "<h2>A step of all ranks</h2>\n" : "").append("<div class=\"panel\">");
+    out.append(step_chart_svg(chart, /*stand_alone=*/false)).append("</div>\n");
+    if (!chart.note.empty()) out.append("<p class=\"note\">" + detail::escape_markup(chart.note) + "</p>\n");
+  }
+  return out;
+}
+
 std::string over_time_part(const RunReport& report) {
   if (report.over_time.empty()) return "";
   MemoryCurveFigure figure{.stand_alone = false};
@@ -235,7 +245,10 @@ std::string render_report(const RunReport& report) {
   page.append("</style>\n</head>\n<body>\n<main>\n").append(cell("h1", report.title)).append("\n");
   if (!report.subtitle.empty())
     page.append("<p class=\"lead\">").append(detail::escape_markup(report.subtitle)).append("</p>\n");
-  page.append(summary_part(report)).append(curves_part(report)).append(over_time_part(report));
+  page.append(summary_part(report))
+      .append(curves_part(report))
+      .append(steps_part(report))
+      .append(over_time_part(report));
   page.append(maps_part(report)).append(galleries_part(report));
   page.append(memory_part(report)).append(tables_part(report)).append(wire_part(report)).append(settings_part(report));
   return page + "</main>\n</body>\n</html>\n";

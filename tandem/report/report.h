@@ -7,6 +7,7 @@
 #include "tandem/report/chart.h"
 #include "tandem/report/heat_map.h"
 #include "tandem/report/memory_curve.h"
+#include "tandem/report/step_chart.h"
 
 namespace tandem::report {
 
@@ -48,8 +49,9 @@ struct RunReport {
   std::vector<std::pair<std::string, std::string>> summary;  // {"top-1", "98.9 %"}: shown large
   std::vector<LineChart> curves;
   std::vector<MemoryCurve> over_time;  // one below the other, over the same axes
-  std::vector<MemoryBars> memory;      // side by side; the first is this run's
-  std::string memory_note;             // one line that says how it was measured
+  std::vector<StepChart> steps;
+  std::vector<MemoryBars> memory;  // side by side; the first is this run's
+  std::string memory_note;         // one line that says how it was measured
   std::vector<HeatMap> maps;
   std::vector<Gallery> galleries;
   std::vector<ReportTable> tables;

@@ -228,7 +228,8 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
   memory::StatisticsBook book;
   {
     const ContextScope scope(parts.size() > 1 ? memory::deferring(book) : current_context());
-    executor.run(stages);
+    timeline_.clear();
+    executor.run(stages, &timeline_);
   }
   book.commit();
   sync_.after_backward(kEarlier);

@@ -32,6 +32,7 @@ class PipelinePasses : public Passes {
   std::vector<double> run(const data::Batch& batch, double scale, detail::StepNumbers& numbers) override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) override;
   std::vector<pipeline::StageCost> measure(const data::Batch& batch) override;
+  std::vector<pipeline::Timed> timeline() const override { return timeline_; }
   std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) override;
 
  private:
@@ -43,6 +44,7 @@ class PipelinePasses : public Passes {
   const std::vector<Parameter>& trained_;
   parallel::Mesh& mesh_;
   PipelinePassesOptions options_;
+  std::vector<pipeline::Timed> timeline_;                            // of the last step
   std::map<size_t, std::unique_ptr<pipeline::Executor>> executors_;  // by the number of micro-batches
 };
 

@@ -95,6 +95,9 @@ class Step {
   /// Measures them, on a batch, while the other ranks do the same. The state changes.
   virtual Costs measure(const data::Batch& batch) { return {}; }
 
+  /// What this rank did in the last step over the stages of a pipeline, in seconds of std::chrono::steady_clock.
+  virtual std::vector<pipeline::Timed> timeline() const { return {}; }
+
   /// Brings the tensors of state() up to date: applies updates that are late.
   virtual void settle() {}
 

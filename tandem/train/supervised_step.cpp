@@ -31,6 +31,7 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
     : task_(task),
       options_(std::move(options)),
       data_(mesh.batch()),
+      world_(mesh.world()),
       sync_(options_.strategy->make({task.parameters(), tensors_of(task.buffers()), task.replicated_chain()}, mesh,
                                     options_.strategy_options)),
       late_(sync_->late_ends()),
@@ -140,6 +141,7 @@ std::vector<Step::Blocks> SupervisedStep::rehearse_blocks(const data::Batch& bat
 Step::Costs SupervisedStep::measure(const data::Batch& batch) {
   detail::Update::Begun begun(update_, /*learning_rate=*/0.0);
   Costs costs{.stages = passes_->measure(batch)};
+  comm::barrier(world_);
   const auto start = std::chrono::steady_clock::now();
   update_.end(begun, {}, /*step=*/0);
   costs.update = seconds_since(start);

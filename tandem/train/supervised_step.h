@@ -88,6 +88,7 @@ class SupervisedStep : public Step {
   std::optional<Reading> end_next() override;
   memory::Composition rehearse(const data::Batch& batch, memory::Account held) override;
   Costs measure(const data::Batch& batch) override;
+  std::vector<pipeline::Timed> timeline() const override { return passes_->timeline(); }
   std::vector<Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts = false) override;
   void settle() override;
   void with_tested_weights(const std::function<void()>& body) override;
@@ -113,7 +114,7 @@ class SupervisedStep : public Step {
 
   Task& task_;
   SupervisedStepOptions options_;
-  comm::ProcessGroup& data_;  // the ranks that share a batch
+  comm::ProcessGroup &data_, &world_;  // the ranks that share a batch; all
   std::unique_ptr<parallel::GradientSync> sync_;
   parallel::LateEnds* late_;           // of the strategy; null: each step ends before the next begins
   std::vector<Parameter> parameters_;  // as this rank holds them; those that are trained come first

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/run/folder.h"
@@ -54,6 +56,24 @@ class RunFiles : public testing::Test {
   test::TemporaryFolder folder_;
   fs::path run_ = folder_ / "run";
 };
+
+/// What all ranks of a pipeline did in the last step.
+TEST_F(RunFiles, APipelineLeavesATimeline) {
+  const auto ended = run_here(job({"parallel=pipeline", "train.accumulate=3", "pipeline.schedule=zb-h1"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto events = nlohmann::json::parse(slurp(run_ / "timeline.json"))["traceEvents"];
+  std::map<int, std::set<std::string>> names;
+  for (const auto& event : events) {
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["ts"], 0);
+    EXPECT_GE(event["dur"], 0);
+    names[event["tid"]].insert(event["name"]);
+  }
+  EXPECT_EQ(names[0], (std::set<std::string>{"0F0", "0F1", "0F2", "0I0", "0I1", "0I2", "0W0", "0W1", "0W2", "0SEND_F0",
+                                             "0SEND_F1", "0SEND_F2", "0RECV_B0", "0RECV_B1", "0RECV_B2"}));
+  EXPECT_TRUE(names[1].contains("1RECV_F2"));
+  EXPECT_NE(slurp(run_ / "report.html").find("A step of all ranks"), std::string::npos);
+}
 
 TEST_F(RunFiles, NothingIsWrittenThroughLinks) {
   const auto outside = folder_ / "outside";

@@ -111,6 +111,20 @@ TEST(Megatron7452, ACheckpointOfStagesGoesOnUnderAnyPlan) {
   }
 }
 
+/// A test's batches pass as a whole.
+TEST(Pipelined, TestsHaveTheBitsOfOneDevice) {
+  const Words job = {"model=resnet_glyph", "train.accumulate=4", "train.batch=23", "threads=1", "eval.batch=7"};
+  for (const auto* schedule : {"1f1b", "zb-v", "interleaved"}) {
+    test::TemporaryFolder store;
+    const Words plan = {"ranks=4", "parallel=pipeline", std::string("pipeline.schedule=") + schedule};
+    const auto ranks = std::string(schedule) == "1f1b" ? "ranks=4" : "ranks=2";
+    const auto several = whole_run(with(job, with(plan, {ranks})), 2, store.path());
+    const auto alone = scores_of(with(job, {"ranks=1"}), store.path());
+    EXPECT_EQ(several.top1, alone.value("top1")) << schedule;
+    EXPECT_EQ(several.test_loss, alone.value("loss")) << schedule;
+  }
+}
+
 /// A rank that fails in a stage.
 TEST(Pipelined, ARankThatFailsReleasesTheOthers) {
   const auto job = job_of(with(kJob, {"model=resnet_glyph", "ranks=3", "parallel=pipeline", "train.accumulate=3"}));

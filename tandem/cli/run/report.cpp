@@ -108,6 +108,10 @@ std::filesystem::path write_run_report(const job::Job& job, const Trained& train
   page.summary = summary_of(trained.outcome);
   page.curves = charts_of(curves, trained.classes, trained.tests);
   if (trained.answers) add_answers(page, *trained.answers, *test);
+  if (!trained.timeline.empty()) {
+    page.steps = {chart_of(trained.timeline)};
+    write_run_file(trained.folder / "timeline.json", trace_events_text(trained.timeline));
+  }
   page.memory = memory_of(*job.head.form, trained);
   page.memory_note = "Peak of the training steps; that of the whole run, its tests included, is in result.json.";
   page.wire = wire_of(trained.ranks);

@@ -8,6 +8,7 @@
 #include "tandem/cli/run/answers.h"
 #include "tandem/cli/run/scores.h"
 #include "tandem/cli/run/search_files.h"
+#include "tandem/cli/run/step_timeline.h"
 #include "tandem/comm/transport.h"
 #include "tandem/job/form_memory.h"
 #include "tandem/job/rank_facts.h"
@@ -31,6 +32,7 @@ struct Trained {
   FeatureScores features;
   std::optional<TestAnswers> answers;  // of the last test, on rank 0
   std::optional<Found> found;          // of a search, on rank 0
+  StepTimeline timeline;               // of a pipeline, on rank 0
   std::string weights_hash;
   std::filesystem::path folder;
 };

@@ -233,6 +233,7 @@ class TrainingRun {
     trained_.mesh = parts.mesh->sizes();
     trained_.transport = group_.transport();
     trained_.replicas = job_.parallel.parts() / group_.size();
+    trained_.timeline = gather_timeline(step.timeline(), group_);
     trained_.facts = over_ranks(step.facts(), group_);
     trained_.folder = folder_;
     trained_.weights_hash = train::weights_hash(step.weights(), group_);

@@ -28,6 +28,9 @@ class Passes {
   /// The most that run() and then an update hold on this rank, `held` besides (Step::rehearse()). Collective.
   virtual memory::Composition rehearse(const data::Batch& batch, memory::Account held, const Update& update) = 0;
 
+  /// Step::timeline().
+  virtual std::vector<pipeline::Timed> timeline() const { return {}; }
+
   /// Step::Costs::stages. Leaves gradients.
   virtual std::vector<pipeline::StageCost> measure(const data::Batch& batch) { return {}; }
 
