@@ -86,7 +86,7 @@ class Classification : public train::Task {
   Classification(const Job& job, const DataShape& shape, const TaskPlan& plan, parallel::Mesh& mesh)
       : device_(job.parallel.device),
         type_(job.training.precision.type),
-        stages_(plan_stages(job, shape.image, mesh)),
+        stages_(plan_stages(job, shape, mesh)),
         own_stages_(stages_.stages_of(mesh.coordinate(parallel::Axis::pipeline))),
         backbone_(make_backbone(job, shape.image, &mesh, stages_.blocks_of(mesh.coordinate(parallel::Axis::pipeline)))),
         head_(make_head_of(stages_, job, shape, plan, mesh)),

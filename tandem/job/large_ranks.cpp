@@ -6,10 +6,12 @@
 #include "tandem/base/context.h"
 #include "tandem/classifier/block_sizes.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
 #include "tandem/kernels/score_kernels.h"
+#include "tandem/memory/meter.h"
 
 namespace tandem::job {
 namespace {
@@ -43,6 +45,11 @@ LargeRanks::LargeRanks(const Job& job, const DataShape& shape) : job_(job), shap
   const int64_t parts = workers_ * job.training.micro_batches(parallel.ranks);
   images_ = (job.training.batch + parts - 1) / parts;
   job_.memory = {};
+  if (parallel.pipeline == 1 || !job.pipeline.cut.empty()) return;
+  // With fewer classes or images the stages would be others.
+  const memory::ProbeScope aside;
+  const auto group = comm::make_rehearsal_group(0, parallel.ranks, parallel.transport);
+  job_.pipeline.cut = plan_stages(job, shape, *make_mesh(job, *group)).cut;
 }
 
 /// Of the head, for so many images of a rank.

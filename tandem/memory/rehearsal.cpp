@@ -376,17 +376,27 @@ std::vector<BlockRecord> only(std::vector<BlockRecord> records, Category categor
   return records;
 }
 
-std::vector<double> forward_operations(const Chain& chain, Flow& flow) {
+double BlockWork::nominal_seconds() const {
+  constexpr double kProducts = 3, kPassesOfResults = 9, kPassesOfWeights = 5;
+  return detail::nominal_seconds(kProducts * operations, kPassesOfResults * results + kPassesOfWeights * weights);
+}
+
+std::vector<BlockWork> work_of(const Chain& chain, Flow& flow) {
   const at::NoGradGuard no_grad;
-  std::vector<double> operations;
+  const auto bytes_of = [](const std::vector<Tensor>& tensors) {
+    double bytes = 0;
+    for (const auto& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
+    return bytes;
+  };
+  std::vector<BlockWork> all;
   for (const auto& block : chain.blocks) {
     const Untouched untouched(block);
     detail::WorkCounter counter;
     const detail::OperationScope scope(&counter);
     flow = block.forward(flow);
-    operations.push_back(counter.operations());
+    all.push_back({counter.operations(), bytes_of(flow), bytes_of(parameters_of(block))});
   }
-  return operations;
+  return all;
 }
 
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options) {

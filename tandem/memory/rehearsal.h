@@ -46,10 +46,22 @@ struct RehearsalOptions {
 /// added to. Seconds: those of a step and of another forward. Throws c10::Error without the meter.
 std::vector<BlockRecord> rehearse(const Chain& chain, const Flow& input, const RehearsalOptions& options = {});
 
-/// Floating-point operations of the matrix products and convolutions in a forward of each block, by their shapes: the
-/// same on each machine. `flow`: what the first takes; afterwards what the last has given. Buffers stay as they are.
-/// Needs no meter.
-std::vector<double> forward_operations(const Chain& chain, Flow& flow);
+/// What a block does for one micro-batch, from the shapes of its tensors: the same on each machine.
+struct BlockWork {
+  double operations = 0;  // floating-point ones, of matrix products and convolutions in a forward
+  double results = 0;     // bytes of what it gives
+  double weights = 0;     // bytes
+
+  /// The same for so many times the images.
+  BlockWork times(double images) const { return {operations * images, results * images, weights}; }
+
+  /// Forward and backward on a nominal core: products three times, some passes over results and over weights.
+  double nominal_seconds() const;
+};
+
+/// Of each block. `flow`: what the first takes; afterwards what the last has given. Buffers stay as they are. Needs no
+/// meter.
+std::vector<BlockWork> work_of(const Chain& chain, Flow& flow);
 
 /// A change of what a rank holds that is no block's, after backward: a positive number of bytes, then the same
 /// negative.

@@ -26,12 +26,14 @@ double end_of(const StepChart& chart) {
   return end;
 }
 
-double most_bytes(const StepChart& chart) {
+double most_bytes(const StepLane& lane) {
   double most = 0;
-  for (const auto& lane : chart.lanes) {
-    for (const auto& [seconds, bytes] : lane.bytes) most = std::max(most, bytes);
-  }
+  for (const auto& [seconds, bytes] : lane.bytes) most = std::max(most, bytes);
   return most;
+}
+
+std::string bytes_text(const StepLane& lane) {
+  return lane.bytes.empty() ? "" : "to " + format_bytes_short(most_bytes(lane));
 }
 
 void draw_kinds(detail::Svg& svg, double y) {
@@ -55,32 +57,34 @@ void draw_bars(detail::Svg& svg, const Plot& axis, const StepLane& lane, double 
 
 void draw_bytes(detail::Svg& svg, const Plot& axis, const StepLane& lane, double most) {
   std::vector<std::pair<double, double>> edge;
-  double highest = 0;
   for (const auto& [seconds, bytes] : lane.bytes) {
     const double x = axis.x(seconds), y = axis.top + axis.height * (1 - bytes / most);
     if (!edge.empty()) edge.emplace_back(x, edge.back().second);
     edge.emplace_back(x, y);
-    highest = std::max(highest, bytes);
   }
   svg.polyline(edge, "curve s0");
-  svg.text(axis.left + axis.width, axis.top + 10, "at most " + format_bytes_short(highest), "small", Anchor::end);
 }
 
 }  // namespace
 
 std::string step_chart_svg(const StepChart& chart, bool stand_alone) {
   double left = 40;
-  for (const auto& lane : chart.lanes) left = std::max(left, 28 + detail::text_width(lane.name));
+  double most = 0;
+  for (const auto& lane : chart.lanes) {
+    left = std::max({left, 28 + detail::text_width(lane.name), 28 + detail::text_width(bytes_text(lane))});
+    most = std::max(most, most_bytes(lane));
+  }
   const double top = 74, height = kLaneHeight * static_cast<double>(chart.lanes.size());
   detail::Svg svg(kChartWidth, top + height + 46, chart.title);
   svg.text(16, 26, chart.title, "title");
   draw_kinds(svg, 50);
-  const double end = std::max(end_of(chart), 1e-9), most = most_bytes(chart);
+  const double end = std::max(end_of(chart), 1e-9);
   const Plot axis{left, top, kChartWidth - left - 16, height, 0, end, 0, 1};
   for (size_t i = 0; i < chart.lanes.size(); ++i) {
     const auto& lane = chart.lanes[i];
     const double y = top + kLaneHeight * static_cast<double>(i);
     svg.text(16, y + kCurveHeight + 14.5, lane.name, "");
+    svg.text(16, y + kCurveHeight - 4, bytes_text(lane), "small");
     Plot curve = axis;
     curve.top = y;
     curve.height = kCurveHeight - 4;

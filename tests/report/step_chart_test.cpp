@@ -20,11 +20,11 @@ StepChart chart() {
 
 TEST(StepChart, HasALaneARankOverOneAxis) {
   const auto svg = step_chart_svg(chart());
-  for (const auto* part : {"The last step", "rank 0", "rank 1", "F0, 1000.00 ms", "RECV_B0, 2000.00 ms",
-                           "at most 2 KiB", "F&lt;1&gt;", "weight gradients", "seconds", "<style>"}) {
+  for (const auto* part : {"The last step", "rank 0", "rank 1", "F0, 1000.00 ms", "RECV_B0, 2000.00 ms", "to 2 KiB",
+                           "F&lt;1&gt;", "weight gradients", "seconds", "<style>"}) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   }
-  EXPECT_EQ(svg.find("at most", svg.find("at most") + 1), std::string::npos) << "a lane without bytes has no curve";
+  EXPECT_EQ(svg.find(">to ", svg.find(">to ") + 1), std::string::npos) << "a lane without bytes has no curve";
 }
 
 TEST(StepChart, StandsInAReport) {

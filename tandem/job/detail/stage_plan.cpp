@@ -17,9 +17,27 @@ constexpr int64_t kImages = 2;  // of a forward in training
 
 struct BlockCost {
   std::string name;
-  double operations = 0;  // of its products
+  double seconds = 0;  // of a nominal core, for a micro-batch
   std::vector<ValueShape> takes;
 };
+
+/// Images of a rank in a micro-batch.
+double images_of(const Job& job) {
+  const auto sizes = job.parallel.mesh(job.parallel.ranks);
+  const auto parts = sizes.size(parallel::kBatchAxes) * job.training.accumulate;
+  return static_cast<double>(job.training.batch) / static_cast<double>(parts);
+}
+
+/// Of the rank's classes: the logits are worked out twice, and the gradients of features and weights once.
+double seconds_of_classifier(const Job& job, int64_t classes, double images) {
+  const auto sizes = job.parallel.mesh(job.parallel.ranks);
+  const auto over = job.head.over - parallel::Axes{parallel::Axis::pipeline};
+  const double own = static_cast<double>(classes) / (job.head.form->is_whole ? 1 : sizes.size(over));
+  const double products = 2 * own * static_cast<double>(job.model.features) * images;
+  const auto type = static_cast<double>(c10::elementSize(job.training.precision.type));
+  return memory::BlockWork{.operations = products * 4 / 3, .results = 0, .weights = products / 2 / images * type}
+      .nominal_seconds();
+}
 
 std::vector<ValueShape> shapes_of(const memory::Flow& flow, bool requires_grad) {
   std::vector<ValueShape> shapes;
@@ -44,7 +62,7 @@ std::vector<BlockCost> costs_of(const Job& job, const std::array<int64_t, 3>& sh
     const auto& chain = backbone->chain();
     BlockCost cost{.name = chain.blocks.front().name, .takes = shapes_of(flow, requires_grad)};
     for (const auto& parameter : backbone->parameters()) requires_grad |= parameter.requires_grad();
-    cost.operations = memory::forward_operations(chain, flow)[0];
+    cost.seconds = memory::work_of(chain, flow)[0].times(images_of(job) / kImages).nominal_seconds();
     costs.push_back(std::move(cost));
   }
   return costs;
@@ -75,11 +93,12 @@ std::vector<int64_t> cuts_by_name(const std::vector<std::string>& names, const s
   return cuts;
 }
 
-/// So that the largest sum of a stage is as small as it can be.
-std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, int stages) {
+/// So that the slowest stage is as fast as it can be. `last`: seconds of what follows the last block.
+std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, double last, int stages) {
   const auto count = static_cast<int64_t>(costs.size());
   std::vector<double> before(count + 1, 0);
-  for (int64_t i = 0; i < count; ++i) before[i + 1] = before[i] + costs[i].operations;
+  for (int64_t i = 0; i < count; ++i) before[i + 1] = before[i] + costs[i].seconds;
+  before[count] += last;
   // slowest[s][i]: of the first i blocks in s stages; from[s][i]: where the last of these begins.
   const std::vector<double> none(count + 1, std::numeric_limits<double>::infinity());
   std::vector<std::vector<double>> slowest(stages + 1, none);
@@ -126,22 +145,24 @@ memory::Flow StagePlan::input_of(int stage, int64_t images, const at::TensorOpti
   return flow;
 }
 
-StagePlan plan_stages(const Job& job, const std::array<int64_t, 3>& shape, parallel::Mesh& mesh) {
+StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh) {
   StagePlan plan{.rank_of = stage_ranks(job), .blocks = {}};
   const int stages = plan.num_stages();
   if (stages == 1) return plan;
-  const auto costs = costs_of(job, shape, mesh);
+  const auto costs = costs_of(job, shape.image, mesh);
+  const double classifier = seconds_of_classifier(job, shape.classes, images_of(job));
   if (stages > static_cast<int>(costs.size())) {
     throw SettingsError("mesh.pipeline is " + std::to_string(job.parallel.pipeline) + ", which makes " +
                             std::to_string(stages) + " stages, wanted at most the " + std::to_string(costs.size()) +
                             " blocks of model " + job.model.name,
                         "use fewer ranks along pipeline, or a larger model");
   }
-  const auto cuts =
-      job.pipeline.cut.empty() ? cuts_by_cost(costs, stages) : cuts_by_name(job.pipeline.cut, costs, stages);
+  const auto cuts = job.pipeline.cut.empty() ? cuts_by_cost(costs, classifier, stages)
+                                             : cuts_by_name(job.pipeline.cut, costs, stages);
   for (int stage = 0; stage < stages; ++stage) {
     plan.blocks.push_back({cuts[stage], cuts[stage + 1] - 1});
     plan.inputs.push_back(costs[cuts[stage]].takes);
+    if (stage > 0) plan.cut.push_back(costs[cuts[stage]].name);
   }
   return plan;
 }

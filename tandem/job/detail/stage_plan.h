@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "tandem/job/job.h"
@@ -23,6 +24,7 @@ struct StagePlan {
   std::vector<int> rank_of;                     // of each stage, its coordinate along the axis pipeline
   std::vector<models::BlockRange> blocks;       // of each stage
   std::vector<std::vector<ValueShape>> inputs;  // of each stage: its flow
+  std::vector<std::string> cut;                 // the names of the blocks with which the stages but the first begin
 
   int num_stages() const { return static_cast<int>(rank_of.size()); }
   bool is_last(int stage) const { return stage + 1 == num_stages(); }
@@ -35,9 +37,10 @@ struct StagePlan {
   memory::Flow input_of(int stage, int64_t images, const at::TensorOptions& options) const;
 };
 
-/// Cuts as pipeline.cut says, or so that the largest stage multiplies as little as it can: each block is made, run and
-/// dropped alone, so that no rank has more than one of those it does not hold. Every rank finds the same. Throws
+/// Cuts as pipeline.cut says, or so that the slowest stage, the last with the classifier, is as fast as it can be on a
+/// nominal core (memory::BlockWork): each block is made, run and dropped alone, so that no rank has more than one of
+/// those it does not hold. Every rank finds the same. Throws
 /// SettingsError: more stages than blocks, a cut that names no block. Collective over the ranks along tensor.
-StagePlan plan_stages(const Job& job, const std::array<int64_t, 3>& image_shape, parallel::Mesh& mesh);
+StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh);
 
 }  // namespace tandem::job

@@ -116,7 +116,7 @@ const Section& pipeline_section() {
                {.key = "pipeline.cut",
                 .default_value = std::vector<std::string>(),
                 .doc = "blocks with which the stages but the first begin, such as layer2.0,layer4.0; empty: where "
-                       "stages multiply about as much"},
+                       "stages work about as long"},
                {.key = "pipeline.costs",
                 .default_value = std::vector<double>{1, 1, 1},
                 .doc = "plan: three numbers, what a rank takes for forward, input gradients and weight gradients of a "
