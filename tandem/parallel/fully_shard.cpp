@@ -346,6 +346,12 @@ void FullyShard::after_backward(const MicroBatch& micro) {
   }
 }
 
+void FullyShard::take_gradients(flight::Where) {
+  if (!impl_->beside) return;
+  for (auto* flat : impl_->whole) flat->start_to_sum(*impl_->beside);
+  for (auto* flat : impl_->whole) flat->end_sum(*impl_->beside);
+}
+
 void FullyShard::after_step() {
   impl_->close_all();
   if (impl_->chain == nullptr) return impl_->refresh();

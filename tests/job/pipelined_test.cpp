@@ -53,6 +53,8 @@ TEST(Pipelined, ManyPlansTrainAsOneDevice) {
   const Words vit = {"model=vit_tiny", "model.patch=8", "model.heads=6", "model.norm=none", "train.accumulate=3"};
   const std::vector<std::pair<Words, Words>> plans = {
       {network, {"ranks=4", "mesh.pipeline=2"}},
+      {network, {"ranks=4", "mesh.pipeline=2", "parallel=zero1", "pipeline.schedule=zb-h1"}},
+      {network, {"ranks=6", "mesh.pipeline=3", "parallel=zero1", "train.optimizer=adamw"}},
       {network, {"ranks=4", "mesh.pipeline=2", "mesh.tensor=2", "pipeline.schedule=zb-h1"}},
       {network, {"ranks=8", "mesh.pipeline=2", "mesh.tensor=2", "pipeline.schedule=v-half"}},
       {network, {"ranks=3", "parallel=pipeline", "pipeline.cut=layer1.0,head"}},
@@ -79,11 +81,13 @@ TEST(Pipelined, MemoryIsPredictedToTheByte) {
       {{"model=resnet18", "ranks=4", "recompute=all"}, {"gpipe", "v-half"}},
       {{"model=vit_tiny", "model.patch=8", "ranks=4"}, {"gpipe", "1f1b", "zb-h1", "v-half"}},
       {{"model=vit_tiny", "model.patch=8", "ranks=4", "recompute=all"}, {"gpipe"}},
+      {{"model=resnet_glyph", "ranks=4", "mesh.pipeline=2", "parallel=zero1"}, {"1f1b", "zb-h1"}},
       {{"model=mlp", "ranks=3"}, {"gpipe"}}};
   for (const auto& [model, schedules] : plans) {
     for (const auto& schedule : schedules) {
-      const auto words = with(model, {"parallel=pipeline", "pipeline.schedule=" + schedule, "train.accumulate=8",
-                                      "train.batch=37", "head.classes=301", "embedding=24"});
+      const auto words =
+          with({"parallel=pipeline"}, with(model, {"pipeline.schedule=" + schedule, "train.accumulate=8",
+                                                   "train.batch=37", "head.classes=301", "embedding=24"}));
       const auto peaks = peaks_of(words);
       const auto* how = model.back().starts_with("recompute") ? " recomputed " : " ";
       for (size_t rank = 0; rank < peaks.size(); ++rank) {
@@ -101,6 +105,7 @@ TEST(Megatron7452, ACheckpointOfStagesGoesOnUnderAnyPlan) {
                                     {"ranks=1"},
                                     {"ranks=2", "parallel=tensor"},
                                     {"ranks=3", "parallel=fsdp"},
+                                    {"ranks=4", "mesh.pipeline=2", "parallel=zero1"},
                                     {"ranks=4", "mesh.pipeline=2", "pipeline.schedule=zb-h1"}};
   test::TemporaryFolder store;
   const auto first = whole_run(with(job, plans[0]), 2, store.path());

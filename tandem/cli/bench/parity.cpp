@@ -83,14 +83,12 @@ std::vector<Plan> all_plans() {
                      .accumulate = schedule.chunks == 0 ? std::vector<int64_t>{2, 4} : std::vector<int64_t>()});
   }
   for (const auto* model : {&kViT, &kCells}) {
-    plans.push_back({.parallel = "pipeline",
-                     .reference = model,
-                     .more = {"pipeline.schedule=zb-v"},
-                     .most = 2,
-                     .recomputes = false});
+    plans.push_back({.parallel = "pipeline", .reference = model, .more = {"pipeline.schedule=zb-v"}, .most = 2});
   }
-  plans.push_back(
-      {.parallel = "ddp", .reference = &kResNet, .more = {"mesh.pipeline=2"}, .divisor = 2, .recomputes = false});
+  for (const auto* summing : {"ddp", "zero1"}) {
+    plans.push_back(
+        {.parallel = summing, .reference = &kResNet, .more = {"mesh.pipeline=2"}, .divisor = 2, .recomputes = false});
+  }
   plans.push_back({.parallel = "ddp",
                    .reference = &kViT,
                    .more = {"mesh.tensor=2", "mesh.pipeline=2", "pipeline.schedule=zb-h1"},

@@ -148,8 +148,7 @@ const Section& mesh_section() {
            {"mesh.pipeline",
             int64_t{1},
             "ranks among which the model's blocks are divided, in stages that the micro-batches of train.accumulate "
-            "pass "
-            "through (pipeline.schedule); a divisor of ranks; so far with parallel=ddp",
+            "pass through (pipeline.schedule); a divisor of ranks; with parallel=ddp or zero1",
             {1, 1024}}},
       .read = read_mesh};
   return section;
