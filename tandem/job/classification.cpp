@@ -97,7 +97,17 @@ class Classification : public train::Task {
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
     if (stages_.num_stages() > 1) {
-      inference_ = std::make_unique<StageInference>(stages_.rank_of, mesh.group(parallel::Axis::pipeline));
+      const auto answers = [this](const Tensor& features, const data::Batch& batch, Question question, int64_t k,
+                                  std::span<const int64_t> sizes) {
+        return own_answers(features, batch.labels, question, k, sizes);
+      };
+      inference_ = std::make_unique<StageInference>(
+          StageInference::Model{.rank_of = stages_.rank_of,
+                                .dim = backbone_->dim(),
+                                .type = type_,
+                                .chain = [this](int stage) { return features_chain(stage); },
+                                .answers = answers},
+          mesh.group(parallel::Axis::pipeline));
     }
     if (head_) memory::tag(head_->parameter(kHeadWeight).tensor, Category::parameters, block_number(kHeadBlock));
   }
@@ -150,25 +160,22 @@ class Classification : public train::Task {
   }
 
   Answers evaluate(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return inference_ ? answer_one(batch, Question::scores, k, sizes)
+    return inference_ ? inference_->answer(batch, Question::scores, k, sizes)
                       : own_answers(forward(batch), batch.labels, Question::scores, k, sizes);
   }
 
   Ranking predict(const data::Batch& batch, int64_t k, std::span<const int64_t> sizes) override {
-    return inference_ ? answer_one(batch, Question::classes, k, sizes).best : ranking(forward(batch), k, sizes);
+    return inference_ ? inference_->answer(batch, Question::classes, k, sizes).best : ranking(forward(batch), k, sizes);
   }
 
   Tensor embed(const data::Batch& batch) override {
     const at::NoGradGuard no_grad;
-    return inference_ ? answer_one(batch, Question::features, 0, {}).features : forward(batch).to(at::kCPU, type_);
+    return inference_ ? inference_->answer(batch, Question::features, 0, {}).features
+                      : forward(batch).to(at::kCPU, type_);
   }
 
   void answer(const Batches& batches, Question question, int64_t k, const Use& use) override {
-    if (!inference_) return Task::answer(batches, question, k, use);
-    for (int64_t first = 0; first < batches.count; first += inference_->most_batches()) {
-      const auto count = std::min(inference_->most_batches(), batches.count - first);
-      answer_some({count, batches.next, batches.sizes}, question, k, use);
-    }
+    inference_ ? inference_->answer(batches, question, k, use) : Task::answer(batches, question, k, use);
   }
 
   /// Each stage of this rank, and the classifier.
@@ -266,49 +273,6 @@ class Classification : public train::Task {
     Answers answers{ranking(features, k, sizes), {}};
     if (question == Question::scores) answers.loss = head_->loss(features, labels.to(device_), sizes);
     return answers;
-  }
-
-  Answers answer_one(const data::Batch& batch, Question question, int64_t k, std::span<const int64_t> sizes) {
-    Answers answers;
-    answer_some({1, [&] { return batch; }, [&](const auto&) { return std::vector(sizes.begin(), sizes.end()); }},
-                question, k, [&](const data::Batch&, const Answers& of) { answers = of; });
-    return answers;
-  }
-
-  /// Over the stages of a pipeline. Each rank takes the batches when it comes to them.
-  void answer_some(const Batches& batches, Question question, int64_t k, const Use& use) {
-    std::vector<data::Batch> taken;
-    const auto take = [&] {
-      auto batch = batches.next();
-      taken.push_back(batch);
-      taken.back().images.reset();
-      return batch.images;
-    };
-    std::map<int64_t, Answers> answers;
-    inference_->run(
-        batches.count, [this](int stage) { return features_chain(stage); }, [&](int64_t) { return take(); },
-        [&](int64_t i, const Tensor& features) {
-          while (static_cast<int64_t>(taken.size()) <= i) take();
-          answers[i] = own_answers(features, taken[i].labels, question, k, batches.sizes(taken[i]));
-        });
-    while (static_cast<int64_t>(taken.size()) < batches.count) take();
-    for (int64_t i = 0; i < batches.count; ++i) {
-      share(answers[i], taken[i].labels.size(0), question, k);
-      use(taken[i], answers[i]);
-    }
-  }
-
-  /// Gives all ranks along the pipeline what the one with the classifier has.
-  void share(Answers& answers, int64_t rows, Question question, int64_t k) {
-    if (question == Question::features) {
-      answers.features = inference_->share(answers.features, {rows, backbone_->dim()}, type_);
-      return;
-    }
-    answers.best.classes = inference_->share(answers.best.classes, {rows, k}, at::kLong);
-    answers.best.scores = inference_->share(answers.best.scores, {rows, k}, at::kFloat);
-    if (question == Question::classes) return;
-    const auto& loss = answers.loss;
-    answers.loss = inference_->share(loss.defined() ? loss.to(at::kDouble) : Tensor(), {}, at::kDouble);
   }
 
   /// `features`: those of the images, and auxiliary ones if there are any.

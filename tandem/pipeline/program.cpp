@@ -111,10 +111,10 @@ void place_stages(Program& program, const std::string& name) {
 
 std::string Program::place_of(int rank) const { return places.empty() ? "rank " + std::to_string(rank) : places[rank]; }
 
-std::vector<int> Program::stages_of(int rank) const {
+std::vector<int> stages_of(const std::vector<int>& rank_of, int rank) {
   std::vector<int> stages;
-  for (int stage = 0; stage < num_stages(); ++stage) {
-    if (rank_of[stage] == rank) stages.push_back(stage);
+  for (size_t stage = 0; stage < rank_of.size(); ++stage) {
+    if (rank_of[stage] == rank) stages.push_back(static_cast<int>(stage));
   }
   return stages;
 }

@@ -7,6 +7,9 @@
 
 namespace tandem::pipeline {
 
+/// In the order of the model: of the rank, those of the stages whose ranks `rank_of` has.
+std::vector<int> stages_of(const std::vector<int>& rank_of, int rank);
+
 /// A step of a pipeline as data: what each rank does, in its order. A rank may hold several stages.
 ///
 ///   rank 0   0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
@@ -23,7 +26,7 @@ struct Program {
   int num_ranks() const { return static_cast<int>(lists.size()); }
   int num_stages() const { return static_cast<int>(rank_of.size()); }
   std::string place_of(int rank) const;
-  std::vector<int> stages_of(int rank) const;
+  std::vector<int> stages_of(int rank) const { return pipeline::stages_of(rank_of, rank); }
 
   bool has_backward() const;
 };

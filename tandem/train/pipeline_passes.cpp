@@ -240,8 +240,7 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
 memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::Account held, const Update& update) {
   const auto parts = parts_of(batch);
   const auto program = options_.program(static_cast<int>(parts.size()));
-  auto* rehearsal = sync_.rehearsal();
-  const auto sync = rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
+  const auto sync = memory_of(sync_);
   std::vector<memory::Change> changes;
   if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
   held.add(Category::communication, sync.beside);

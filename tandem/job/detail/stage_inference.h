@@ -5,30 +5,46 @@
 #include <vector>
 
 #include "tandem/pipeline/executor.h"
+#include "tandem/train/task.h"
 
 namespace tandem::job {
 
-/// Forward through the stages of a pipeline: batches follow each other, so that most stages work most of the time. Each
-/// passes as a whole, so that the results have the bits of one device.
+/// Answers of a task whose model is cut into the stages of a pipeline: forwards alone. Batches follow each other, so
+/// that most stages work most of the time; each passes as a whole, so that the results have the bits of one device.
 class StageInference {
  public:
+  using Answers = train::Task::Answers;
+  using Question = train::Task::Question;
+
+  struct Model {
+    std::vector<int> rank_of;  // of each stage
+    int64_t dim = 0;           // of the features
+    at::ScalarType type = at::kFloat;
+    std::function<memory::Chain(int stage)> chain;  // to the features
+    /// Called where the last stage is, with the features of a batch and the samples of each rank.
+    std::function<Answers(const Tensor& features, const data::Batch& batch, Question question, int64_t k,
+                          std::span<const int64_t> sizes)>
+        answers;
+  };
+
   /// The group, of the ranks along the pipeline, must outlive this object.
-  StageInference(std::vector<int> rank_of, comm::ProcessGroup& group) : rank_of_(std::move(rank_of)), group_(group) {}
+  StageInference(Model model, comm::ProcessGroup& group) : model_(std::move(model)), group_(group) {}
 
-  /// How many batches follow each other. Of so many at most are outputs of a stage under way, in nobody's books.
-  int64_t most_batches() const { return 2 * group_.size(); }
+  /// Task::answer(). Up to twice as many batches as ranks follow each other: of so many at most are outputs of a stage
+  /// under way, in nobody's books.
+  void answer(const train::Task::Batches& batches, Question question, int64_t k, const train::Task::Use& use);
 
-  /// `images`: of a batch, asked where the first stage is. `end`: is given what the last stage makes of a batch,
-  /// [n, ...], where that is. `batches`: at most most_batches(). Collective.
-  void run(int64_t batches, const std::function<memory::Chain(int stage)>& chain,
-           const std::function<Tensor(int64_t batch)>& images,
-           const std::function<void(int64_t batch, const Tensor& output)>& end);
-
-  /// Gives all ranks what the one with the last stage has. Collective.
-  Tensor share(const Tensor& value, at::IntArrayRef sizes, at::ScalarType type);
+  /// For one batch.
+  Answers answer(const data::Batch& batch, Question question, int64_t k, std::span<const int64_t> sizes);
 
  private:
-  std::vector<int> rank_of_;  // of each stage
+  class BatchStages;
+
+  void answer_some(const train::Task::Batches& batches, Question question, int64_t k, const train::Task::Use& use);
+  void share(Answers& answers, int64_t rows, Question question, int64_t k);
+  Tensor shared(const Tensor& value, at::IntArrayRef sizes, at::ScalarType type);
+
+  Model model_;
   comm::ProcessGroup& group_;
   std::map<int64_t, std::unique_ptr<pipeline::Executor>> executors_;  // by the number of batches
 };

@@ -120,14 +120,6 @@ std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, double la
 
 }  // namespace
 
-std::vector<int> StagePlan::stages_of(int coordinate) const {
-  std::vector<int> own;
-  for (int stage = 0; stage < num_stages(); ++stage) {
-    if (rank_of[stage] == coordinate) own.push_back(stage);
-  }
-  return own;
-}
-
 std::vector<models::BlockRange> StagePlan::blocks_of(int coordinate) const {
   std::vector<models::BlockRange> own;
   if (num_stages() == 1) return own;

@@ -9,6 +9,7 @@
 #include "tandem/memory/chain.h"
 #include "tandem/models/model.h"
 #include "tandem/parallel/mesh.h"
+#include "tandem/pipeline/program.h"
 
 namespace tandem::job {
 
@@ -30,7 +31,7 @@ struct StagePlan {
   bool is_last(int stage) const { return stage + 1 == num_stages(); }
 
   /// In the order of the model.
-  std::vector<int> stages_of(int coordinate) const;
+  std::vector<int> stages_of(int coordinate) const { return pipeline::stages_of(rank_of, coordinate); }
   std::vector<models::BlockRange> blocks_of(int coordinate) const;
 
   /// What a stage takes of so many images, without values.

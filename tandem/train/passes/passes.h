@@ -4,6 +4,7 @@
 
 #include "tandem/data/dataset.h"
 #include "tandem/memory/rehearsal.h"
+#include "tandem/parallel/gradient_sync.h"
 #include "tandem/train/detail/step_numbers.h"
 #include "tandem/train/step.h"
 
@@ -37,6 +38,9 @@ class Passes {
   /// Step::rehearse_blocks().
   virtual std::vector<Step::Blocks> rehearse_blocks(const data::Batch& batch, bool in_parts) { return {}; }
 };
+
+/// What a strategy needs for a moment in a step. Collective.
+parallel::SyncMemory memory_of(parallel::GradientSync& sync);
 
 /// `tensors` that are none of `others`.
 std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others);

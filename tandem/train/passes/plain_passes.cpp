@@ -63,6 +63,11 @@ void reset_gradients(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
+parallel::SyncMemory memory_of(parallel::GradientSync& sync) {
+  auto* rehearsal = sync.rehearsal();
+  return rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
+}
+
 std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
   std::erase_if(tensors, [&](const Tensor& tensor) {
     return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
@@ -131,7 +136,7 @@ memory::Composition PlainPasses::rehearse(const data::Batch& batch, memory::Acco
 memory::Composition PlainPasses::rehearse_part(const BatchPart& part, memory::Account held, bool adds,
                                                const Update& update) {
   std::vector<memory::Change> changes;
-  const auto sync = sync_memory();
+  const auto sync = memory_of(sync_);
   held.add(Category::communication, sync.beside);
   if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
   const auto parts = parts_with_gradients(sync);
@@ -143,11 +148,6 @@ memory::Composition PlainPasses::rehearse_part(const BatchPart& part, memory::Ac
   reset_gradients(parts);
   for (const auto& change : update(sparse.rows())) changes.push_back(change);
   return memory::compose(records, held, changes);
-}
-
-parallel::SyncMemory PlainPasses::sync_memory() const {
-  auto* rehearsal = sync_.rehearsal();
-  return rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
 }
 
 /// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
@@ -164,7 +164,7 @@ std::vector<Step::Blocks> PlainPasses::rehearse_blocks(const data::Batch& batch,
   const auto part = parts_of(batch).front();
   Step::Blocks blocks{task_.chain(part.batch, part.sizes), {}};
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
-  const auto sync = sync_memory();
+  const auto sync = memory_of(sync_);
   blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1, sync);
   reset_gradients(parts_with_gradients(sync));
   return {blocks};
