@@ -9,11 +9,15 @@
 namespace tandem::cli {
 namespace {
 
-TEST(PipelineBench, MicroBatchesThatDoNotDivideTheBatchAreRefused) {
+TEST(PipelineBench, WhatDoesNotDivideIsRefused) {
   const auto ended = test::run_here({"bench", "pipeline", "batch=10"});
   EXPECT_EQ(ended.status, 78);
   EXPECT_EQ(ended.err, "error: batch is 10 with micro_batches 8, wanted a multiple of them\n");
   EXPECT_EQ(test::run_here({"bench", "pipeline", "schedules=v-half"}).status, 78);
+  const auto uneven = test::run_here({"bench", "pipeline", "ranks=4"});
+  EXPECT_EQ(uneven.status, 78);
+  EXPECT_EQ(uneven.err,
+            "error: ranks is 4 with schedule interleaved, whose 8 stages do not divide the 12 blocks, wanted 2 or 3\n");
 }
 
 TEST(PipelineBench, MeasuresOursAsThreadsAndAsProcessesBesideThePeer) {

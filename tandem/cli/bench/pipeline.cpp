@@ -258,6 +258,13 @@ PipelineBench read_pipeline_bench(const settings::Settings& settings) {
                          .delayed_ranks = static_cast<int>(settings.get_int("delayed_ranks")),
                          .unit = settings.get_float("unit") * 1e-3,
                          .settings = settings.get_list("settings")};
+  for (const auto& schedule : bench.schedules) {
+    const int64_t stages = pipeline::schedule_of(schedule).chunks_of(size_of(bench)) * bench.ranks;
+    if (kBlocks % stages == 0) continue;
+    throw SettingsError("ranks is " + std::to_string(bench.ranks) + " with schedule " + schedule + ", whose " +
+                        std::to_string(stages) + " stages do not divide the " + std::to_string(kBlocks) +
+                        " blocks, wanted 2 or 3");
+  }
   if (bench.batch % bench.micro_batches != 0) {
     throw SettingsError("batch is " + std::to_string(bench.batch) + " with micro_batches " +
                         std::to_string(bench.micro_batches) + ", wanted a multiple of them");
