@@ -8,10 +8,9 @@ namespace tandem::cli {
 ///
 ///   (start)        {"peak_bytes": of the rank that has most, "wire_bytes": of all ranks, "ranks": N} of one step
 ///   K              the seconds of each of K steps, separated by spaces
-///   costs          {"stages": [{"forward", "input_gradient", "weight_gradient"}], "update"} of a pipeline: seconds
-///   that
-///                  each stage of the model takes for a micro-batch, and the most that a rank takes for its update,
-///                  while all ranks compute and nothing is sent
+///   costs          {"stages": [{"forward", "input_gradient", "weight_gradient"}], "update"} of a pipeline: the seconds
+///                  of each stage of the model for a micro-batch, and the most that a rank takes for its update, while
+///                  all ranks compute and nothing is sent
 ///
 /// and ends with its input. With the word `alone` beside the settings each rank works out its part and sends nothing,
 /// as if the others had sent what it has itself: what a step costs without its messages. It runs under a launcher as
