@@ -43,16 +43,14 @@ struct Context {
   Phase phase = Phase::forward;
   BatchStatistics statistics = BatchStatistics::move;
   memory::StatisticsBook* book = nullptr;  // of BatchStatistics::defer
-  int block = 0;  // of the model: block_number() of its name
+  int block = 0;                           // of the model: block_number() of its name
   uint64_t seed = 0;
   int64_t step = 0;          // of training, from 0; kRehearsal: of none
   int64_t first_sample = 0;  // of the batch, as data::Batch counts them
   double progress = 0;       // share of training's steps that are done, below 1
 
   /// Whether a forward is that of new images, or else one of the same images, or of a replica.
-  bool has_new_images() const {
-    return statistics == BatchStatistics::move || statistics == BatchStatistics::defer;
-  }
+  bool has_new_images() const { return statistics == BatchStatistics::move || statistics == BatchStatistics::defer; }
 
   bool operator==(const Context&) const = default;
 };

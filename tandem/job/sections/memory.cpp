@@ -70,10 +70,10 @@ const Section& memory_section() {
                 .other = settings::kSizes},
                {.key = "recompute",
                 .default_value = text("none"),
-                .doc =
-                    "activations that backward computes again in place of keeping them; all: those of all blocks of "
-                    "a stage of a pipeline; sqrt, log: of so many segments of the blocks; optimal: the fastest plan within memory.budget; lossy: the same, and activations "
-                    "may be kept as bf16 or int8, so that gradients are approximate",
+                .doc = "activations that backward computes again in place of keeping them; all: those of all blocks of "
+                       "a stage of a pipeline; sqrt, log: of so many segments of the blocks; optimal: the fastest plan "
+                       "within memory.budget; lossy: the same, and activations "
+                       "may be kept as bf16 or int8, so that gradients are approximate",
                 .choices = method_names()},
                {.key = "memory.budget",
                 .default_value = text("none"),
