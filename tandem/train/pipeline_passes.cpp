@@ -188,6 +188,13 @@ class StageRecords {
   std::vector<std::vector<memory::BlockRecord>> all_;
 };
 
+/// For the terms of the loss, of each micro-batch.
+std::vector<Tensor> rooms_for(const std::vector<BatchPart>& parts, detail::StepNumbers& numbers) {
+  std::vector<Tensor> rooms;
+  for (const auto& part : parts) rooms.push_back(numbers.add(static_cast<int64_t>(part.shares.size())));
+  return rooms;
+}
+
 /// A backward that is not the last.
 constexpr parallel::MicroBatch kEarlier = {.index = 0, .count = 2};
 
@@ -216,15 +223,11 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
   const auto parts = parts_of(batch);
   auto& executor = executor_for(parts.size());
   std::vector<double> shares;
-  std::vector<Tensor> rooms;
-  for (const auto& part : parts) {
-    shares.insert(shares.end(), part.shares.begin(), part.shares.end());
-    rooms.push_back(numbers.add(static_cast<int64_t>(part.shares.size())));
-  }
+  for (const auto& part : parts) shares.insert(shares.end(), part.shares.begin(), part.shares.end());
   sync_.before_forward(kEarlier);
   sync_.before_backward({}, kEarlier);
   StepStages stages(task_, parts, executor.program().stages_of(mesh_.coordinate(Axis::pipeline)), scale,
-                    std::move(rooms));
+                    rooms_for(parts, numbers));
   memory::StatisticsBook book;
   {
     const ContextScope scope(parts.size() > 1 ? memory::deferring(book) : current_context());
@@ -257,9 +260,7 @@ std::vector<pipeline::StageCost> PipelinePasses::measure(const data::Batch& batc
   const int coordinate = mesh_.coordinate(Axis::pipeline);
   const auto own = program.stages_of(coordinate);
   detail::StepNumbers numbers(c10::kCPU);
-  std::vector<Tensor> rooms;
-  for (const auto& part : parts) rooms.push_back(numbers.add(static_cast<int64_t>(part.shares.size())));
-  StepStages stages(task_, parts, own, /*scale=*/1, std::move(rooms));
+  StepStages stages(task_, parts, own, /*scale=*/1, rooms_for(parts, numbers));
   const auto input = [&](int stage, int micro_batch) {
     const auto place = std::ranges::find(own, stage) - own.begin();
     return task_.stage_inputs(parts[micro_batch].batch)[static_cast<size_t>(place)];
