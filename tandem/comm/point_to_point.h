@@ -11,7 +11,7 @@ namespace tandem::comm {
 /// waits for the receiver's gradient and passes it to x. Keep the scalar, and call backward({scalar}) when the receiver
 /// runs its backward pass.
 ///
-/// Between processes, send() waits until the receiver has begun to receive. Two ranks that both send first therefore
+/// Between processes, send() waits until the receiver receives. Two ranks that both send first therefore
 /// wait until the timeout, and throw: use send_async(). Thread-ranks never wait: the receiver gets a copy, or x itself
 /// if x is moved (`send(std::move(x), ..)`), requires no gradient, and nobody else references its memory.
 ///

@@ -193,6 +193,32 @@ void disagree_on_stage(int n, int calls) {
   expect(told == n * calls, "all are told who calls what, in each later call too");
 }
 
+/// Two threads of each rank send, each with tags of its own.
+void mail_around(int n, int rounds) {
+  std::vector<std::shared_ptr<SegmentMailbox>> boxes;
+  for (auto& stage : test::shared_stages(n, std::chrono::seconds(60))) {
+    boxes.push_back(std::make_shared<SegmentMailbox>(std::shared_ptr<Stage>(std::move(stage))));
+  }
+  std::atomic<int> wrong{0};
+  on_threads(2 * n, [&](int thread) {
+    const int rank = thread / 2, first_tag = thread % 2 * 10, to = (rank + 1) % n, from = (rank + n - 1) % n;
+    std::vector<std::shared_ptr<SegmentMailbox::Posted>> posted;
+    for (int round = 0; round < rounds; ++round) {
+      const auto number = [&](int of) { return (of * 100 + first_tag) * rounds + round; };
+      const std::vector<int> numbers(1 + round % 100, number(rank));
+      posted.push_back(boxes[rank]->post(to, first_tag + round % 3, {std::as_bytes(std::span(numbers))}));
+      boxes[rank]->take(from, first_tag + round % 3, [&](SegmentMailbox::Bytes bytes) {
+        int got = 0;
+        std::memcpy(&got, bytes.data(), sizeof got);
+        wrong += got != number(from) || bytes.size() != numbers.size() * sizeof(int);
+      });
+      if (round % 7 == 0) posted.clear();
+      for (const auto& message : posted) message->wait();
+    }
+  });
+  expect(wrong == 0, "messages through shared memory arrive");
+}
+
 /// One rank is let go by another thread of its process, anywhere in a call.
 void leave_in_the_middle(int n, int rounds) {
   for (int round = 0; round < rounds; ++round) {
@@ -236,6 +262,7 @@ int main() {
     disagree(n);
     send_around(n, 1000);
     take_turns(n, 2000);
+    mail_around(n, 1000);
     disagree_on_stage(n, 50);
     leave_in_the_middle(n, 50);
   }

@@ -1,16 +1,18 @@
 #pragma once
 #include <unistd.h>
 
+#include "tandem/comm/segments/segment_mailbox.h"
 #include "tandem/comm/segments/stage.h"
 
 namespace tandem::comm::test {
 
-/// The stages of `size` ranks, all in this process. They see their segments at the same addresses, which lets
-/// ThreadSanitizer see who writes while another reads.
+/// The stages of `size` ranks, all in this process, with room for mailboxes. They see their segments at the same
+/// addresses, which lets ThreadSanitizer see who writes while another reads.
 inline std::vector<std::unique_ptr<Stage>> shared_stages(int size, std::chrono::milliseconds timeout) {
   std::vector<std::shared_ptr<Segment>> segments;
   for (int rank = 0; rank < size; ++rank) {
-    segments.push_back(std::make_shared<Segment>(Segment::create(Stage::segment_bytes(size))));
+    const auto bytes = Stage::segment_bytes(size) + SegmentMailbox::box_bytes(size);
+    segments.push_back(std::make_shared<Segment>(Segment::create(bytes)));
   }
   std::vector<std::unique_ptr<Stage>> stages;
   for (int rank = 0; rank < size; ++rank) {

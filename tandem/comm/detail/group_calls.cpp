@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/detail/call_check.h"
 #include "tandem/comm/local/local_backend.h"
+#include "tandem/comm/segments/segment_backend.h"
 
 namespace tandem::comm::detail {
 namespace {
@@ -37,7 +38,8 @@ GroupCalls::GroupCalls(c10::intrusive_ptr<c10d::ProcessGroup> handle, const std:
       handle_(std::move(handle)),
       backend_(handle_->getBackend(c10::DeviceType::CPU)),
       own_(dynamic_cast<OwnBackend*>(backend_.get())),
-      local_(dynamic_cast<LocalBackend*>(own_)) {}
+      local_(dynamic_cast<LocalBackend*>(own_)),
+      segments_(dynamic_cast<SegmentBackend*>(own_)) {}
 
 c10d::Backend& GroupCalls::backend(c10::DeviceType device) const {
   return device == c10::DeviceType::CPU ? *backend_ : *handle_->getBackend(device);

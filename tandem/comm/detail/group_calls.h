@@ -19,6 +19,7 @@ class ProcessGroup;
 namespace tandem::comm {
 class LocalBackend;
 class OwnBackend;
+class SegmentBackend;
 }  // namespace tandem::comm
 
 namespace tandem::comm::detail {
@@ -62,8 +63,9 @@ class GroupCalls {
   /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or else a
   /// StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
-  LocalBackend* local() const { return local_; }  // null: the ranks are processes
-  OwnBackend* own() const { return own_; }        // null: the ranks use Gloo
+  LocalBackend* local() const { return local_; }          // null: the ranks are processes
+  SegmentBackend* segments() const { return segments_; }  // null: they share no memory, or are threads
+  OwnBackend* own() const { return own_; }                // null: the ranks use Gloo
 
   /// Begins a call. It is numbered, counted, recorded, and compared with the other ranks' where Instruments::check is
   /// on; its end must be reported to log(). Returns the number of the record. `bytes`: payload for each rank of the
@@ -83,6 +85,7 @@ class GroupCalls {
   c10::intrusive_ptr<c10d::Backend> backend_;
   OwnBackend* own_;
   LocalBackend* local_;
+  SegmentBackend* segments_;
   int64_t num_calls_ = 0;
   std::map<std::pair<std::string, int>, int64_t> num_messages_;  // operation, peer
 };

@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <cstring>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "tandem/comm/detail/recorded_call.h"
 #include "tandem/comm/detail/staged_backend.h"
 #include "tandem/comm/local/local_backend.h"
+#include "tandem/comm/segments/segment_backend.h"
 #include "tandem/comm/wire_bytes.h"
 
 namespace tandem::comm::detail {
@@ -81,9 +83,63 @@ void receive_into(Tensor tensor, int from, int tag, ProcessGroup& group) {
   group.calls().backend(tensors[0].device().type()).recv(tensors, from, tag)->wait();
 }
 
-c10::intrusive_ptr<c10d::Work> send_out(const Tensor& tensor, int to, int tag, ProcessGroup& group) {
+using Wait = std::function<void()>;
+
+/// Returns what waits until `tensor`, which must not change, has gone.
+Wait send_out(const Tensor& tensor, int to, int tag, ProcessGroup& group) {
   std::vector<Tensor> tensors = {tensor};
-  return group.calls().backend(tensor.device().type()).send(tensors, to, tag);
+  return [tensor, work = group.calls().backend(tensor.device().type()).send(tensors, to, tag)] { work->wait(); };
+}
+
+SegmentBackend::Bytes bytes_of(const Tensor& x) {
+  return {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()};
+}
+
+/// On one host all of a message that is on the host is sent at once.
+Wait start_between_processes(const Message& message, int to, int tag, ProcessGroup& group) {
+  const auto head = head_of(message), body = sent_for(in_order(message.tensor), group);
+  auto* segments = group.calls().segments();
+  const auto none = [] {};
+  if (segments != nullptr && body.is_cpu()) return segments->post(to, tag, {bytes_of(head), bytes_of(body)});
+  const auto first = segments ? segments->post(to, tag, {bytes_of(head)}) : send_out(head, to, head_tag(tag), group);
+  const auto second = body.numel() > 0 ? send_out(body, to, body_tag(tag), group) : none;
+  return [first, second] {
+    first();
+    second();
+  };
+}
+
+Message message_of(SegmentBackend::Bytes bytes, ProcessGroup& group) {
+  const auto head = at::empty({kHeadSize}, at::kLong);
+  TORCH_CHECK_WITH(DistBackendError, bytes.size() >= head.nbytes(), "the message has no head of ours");
+  std::memcpy(head.mutable_data_ptr(), bytes.data(), head.nbytes());
+  auto message = message_of(head);
+  const auto body = bytes.subspan(head.nbytes());
+  if (body.empty()) return message;
+  const bool is_staged = detail::is_staged(message.tensor, group);
+  const auto target = is_staged ? at::empty_like(message.tensor, at::device(at::kCPU)) : message.tensor;
+  TORCH_CHECK_WITH(DistBackendError, body.size() == target.nbytes(), "the message has ", body.size(), " bytes, wanted ",
+                   target.nbytes());
+  std::memcpy(target.mutable_data_ptr(), body.data(), body.size());
+  if (is_staged) message.tensor.copy_(target);
+  return message;
+}
+
+Message receive_between_processes(int from, int tag, ProcessGroup& group) {
+  Message message;
+  bool is_whole = false;
+  if (auto* segments = group.calls().segments()) {
+    segments->take(from, tag, [&](SegmentBackend::Bytes bytes) {
+      message = message_of(bytes, group);
+      is_whole = bytes.size() > kHeadSize * sizeof(int64_t);
+    });
+  } else {
+    const auto head = at::zeros({kHeadSize}, at::kLong);
+    receive_into(head, from, head_tag(tag), group);
+    message = message_of(head);
+  }
+  if (!is_whole && message.tensor.numel() > 0) receive_into(in_order(message.tensor), from, body_tag(tag), group);
+  return message;
 }
 
 }  // namespace
@@ -94,21 +150,15 @@ Handle start_send(Message message, int to, int tag, ProcessGroup& group, flight:
   info.type = c10::toString(message.tensor.scalar_type());
   const auto bytes = WireBytes{group.rank(), group.size()}.send(to, static_cast<int64_t>(message.tensor.nbytes()));
   const RecordedCall call(group, std::move(info), bytes, true);
-  Tensor head, body;
-  c10::intrusive_ptr<c10d::Work> head_work, body_work;
+  Wait wait = [] {};
   call.run([&] {
-    if (group.calls().local())
+    if (group.calls().local()) {
       return group.calls().local()->hand_over(std::move(message.tensor), message.requires_grad, to, tag);
-    head = head_of(message);
-    body = sent_for(in_order(message.tensor), group);
-    head_work = send_out(head, to, head_tag(tag), group);
-    if (body.numel() > 0) body_work = send_out(body, to, body_tag(tag), group);
+    }
+    wait = start_between_processes(message, to, tag, group);
   });
-  return Handle([=] {  // keeps head and body alive until they are sent
-    call.run([&] {
-      if (head_work) head_work->wait();
-      if (body_work) body_work->wait();
-    });
+  return Handle([call, wait] {
+    call.run(wait);
     call.end();
     return Tensor();
   });
@@ -120,12 +170,9 @@ Message receive(int from, int tag, ProcessGroup& group, flight::Where where) {
   call.run([&] {
     if (group.calls().local()) {
       std::tie(message.tensor, message.requires_grad) = group.calls().local()->take_over(from, tag);
-      return;
+    } else {
+      message = receive_between_processes(from, tag, group);
     }
-    const auto head = at::zeros({kHeadSize}, at::kLong);
-    receive_into(head, from, head_tag(tag), group);
-    message = message_of(head);
-    if (message.tensor.numel() > 0) receive_into(in_order(message.tensor), from, body_tag(tag), group);
   });
   call.end();
   return message;

@@ -4,7 +4,8 @@
 #include "tandem/comm/process_group.h"
 
 // Messages without their gradients. Between processes a message is a header of fixed size (type, shape, order of
-// memory, requires_grad), followed by the data. Between threads the tensor itself is handed over.
+// memory, requires_grad), followed by the data: on one host through memory that both map. Between threads the tensor
+// itself is handed over.
 namespace tandem::comm::detail {
 
 /// Starts to send; wait() of the handle returns an undefined tensor. Between threads, a tensor that nobody else

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "tandem/comm/segments/segment_mailbox.h"
+
 namespace tandem::comm {
 namespace {
 
@@ -28,6 +30,8 @@ std::string host_of_this_process() {
   const auto network = namespace_of_this_process("net"), processes = namespace_of_this_process("pid");
   return boot.empty() || network.empty() || processes.empty() ? "" : boot + " " + network + " " + processes;
 }
+
+int64_t segment_bytes(int size) { return Stage::segment_bytes(size) + SegmentMailbox::box_bytes(size); }
 
 std::string key_of(int rank) { return "segment/" + std::to_string(rank); }
 
@@ -58,7 +62,7 @@ HostMeeting::HostMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int si
   std::memcpy(address.host.data(), host.data(), std::min(host.size(), address.host.size() - 1));
   address.process = getpid();
   try {
-    own_ = std::make_shared<Segment>(Segment::create(Stage::segment_bytes(size)));
+    own_ = std::make_shared<Segment>(Segment::create(segment_bytes(size)));
     address.descriptor = own_->descriptor();
     address.key = own_->key();
   } catch (const std::system_error&) {
@@ -84,7 +88,7 @@ std::vector<HostMeeting::Address> HostMeeting::read_addresses() const {
 }
 
 std::shared_ptr<Segment> HostMeeting::attach(const Address& address) const {
-  const auto bytes = Stage::segment_bytes(size_);
+  const auto bytes = segment_bytes(size_);
   return std::make_shared<Segment>(Segment::attach(address.process, address.descriptor, bytes, address.key));
 }
 

@@ -13,7 +13,8 @@ namespace tandem::comm {
 /// processes and of networks: containers that do not count as different hosts.
 class HostMeeting {
  public:
-  /// Makes this rank's segment and tells the others about it at `store`. Before the ranks have connected.
+  /// Makes this rank's segment, with room for a SegmentMailbox, and tells the others about it at `store`. Before the
+  /// ranks have connected.
   HostMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
   ~HostMeeting();
 

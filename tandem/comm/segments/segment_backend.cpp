@@ -47,12 +47,37 @@ void copy_into(const at::Tensor& tensor, const Piece& piece, const std::byte* so
 }  // namespace
 
 SegmentBackend::SegmentBackend(int rank, std::unique_ptr<Stage> stage, c10::intrusive_ptr<c10d::Backend> messages)
-    : OwnBackend(rank, stage->size()), stage_(std::move(stage)), messages_(std::move(messages)) {}
+    : OwnBackend(rank, stage->size()),
+      stage_(std::move(stage)),
+      mailbox_(std::make_shared<SegmentMailbox>(stage_)),
+      messages_(std::move(messages)) {}
 
 SegmentBackend::~SegmentBackend() {
   // What is on its way is waited for, but not by a rank that fails: the others may not come.
   if (std::uncaught_exceptions() > 0) stage_->leave("rank " + std::to_string(getRank()) + " has left");
   drain();
+}
+
+std::function<void()> SegmentBackend::post(int to, int tag, std::initializer_list<Bytes> pieces) {
+  try {
+    return [posted = mailbox_->post(to, tag, pieces)] {
+      try {
+        posted->wait();
+      } catch (const LocalFailure& failure) {
+        TORCH_CHECK_WITH(DistBackendError, false, "send: ", failure.text);
+      }
+    };
+  } catch (const LocalFailure& failure) {
+    fail("send", failure);
+  }
+}
+
+void SegmentBackend::take(int from, int tag, const std::function<void(Bytes)>& read) {
+  try {
+    mailbox_->take(from, tag, read);
+  } catch (const LocalFailure& failure) {
+    fail("recv", failure);
+  }
 }
 
 /// Runs a call. If it fails on this rank alone, the others do not wait for it.

@@ -2,12 +2,14 @@
 #include <memory>
 
 #include "tandem/comm/local/own_backend.h"
+#include "tandem/comm/segments/segment_mailbox.h"
 #include "tandem/comm/segments/stage.h"
 
 namespace tandem::comm {
 
 /// Processes of one host: collectives copy through segments that all of them map (see Stage), a turn at a time, so that
-/// no call needs memory of its own. Messages between two ranks go through another backend.
+/// no call needs memory of its own. Messages between two ranks go through a SegmentMailbox; those of c10d's send() and
+/// recv(), whose receivers know their sizes, through another backend.
 ///
 /// Tells more than sockets do: which calls differ, which rank did not come, and that a rank's process has ended, within
 /// 50 ms.
@@ -22,6 +24,13 @@ class SegmentBackend : public OwnBackend {
   WorkPointer send(Tensors& tensors, int to, int tag) override { return messages_->send(tensors, to, tag); }
   WorkPointer recv(Tensors& tensors, int from, int tag) override { return messages_->recv(tensors, from, tag); }
   WorkPointer recvAnysource(Tensors& tensors, int tag) override { return messages_->recvAnysource(tensors, tag); }
+
+  using Bytes = SegmentMailbox::Bytes;
+
+  /// Sends the bytes of all pieces as one message. The result waits until its receiver has it, and may be called when
+  /// this object has ended. take() waits for the next message from a rank with this tag. Throw c10::DistBackendError.
+  std::function<void()> post(int to, int tag, std::initializer_list<Bytes> pieces);
+  void take(int from, int tag, const std::function<void(Bytes)>& read);
 
   std::chrono::milliseconds timeout() const override { return stage_->timeout(); }
   Transport transport() const override { return Transport::segments; }
@@ -43,7 +52,8 @@ class SegmentBackend : public OwnBackend {
   std::vector<const void*> slots(int64_t turn, int64_t offset = 0) const;
   int64_t share_bytes() const;
 
-  const std::unique_ptr<Stage> stage_;
+  const std::shared_ptr<Stage> stage_;
+  const std::shared_ptr<SegmentMailbox> mailbox_;
   const c10::intrusive_ptr<c10d::Backend> messages_;
 };
 

@@ -1,31 +1,18 @@
 #include "tandem/comm/segments/stage.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <cstring>
 #include <new>
 
 #include "tandem/comm/local/local_exchange.h"
+#include "tandem/comm/segments/futex.h"
 
 namespace tandem::comm {
 namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr size_t kMostWords = 512;
-
-static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
-
-void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, std::chrono::milliseconds most) {
-  const timespec time = {most.count() / 1000, (most.count() % 1000) * 1'000'000};
-  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
-}
-
-void futex_wake(std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 int64_t rounded_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -175,13 +162,18 @@ void Stage::check_own() const {
   throw LocalFailure{LocalFailure::Kind::aborted, own.reason};
 }
 
+std::optional<std::string> Stage::why_gone(int rank) const {
+  check_own();
+  if (head(rank).has_left.load() == 2) return head(rank).reason;
+  if (members_[rank].watch.has_ended()) return "the process of rank " + std::to_string(rank) + " has ended";
+  return std::nullopt;
+}
+
 /// Throws if a rank that has not come will never come. A rank that has left after this meeting has come.
 void Stage::check_others() const {
   for (int rank = 0; rank < size(); ++rank) {
-    const bool has_left = head(rank).has_left.load() == 2, has_ended = !has_left && members_[rank].watch.has_ended();
-    if ((!has_left && !has_ended) || (rank != rank_ && is_there(rank))) continue;
-    throw LocalFailure{LocalFailure::Kind::aborted,
-                       has_left ? head(rank).reason : "the process of rank " + std::to_string(rank) + " has ended"};
+    const auto gone = why_gone(rank);
+    if (gone && (rank == rank_ || !is_there(rank))) throw LocalFailure{LocalFailure::Kind::aborted, *gone};
   }
 }
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ class Stage {
   static constexpr int kSlots = 3;
   static constexpr int64_t kSlotBytes = 1 << 20;
 
-  /// Of each rank's segment.
+  /// Of each rank's segment, which may be larger.
   static int64_t segment_bytes(int size);
 
   struct Member {
@@ -41,7 +42,9 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
+  int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  const Segment& segment(int rank) const { return *members_[rank].segment; }
   std::chrono::milliseconds timeout() const { return timeout_; }
 
   /// Tells the others what this rank calls, before the call's first meeting. Must be the same on all ranks.
@@ -61,6 +64,10 @@ class Stage {
 
   /// Ends a call of `turns` turns.
   void end(int64_t turns);
+
+  /// Why a rank will make no further call; nullopt: it has not left, and its process has not ended. Throws if this rank
+  /// has left.
+  std::optional<std::string> why_gone(int rank) const;
 
   /// Fails what this rank waits for, its later calls and, when they wait for it, the other ranks. The first reason is
   /// kept. Any thread.
