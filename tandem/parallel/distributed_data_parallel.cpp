@@ -25,8 +25,9 @@ struct DistributedDataParallel::Impl {
   detail::GradientArrivals arrivals;
   detail::UnusedParameters unused;
   std::unique_ptr<detail::Buckets> buckets;  // null: there is nothing to sum
-  bool is_prepared = false, is_running = false;
+  bool is_prepared = false, is_running = false, is_taking = false;
 
+  void begin_to_take(flight::Where where);
   void make_buckets();
   void prepare(const Tensor& loss, const MicroBatch& micro, flight::Where where);
   bool begin_backward();
@@ -52,7 +53,7 @@ void DistributedDataParallel::Impl::make_buckets() {
 }
 
 void DistributedDataParallel::Impl::prepare(const Tensor& loss, const MicroBatch& micro, flight::Where where) {
-  if (micro.is_first()) arrivals.begin_step();
+  if (micro.is_first()) arrivals.begin_step(), is_taking = false;  // the step before may have been left
   if (!micro.is_last()) return;  // gradients add up as long as no backward is prepared
   TORCH_CHECK(!is_running || !buckets,
               "data parallel: the backward before this one ended with an error, wanted one that came to its end: make "
@@ -91,6 +92,15 @@ void DistributedDataParallel::Impl::finish_backward(const std::weak_ptr<Impl>& s
     impl->tell_of_gradients();
     impl->is_running = false;
   });
+}
+
+/// Those that came in any backward of the step are there.
+void DistributedDataParallel::Impl::begin_to_take(flight::Where where) {
+  arrivals.begin_backward();
+  arrivals.excuse_used();
+  if (std::exchange(is_taking, true) || !buckets) return;
+  buckets->rebuild();
+  buckets->sums().reset(where);
 }
 
 /// A backward that computes nothing, on this rank.
@@ -192,15 +202,15 @@ void DistributedDataParallel::before_backward(const Tensor& loss, const MicroBat
   });
 }
 
-/// Those that came in any backward of the step are there.
 void DistributedDataParallel::take_gradients(flight::Where where) {
-  impl_->arrivals.begin_backward();
-  impl_->arrivals.excuse_used();
-  if (impl_->buckets) {
-    impl_->buckets->rebuild();
-    impl_->buckets->sums().reset(where);
-  }
+  impl_->begin_to_take(where);
   impl_->step_without_backward();
+  impl_->is_taking = false;
+}
+
+void DistributedDataParallel::start_to_take(const std::vector<Tensor>& complete, flight::Where where) {
+  impl_->begin_to_take(where);
+  if (impl_->buckets) impl_->buckets->start_from_gradients(complete, impl_->arrivals.missing());
 }
 
 void DistributedDataParallel::shadow_step(flight::Where where) {

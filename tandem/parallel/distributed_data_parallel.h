@@ -90,6 +90,7 @@ class DistributedDataParallel : public GradientSync, public SyncRehearsal {
   /// Must be called between forward and backward. Throws c10::Error if the previous backward over several ranks ended
   /// with an exception, and c10::ValueError, as backward would, if `loss` requires no gradient and the model does.
   void take_gradients(flight::Where where = flight::Where::current()) override;
+  void start_to_take(const std::vector<Tensor>& complete, flight::Where where = flight::Where::current()) override;
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
 

@@ -348,8 +348,21 @@ void FullyShard::after_backward(const MicroBatch& micro) {
 
 void FullyShard::take_gradients(flight::Where) {
   if (!impl_->beside) return;
-  for (auto* flat : impl_->whole) flat->start_to_sum(*impl_->beside);
+  for (auto* flat : impl_->whole) {
+    if (!flat->is_travelling()) flat->start_to_sum(*impl_->beside);
+  }
   for (auto* flat : impl_->whole) flat->end_sum(*impl_->beside);
+}
+
+void FullyShard::start_to_take(const std::vector<Tensor>& complete, flight::Where) {
+  if (!impl_->beside || impl_->options.in_order) return;
+  const auto is_complete = [&](const Parameter& parameter) {
+    return std::ranges::any_of(complete, [&](const Tensor& tensor) { return tensor.is_same(parameter.tensor); });
+  };
+  for (auto* flat : impl_->whole) {
+    if (flat->is_travelling() || !std::ranges::all_of(flat->parameters(), is_complete)) continue;
+    flat->start_to_sum(*impl_->beside);
+  }
 }
 
 void FullyShard::after_step() {

@@ -86,8 +86,9 @@ class FullyShard : public GradientSync, public SyncRehearsal {
   void before_backward(const Tensor& loss, const MicroBatch& micro = {},
                        flight::Where where = flight::Where::current()) override;
   void after_backward(const MicroBatch& micro) override;
-  /// With Sharded::optimizer.
+  /// Those that backward has not summed.
   void take_gradients(flight::Where where = flight::Where::current()) override;
+  void start_to_take(const std::vector<Tensor>& complete, flight::Where where = flight::Where::current()) override;
   void after_step() override;
   void wait() override;
   void unify(const std::vector<Parameter>& optimizer = {}) override;

@@ -96,6 +96,9 @@ class GradientSync {
   /// themselves, such as pipelines. Throws c10::NotImplementedError where Strategy::takes_gradients is false.
   virtual void take_gradients(flight::Where where = flight::Where::current());
 
+  /// Before that, as often as wanted: those of some parameters are complete, and may travel while other backwards run.
+  virtual void start_to_take(const std::vector<Tensor>& complete, flight::Where where = flight::Where::current()) {}
+
   virtual void after_step() {}
 
   /// True if the gradients that the step's last after_backward() leaves are those of the whole batch, false if they are

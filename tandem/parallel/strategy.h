@@ -82,6 +82,9 @@ struct Strategy {
 
   bool sums_in_order = false;    // it can: StrategyOptions::shards
   bool takes_gradients = false;  // it can: GradientSync::take_gradients()
+  /// It sums gradients at the end of each backward, before take_gradients() too: those of a part of the model must come
+  /// in one backward.
+  bool sums_each_backward = false;
 
   /// Between steps each rank holds all parameters, with the whole of the optimizer's state.
   bool has_whole_state = false;

@@ -5,6 +5,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <algorithm>
+
 #include "tandem/base/context.h"
 
 namespace tandem::parallel::detail {
@@ -33,6 +35,26 @@ std::vector<std::vector<size_t>> from_the_back(const std::vector<Tensor>& parame
     for (auto& index : bucket) index = parameters.size() - 1 - index;
   }
   return buckets;
+}
+
+template <class Function>
+void for_each_gradient(const c10d::GradBucket& bucket, const Function& function) {
+  const CategoryScope scope(Category::gradients);
+  const auto parameters = bucket.getParameters();
+  const auto views = gradient_views(bucket);
+  for (size_t i = 0; i < views.size(); ++i) function(parameters[i], views[i]);
+}
+
+void fill_from_gradients(const c10d::GradBucket& bucket) {
+  const at::NoGradGuard no_grad;
+  for_each_gradient(bucket, [](const Tensor& parameter, const Tensor& view) {
+    const auto& gradient = parameter.grad();
+    if (!gradient.defined()) {
+      view.zero_();
+    } else if (!gradient.is_alias_of(view)) {
+      view.copy_(gradient);
+    }
+  });
 }
 
 }  // namespace
@@ -68,42 +90,46 @@ void Buckets::skip(size_t parameter) { reducer_->autograd_hook(parameter); }
 
 void Buckets::start_the_rest() {
   for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
-    if (bucket.getIndex() >= sums_.started().size()) sums_.start_spoilt(bucket);
-  }
-}
-
-template <class Function>
-void Buckets::for_each_gradient(const Function& function) {
-  const at::NoGradGuard no_grad;
-  const CategoryScope scope(Category::gradients);
-  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
-    const auto parameters = bucket.getParameters();
-    const auto views = gradient_views(bucket);
-    for (size_t i = 0; i < views.size(); ++i) function(parameters[i], views[i]);
+    if (!sums_.has_started(bucket)) sums_.start_spoilt(bucket);
   }
 }
 
 void Buckets::lay_gradients() {
   if (!options_.are_gradients) return;
-  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) bucket.getBuffer().zero_();
-  for_each_gradient([](const Tensor& parameter, const Tensor& view) { parameter.mutable_grad() = view; });
+  const at::NoGradGuard no_grad;
+  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    bucket.getBuffer().zero_();
+    for_each_gradient(bucket, [](const Tensor& parameter, const Tensor& view) { parameter.mutable_grad() = view; });
+  }
 }
 
 void Buckets::start_from_gradients() {
-  for_each_gradient([](const Tensor& parameter, const Tensor& view) {
-    const auto& gradient = parameter.grad();
-    if (!gradient.defined()) {
-      view.zero_();
-    } else if (!gradient.is_alias_of(view)) {
-      view.copy_(gradient);
-    }
-  });
-  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) sums_.start(bucket);
+  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    if (sums_.has_started(bucket)) continue;
+    fill_from_gradients(bucket);
+    sums_.start(bucket);
+  }
   reducer_->push_rebuilt_params_for_all_indices();  // as the other ranks' backward notes its order
 }
 
+void Buckets::start_from_gradients(const std::vector<Tensor>& complete, const std::vector<Tensor>& missing) {
+  const auto is_in = [](const std::vector<Tensor>& tensors) {
+    return [&](const Tensor& x) { return std::ranges::any_of(tensors, [&](const Tensor& y) { return x.is_same(y); }); };
+  };
+  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    const auto parameters = bucket.getParameters();
+    if (sums_.has_started(bucket) || !std::ranges::all_of(parameters, is_in(complete))) continue;
+    if (std::ranges::any_of(parameters, is_in(missing))) {
+      sums_.start_spoilt(bucket);
+      continue;
+    }
+    fill_from_gradients(bucket);
+    sums_.start(bucket);
+  }
+}
+
 void Buckets::put_into_gradients() {
-  for_each_gradient([this](const Tensor& parameter, const Tensor& view) {
+  const auto put = [this](const Tensor& parameter, const Tensor& view) {
     auto& gradient = parameter.mutable_grad();
     if (options_.are_gradients) {
       gradient = view;
@@ -112,7 +138,9 @@ void Buckets::put_into_gradients() {
     } else {
       gradient = torch::autograd::utils::clone_obey_contract(view, parameter);
     }
-  });
+  };
+  const at::NoGradGuard no_grad;
+  for (const auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) for_each_gradient(bucket, put);
 }
 
 }  // namespace tandem::parallel::detail

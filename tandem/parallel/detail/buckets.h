@@ -43,16 +43,16 @@ class Buckets {
   /// Starts the buckets that are not full, marked as spoilt: see GradientSums.
   void start_the_rest();
 
-  /// Without a backward: sums what is in .grad, zeros where it is undefined.
+  /// Without a backward: sums what is in .grad, zeros where it is undefined, of the buckets that have not been started.
   void start_from_gradients();
+
+  /// The same of those whose parameters are all in `complete`; a bucket with a parameter in `missing` is spoilt.
+  void start_from_gradients(const std::vector<Tensor>& complete, const std::vector<Tensor>& missing);
 
   /// Then, when the sums have been waited for: leaves them in .grad.
   void put_into_gradients();
 
  private:
-  template <class Function>
-  void for_each_gradient(const Function& function);
-
   const BucketOptions options_;
   GradientSums sums_;
   std::unique_ptr<c10d::Reducer> reducer_;

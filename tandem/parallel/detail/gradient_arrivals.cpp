@@ -74,6 +74,14 @@ bool GradientArrivals::are_complete() const {
   return std::ranges::all_of(record_->came, [](uint8_t came) { return came == 1; });
 }
 
+std::vector<Tensor> GradientArrivals::missing() const {
+  std::vector<Tensor> missing;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (record_->came[i] == 0) missing.push_back(parameters_[i]);
+  }
+  return missing;
+}
+
 void GradientArrivals::refuse(const std::vector<size_t>& parameters, const std::string& place) {
   for (const auto i : parameters) record_->refused[i] = 1;
   record_->place = place;

@@ -32,6 +32,7 @@ class GradientArrivals {
   void excuse_all();
   void excuse_used();  // those that have come in an earlier backward of the step
   bool are_complete() const;
+  std::vector<Tensor> missing() const;
 
   /// From now on a backward throws c10::ValueError, on the ranks where it happens, when one of these parameters gets a
   /// gradient. `place`: " on rank 1 of 4".

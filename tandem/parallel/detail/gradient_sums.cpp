@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <algorithm>
 #include <limits>
 
 #include "tandem/base/context.h"
@@ -75,6 +76,11 @@ GradientSums::Future GradientSums::start(const c10d::GradBucket& bucket) {
     done->markCompleted(index);
   });
   return done;
+}
+
+bool GradientSums::has_started(const c10d::GradBucket& bucket) const {
+  const auto is_same = [&](const Tensor& memory) { return memory.is_same(bucket.getBuffer()); };
+  return std::ranges::any_of(buckets_, is_same);
 }
 
 void GradientSums::reset(flight::Where where) {

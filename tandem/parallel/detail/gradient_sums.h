@@ -37,6 +37,9 @@ class GradientSums {
   /// start their buckets in the same order.
   Future start(const c10d::GradBucket& bucket);
 
+  /// Since the last reset().
+  bool has_started(const c10d::GradBucket& bucket) const;
+
   /// The memory of the buckets started since the last reset().
   const std::vector<Tensor>& started() const { return buckets_; }
 

@@ -69,6 +69,8 @@ class ShardedFlat {
   void start_to_sum(FlatsBeside& sums);
   void end_sum(FlatsBeside& sums);
 
+  bool is_travelling() const { return travelling_.valid(); }
+
   /// Forgets gradients that were laid, and waits in vain for a sum that was started.
   void drop_gradients();
 
