@@ -14,6 +14,11 @@ namespace tandem::models {
 /// ones. Throws SettingsError, naming `freeze`, if no parameter begins with a prefix, or if a prefix is empty.
 void freeze(torch::nn::Module& model, std::span<const std::string> prefixes);
 
+/// The same where the model is only a part of one (ModelOptions::blocks), whose other parts may have what is named; and
+/// the check for the names of all parts.
+void freeze_here(torch::nn::Module& model, std::span<const std::string> prefixes);
+void check_frozen(std::span<const std::string> prefixes, const std::vector<std::string>& names);
+
 /// Freezes all of them.
 void freeze(torch::nn::Module& module);
 
@@ -35,7 +40,7 @@ class Backbone : public torch::nn::Module {
   const memory::Chain& chain() const { return chain_; }
   memory::Chain& chain() { return chain_; }
 
-  /// Those of its blocks that are among these of the whole model.
+  /// Those of its blocks, and of their parts, that are among these of the whole model.
   memory::Chain chain(const BlockRange& range) const;
 
   int64_t channels() const { return channels_; }
@@ -52,7 +57,7 @@ class Backbone : public torch::nn::Module {
     const int64_t block = num_blocks_++;
     const bool holds =
         held_.empty() || std::ranges::any_of(held_, [&](const auto& range) { return range.holds(block); });
-    if (holds) numbers_.push_back(block);
+    if (holds) blocks_held_.push_back({block, {}});
     return holds;
   }
 
@@ -60,7 +65,8 @@ class Backbone : public torch::nn::Module {
   /// must call check_images().
   void add_block(std::string name, std::vector<std::shared_ptr<torch::nn::Module>> modules,
                  std::function<Tensor(const Tensor&)> forward);
-  /// The same for a block that can be cut.
+  /// The same for a block that can be cut. Of parts that are not among ModelOptions::blocks, the modules leave the
+  /// model, with the memory of their parameters and buffers.
   void add_block(std::string name, std::vector<memory::Block> parts);
 
   static void check_images(const Tensor& images, int64_t channels);
@@ -71,8 +77,13 @@ class Backbone : public torch::nn::Module {
  private:
   int64_t channels_, dim_, auxiliary_dim_ = 0;
   std::vector<BlockRange> held_;
+  struct Held {
+    int64_t number;
+    std::vector<int64_t> parts;  // those that are here, where the block has any
+  };
+
   int64_t num_blocks_ = 0;
-  std::vector<int64_t> numbers_;  // of the blocks of the chain
+  std::vector<Held> blocks_held_;  // of the chain
   memory::Chain chain_;
 };
 

@@ -10,16 +10,16 @@ namespace tandem::models {
 namespace {
 
 /// "layer1.0.conv1.weight", and what it lies in: "layer1.0.conv1", "layer1.0", "layer1".
-std::set<std::string> places_of(const torch::nn::Module& model) {
+std::set<std::string> places_of(const std::vector<std::string>& names) {
   std::set<std::string> places;
-  for (const auto& name : model.named_parameters().keys()) {
+  for (const auto& name : names) {
     for (auto end = name.size(); end != name.npos; end = name.rfind('.', end - 1)) places.insert(name.substr(0, end));
   }
   return places;
 }
 
-[[noreturn]] void refuse(const std::string& prefix, const torch::nn::Module& model) {
-  const auto places = places_of(model);
+[[noreturn]] void refuse(const std::string& prefix, const std::vector<std::string>& names) {
+  const auto places = places_of(names);
   const std::vector<std::string_view> candidates(places.begin(), places.end());
   const auto near = nearest(prefix, candidates);
   throw SettingsError("freeze has " + quote(prefix) + ", wanted the beginning of a parameter's name",
@@ -28,16 +28,23 @@ std::set<std::string> places_of(const torch::nn::Module& model) {
 
 }  // namespace
 
-void freeze(torch::nn::Module& model, std::span<const std::string> prefixes) {
+void check_frozen(std::span<const std::string> prefixes, const std::vector<std::string>& names) {
   for (const auto& prefix : prefixes) {
-    bool is_known = false;
-    for (auto& item : model.named_parameters()) {
-      if (prefix.empty() || !item.key().starts_with(prefix)) continue;
-      item.value().requires_grad_(false);
-      is_known = true;
-    }
-    if (!is_known) refuse(prefix, model);
+    const auto has_it = [&](const std::string& name) { return !prefix.empty() && name.starts_with(prefix); };
+    if (std::ranges::none_of(names, has_it)) refuse(prefix, names);
   }
+}
+
+void freeze_here(torch::nn::Module& model, std::span<const std::string> prefixes) {
+  for (auto& item : model.named_parameters()) {
+    const auto begins_it = [&](const std::string& prefix) { return item.key().starts_with(prefix); };
+    if (std::ranges::any_of(prefixes, begins_it)) item.value().requires_grad_(false);
+  }
+}
+
+void freeze(torch::nn::Module& model, std::span<const std::string> prefixes) {
+  check_frozen(prefixes, model.named_parameters().keys());
+  freeze_here(model, prefixes);
 }
 
 void freeze(torch::nn::Module& module) {

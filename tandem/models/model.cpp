@@ -120,6 +120,35 @@ const Entry& entry_of(std::string_view name) {
   throw SettingsError("model is '" + std::string(name) + "', wanted one of " + joined(model_names()));
 }
 
+using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+
+/// Wherever they are below `parent`. Whoever else holds them holds no numbers any more.
+void remove_modules(torch::nn::Module& parent, const Modules& gone) {
+  for (const auto& child : parent.named_children()) {
+    if (std::ranges::find(gone, child.value()) == gone.end()) {
+      remove_modules(*child.value(), gone);
+      continue;
+    }
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : child.value()->parameters()) parameter.set_data(at::empty({0}, parameter.options()));
+    for (auto& buffer : child.value()->buffers()) buffer.set_data(at::empty({0}, buffer.options()));
+    parent.unregister_module(child.key());
+  }
+}
+
+/// A block of those of its parts whose `places` in the whole one are held.
+template <class IsHeld>
+memory::Block cut(const memory::Block& block, const std::vector<int64_t>& places, const IsHeld& is_held) {
+  TORCH_CHECK_VALUE(block.parts.size() == places.size(), "blocks: ", block.name, " runs as a whole, wanted its parts");
+  std::vector<memory::Block> parts;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (is_held(places[i])) parts.push_back(block.parts[i]);
+  }
+  auto some = memory::make_block(block.name, std::move(parts));
+  if (is_held(places.back())) some.output = block.output;
+  return some;
+}
+
 void check_range(const char* setting, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return;
   throw SettingsError(std::string(setting) + " is " + std::to_string(value) + ", wanted " + std::to_string(low) + ".." +
@@ -171,9 +200,9 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
                         ", which is not divided, wanted 1");
   }
   auto backbone = model.make(options);
-  for (const auto& [first, last] : options.blocks) {
-    check_range("first block", first, 0, backbone->num_blocks() - 1);
-    check_range("last block", last, first, backbone->num_blocks() - 1);
+  for (const auto& range : options.blocks) {
+    check_range("first block", range.first, 0, backbone->num_blocks() - 1);
+    check_range("last block", range.last, range.first, backbone->num_blocks() - 1);
   }
   for (const auto& module : backbone->modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<Layer*>(module.get())) layer->round_products(options.products);
@@ -186,10 +215,18 @@ std::shared_ptr<Backbone> make(const ModelOptions& options) {
 }
 
 memory::Chain Backbone::chain(const BlockRange& range) const {
-  TORCH_INTERNAL_ASSERT(numbers_.size() == chain_.blocks.size(), "a model of other blocks than those that it counts");
+  TORCH_INTERNAL_ASSERT(blocks_held_.size() == chain_.blocks.size(), "a model of other blocks than those it counts");
   memory::Chain some;
-  for (size_t i = 0; i < numbers_.size(); ++i) {
-    if (range.holds(numbers_[i])) some.blocks.push_back(chain_.blocks[i]);
+  for (size_t i = 0; i < blocks_held_.size(); ++i) {
+    const auto& [number, places] = blocks_held_[i];
+    const auto& block = chain_.blocks[i];
+    if (!range.holds(number)) continue;
+    const auto is_held = [&](int64_t part) { return range.holds(number, part); };
+    if (std::ranges::all_of(places, is_held)) {
+      some.blocks.push_back(block);
+    } else if (std::ranges::any_of(places, is_held)) {
+      some.blocks.push_back(cut(block, places, is_held));
+    }
   }
   return some;
 }
@@ -200,7 +237,22 @@ void Backbone::add_block(std::string name, std::vector<std::shared_ptr<torch::nn
 }
 
 void Backbone::add_block(std::string name, std::vector<memory::Block> parts) {
-  chain_.blocks.push_back(memory::make_block(std::move(name), std::move(parts)));
+  auto& held = blocks_held_.back();
+  std::vector<memory::Block> here;
+  Modules gone;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto place = static_cast<int64_t>(i);
+    const auto is_held = [&](const BlockRange& range) { return range.holds(held.number, place); };
+    if (held_.empty() || std::ranges::any_of(held_, is_held)) {
+      here.push_back(std::move(parts[i]));
+      held.parts.push_back(place);
+    } else {
+      gone.insert(gone.end(), parts[i].modules.begin(), parts[i].modules.end());
+    }
+  }
+  TORCH_CHECK_VALUE(!here.empty(), "blocks: of ", name, " no part is held, wanted one of its ", parts.size());
+  if (!gone.empty()) remove_modules(*this, gone);
+  chain_.blocks.push_back(memory::make_block(std::move(name), std::move(here)));
 }
 
 void Backbone::check_images(const Tensor& images, int64_t channels) {

@@ -2,6 +2,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,11 +47,16 @@ std::span<const std::string_view> norm_names();
 /// How a network of cells begins: for small images, or for large ones, which it first makes an eighth as high and wide.
 enum class Stem : uint8_t { cifar, imagenet };
 
-/// Blocks of a model's chain, by their numbers in it.
+/// Blocks of a model's chain, by their numbers in it. The first may lack its first parts (memory::Block::parts), and
+/// the last its last ones.
 struct BlockRange {
   int64_t first = 0, last = 0;
+  int64_t first_part = 0, last_part = std::numeric_limits<int64_t>::max();  // of `first`, and of `last`
 
   bool holds(int64_t block) const { return first <= block && block <= last; }
+  bool holds(int64_t block, int64_t part) const {
+    return holds(block) && (block > first || part >= first_part) && (block < last || part <= last_part);
+  }
   bool operator==(const BlockRange&) const = default;
 };
 

@@ -69,6 +69,50 @@ TEST(Forward, BlocksThatAreBuiltAloneAreThoseOfTheWhole) {
   }
 }
 
+/// A block is cut after its first part, or before its last.
+TEST(Forward, PartsThatAreBuiltAloneAreThoseOfTheWhole) {
+  for (const ModelOptions& options :
+       {ModelOptions{.name = "resnet_glyph", .zero_gamma = true}, ModelOptions{.name = "resnet50", .norm = Norm::group},
+        ModelOptions{.name = "vit_tiny", .patch = 8}}) {
+    SCOPED_TRACE(options.name);
+    const auto whole = make(options);
+    const auto images = random_images({2, 1, 32, 32});
+    const auto& blocks = whole->chain().blocks;
+    const auto end = std::ssize(blocks) - 1;
+    for (const int64_t cut : {int64_t{1}, end / 2, end - 1}) {
+      for (const int64_t part : {int64_t{1}, std::ssize(blocks[cut].parts) - 1}) {
+        size_t found = 0;
+        memory::Chain chain;
+        for (const auto& range : {BlockRange{0, cut, 0, part - 1}, BlockRange{cut, end, part}}) {
+          auto part_options = options;
+          part_options.blocks = {range};
+          const auto some = make(part_options);
+          for (const auto& weight : some->named_parameters()) {
+            EXPECT_TRUE(weight.value().equal(whole->named_parameters()[weight.key()])) << weight.key();
+            ++found;
+          }
+          for (const auto& block : some->chain(range).blocks) chain.blocks.push_back(block);
+        }
+        EXPECT_EQ(found, whole->named_parameters().size());
+        EXPECT_EQ(std::ssize(chain.blocks), std::ssize(blocks) + 1);
+        EXPECT_TRUE(memory::run(chain, images).equal(whole->forward(images))) << cut << '/' << part;
+      }
+    }
+  }
+}
+
+/// Two stages on one rank may each have a part of the same block.
+TEST(Forward, ABlockIsCutWhereAllOfItIsHere) {
+  ModelOptions options = {.name = "resnet_glyph"};
+  options.blocks = {{0, 1, 0, 0}, {1, 4, 1}};
+  const auto model = make(options);
+  const auto images = random_images({2, 1, 32, 32});
+  auto chain = model->chain(options.blocks[0]);
+  for (const auto& block : model->chain(options.blocks[1]).blocks) chain.blocks.push_back(block);
+  EXPECT_EQ(chain.blocks.size(), model->chain().blocks.size() + 1);
+  EXPECT_TRUE(memory::run(chain, images).equal(model->forward(images)));
+}
+
 TEST(Forward, BlocksThatTheModelDoesNotHaveAreRefused) {
   const auto fault = [](const BlockRange& range) {
     try {

@@ -26,6 +26,14 @@ TEST(Freeze, TakesParametersByTheBeginningsOfTheirNames) {
   }
 }
 
+TEST(Freeze, OfAPartOfAModelOthersMayHaveTheNames) {
+  const auto part = make({.name = "resnet_glyph", .size = 16, .embedding = 8, .blocks = {{0, 1}}});
+  freeze_here(*part, std::vector<std::string>{"layer1", "layer2"});
+  for (const auto& entry : part->named_parameters()) {
+    EXPECT_EQ(entry.value().requires_grad(), !entry.key().starts_with("layer1.")) << entry.key();
+  }
+}
+
 TEST(Freeze, GivesNoGradientsAndStillMovesStatistics) {
   const auto model = small();
   freeze(*model, std::vector<std::string>{"conv1", "bn1", "layer1"});
