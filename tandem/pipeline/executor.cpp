@@ -9,8 +9,8 @@
 #include "tandem/base/seconds.h"
 #include "tandem/comm/point_to_point.h"
 #include "tandem/memory/given_gradients.h"
-#include "tandem/memory/meter.h"
 #include "tandem/memory/weight_work.h"
+#include "tandem/pipeline/detail/held_bytes.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -42,6 +42,74 @@ Messages take_gradients(memory::Flow& inputs) {
 
 }  // namespace
 
+/// The gradients of shared weights, on one rank in one step.
+class SharedGradients {
+ public:
+  /// `first_tag`: of as many as there are weights.
+  SharedGradients(std::vector<SharedWeight> weights, const Program& program, comm::ProcessGroup& group, int first_tag)
+      : group_(group), first_tag_(first_tag) {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      One one{.weight = weights[i].weight, .number = i};
+      for (const int stage : weights[i].stages) {
+        const int rank = program.rank_of.at(static_cast<size_t>(stage));
+        if (std::ranges::find(one.ranks, rank) == one.ranks.end()) one.ranks.push_back(rank);
+        if (rank == group.rank()) one.own_stages.insert(stage);
+      }
+      if (one.own_stages.empty() || one.ranks.size() == 1) continue;
+      auto& gradient = one.weight.mutable_grad();
+      if (gradient.defined()) one.earlier = gradient.clone(), gradient.zero_();
+      weights_.push_back(std::move(one));
+    }
+  }
+
+  void stage_has_ended(int stage) {
+    for (auto& one : weights_) {
+      if (one.own_stages.erase(stage) == 0 || !one.own_stages.empty()) continue;
+      auto& gradient = one.weight.mutable_grad();
+      if (!gradient.defined()) gradient = at::zeros_like(one.weight.detach());
+      if (!is_first(one)) sent_.push_back(send(one, one.ranks[0]));
+    }
+  }
+
+  /// When all stages have ended.
+  void sum() {
+    const at::NoGradGuard no_grad;
+    for (auto& one : weights_) {
+      auto& gradient = one.weight.mutable_grad();
+      if (is_first(one)) {
+        for (size_t i = 1; i < one.ranks.size(); ++i) gradient.add_(receive(one, one.ranks[i]));
+        for (size_t i = 1; i < one.ranks.size(); ++i) sent_.push_back(send(one, one.ranks[i]));
+      } else {
+        gradient.copy_(receive(one, one.ranks[0]));
+      }
+      if (one.earlier.defined()) gradient.add_(one.earlier);
+    }
+    for (auto& handle : sent_) handle.wait();
+  }
+
+ private:
+  struct One {
+    Tensor weight;
+    size_t number;
+    std::vector<int> ranks = {};    // of its stages, in their order
+    std::set<int> own_stages = {};  // that have not ended
+    Tensor earlier = {};            // what the gradient was before the step
+  };
+
+  bool is_first(const One& one) const { return one.ranks[0] == group_.rank(); }
+  int tag_of(const One& one) const { return first_tag_ + static_cast<int>(one.number); }
+  comm::Handle send(const One& one, int to) const {
+    return comm::send_message({one.weight.grad().clone()}, to, group_, tag_of(one));
+  }
+  Tensor receive(const One& one, int from) const { return comm::receive_message(from, group_, tag_of(one)).tensor; }
+
+  comm::ProcessGroup& group_;
+  int first_tag_;
+  std::vector<One> weights_;
+  std::vector<comm::Handle> sent_;
+};
+
 /// The books of one step on this rank.
 class Executor::Step {
  public:
@@ -50,7 +118,9 @@ class Executor::Step {
         program_(executor.program_),
         group_(executor.group_),
         stages_(stages),
-        list_(program_.lists[group_.rank()]) {
+        list_(program_.lists[group_.rank()]),
+        shared_(program_.has_backward() ? stages.shared_weights() : std::vector<SharedWeight>(), program_, group_,
+                2 * (program_.micro_batches + 1) * program_.num_stages()) {
     for (const int stage : program_.stages_of(group_.rank())) left_[stage] = program_.micro_batches;
   }
 
@@ -59,18 +129,14 @@ class Executor::Step {
       const double begin = times != nullptr ? now() : 0;
       do_action(i);
       for (const size_t sent : executor_.receipts_[i]) end_send(sent);
-      if (times != nullptr) times->push_back({list_[i], begin, now(), held_bytes()});
+      if (times != nullptr) times->push_back({list_[i], begin, now(), detail::held_bytes()});
     }
+    shared_.sum();
     while (!under_way_.empty()) end_send(under_way_.begin()->first);
   }
 
  private:
   static double now() { return seconds_since(std::chrono::steady_clock::time_point()); }
-
-  static int64_t held_bytes() {
-    const int rank = current_context().rank;
-    return memory::meter_is_installed() && rank >= 0 ? memory::account(rank).live_bytes() : 0;
-  }
 
   void do_action(size_t i) {
     const auto& action = list_[i];
@@ -85,7 +151,9 @@ class Executor::Step {
       graphs_.at(graph_of(action)).work->run();
     }
     graphs_.erase(graph_of(action));
-    if (--left_.at(action.stage) == 0) stages_.end_backward(action.stage);
+    if (--left_.at(action.stage) > 0) return;
+    shared_.stage_has_ended(action.stage);
+    stages_.end_backward(action.stage);
   }
 
   static Action graph_of(const Action& action) { return {What::forward, action.stage, action.micro_batch}; }
@@ -199,6 +267,7 @@ class Executor::Step {
   comm::ProcessGroup& group_;
   Stages& stages_;
   const std::vector<Action>& list_;
+  SharedGradients shared_;
   std::map<Action, Graph> graphs_;                         // by their forwards
   std::map<Action, Messages> between_;                     // by their sends, also where nothing is sent
   std::map<size_t, std::vector<comm::Handle>> under_way_;  // by their places in the list

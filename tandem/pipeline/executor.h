@@ -12,6 +12,13 @@
 
 namespace tandem::pipeline {
 
+/// A weight that several stages use, such as an embedding and the classifier that is its transpose. Each rank with one
+/// of them holds it, with the same values.
+struct SharedWeight {
+  Tensor weight;  // a leaf; undefined where none of the stages is
+  std::vector<int> stages;
+};
+
 /// The stages that a rank holds, as whoever owns the model and the batch gives them.
 class Stages {
  public:
@@ -32,8 +39,12 @@ class Stages {
   /// In which a micro-batch runs.
   virtual Context context_of(int micro_batch) { return current_context(); }
 
-  /// The gradients of a stage's weights are complete.
+  /// The gradients of a stage's weights are complete, but those of shared ones.
   virtual void end_backward(int stage) {}
+
+  /// All of the model's, in the same order on each rank. Their gradients are summed over their stages' ranks: each of
+  /// these has the sum when the step ends.
+  virtual std::vector<SharedWeight> shared_weights() { return {}; }
 };
 
 /// Runs a program on one rank: forward and backward of one step, over all micro-batches. Gradients are added to the
@@ -41,6 +52,9 @@ class Stages {
 ///
 ///   stage 1   receive ─▶ inputs ─▶ blocks ─▶ output ─▶ send      a forward keeps its graph, not its output
 ///             send ◀── their gradients ◀── graph ◀── receive     backward, or its half: weight gradients come later
+///
+/// The gradient of a shared weight goes to the rank of its first stage when the last of its stages on a rank has ended,
+/// and comes back as a sum behind the lists: nothing in them waits for it.
 ///
 /// What comes from another rank is a leaf of the graph here, and so is each value that is handed on between two stages
 /// of this rank. A message is freed by its sender when its receiver must have it. Flows may have any number of tensors,

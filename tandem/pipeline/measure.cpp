@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "tandem/base/seconds.h"
 #include "tandem/memory/given_gradients.h"
 #include "tandem/memory/weight_work.h"
+#include "tandem/pipeline/detail/held_bytes.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -29,6 +31,11 @@ Tensor shape_of(const Tensor& value) {
   return at::empty({}, value.options().requires_grad(false)).expand(value.sizes());
 }
 
+/// By an action of one kind, in each of its runs.
+struct Taken {
+  std::vector<double> seconds, bytes;  // bytes: how many more are held after it
+};
+
 /// One run of a rank's list.
 class RunAlone {
  public:
@@ -40,12 +47,15 @@ class RunAlone {
     }
   }
 
-  /// Adds the seconds of each action.
-  void run(std::map<std::pair<int, What>, std::vector<double>>& seconds) {
+  /// Adds what each action takes.
+  void run(std::map<std::pair<int, What>, Taken>& taken) {
     for (const auto& action : list_) {
       if (is_message(action.what)) continue;
       const ContextScope context(stages_.context_of(action.micro_batch));
-      seconds[{action.stage, action.what}].push_back(seconds_of(action));
+      auto& its = taken[{action.stage, action.what}];
+      const auto before = detail::held_bytes();
+      its.seconds.push_back(seconds_of(action));
+      its.bytes.push_back(static_cast<double>(detail::held_bytes() - before));
     }
   }
 
@@ -111,17 +121,20 @@ class RunAlone {
 std::vector<StageCost> measure_stages(const Program& program, int rank, Stages& stages,
                                       const std::function<memory::Flow(int stage, int micro_batch)>& input,
                                       int rounds) {
-  std::map<std::pair<int, What>, std::vector<double>> seconds;
+  std::map<std::pair<int, What>, Taken> taken;
   for (int round = 0; round <= rounds; ++round) {
-    if (round == 1) seconds.clear();
-    RunAlone(program, rank, stages, input).run(seconds);
+    if (round == 1) taken.clear();
+    RunAlone(program, rank, stages, input).run(taken);
   }
   std::vector<StageCost> costs;
   for (const int stage : program.stages_of(rank)) {
-    const auto of = [&](What what) { return median(seconds[{stage, what}]); };
+    const auto of = [&](What what) { return median(taken[{stage, what}].seconds); };
+    const auto bytes_of = [&](What what) { return std::llround(median(taken[{stage, what}].bytes)); };
     costs.push_back({.forward = of(What::forward),
                      .input_gradient = of(What::backward) + of(What::input_gradient),
-                     .weight_gradient = of(What::weight_gradient)});
+                     .weight_gradient = of(What::weight_gradient),
+                     .graph_bytes = bytes_of(What::forward),
+                     .weight_work_bytes = -bytes_of(What::weight_gradient)});
   }
   return costs;
 }

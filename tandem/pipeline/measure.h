@@ -7,7 +7,8 @@
 
 namespace tandem::pipeline {
 
-/// What the stages of a rank take for a micro-batch, in seconds, in the order of its stages: medians over `rounds` runs
+/// What the stages of a rank take for a micro-batch, in seconds and, with the memory meter, in bytes, in the order of
+/// its stages: medians over `rounds` runs
 /// of its list, after one that does not count, with nothing sent. `input`: what a stage takes, with values that do not
 /// matter; which of them require a gradient counts. Gradients of outputs are 1. What is held between the actions is
 /// what a step holds. Adds to the .grad of the stages' weights. The program must be one that prove() accepts. Not

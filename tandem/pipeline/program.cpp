@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -62,7 +63,7 @@ std::vector<Action> parse_line(std::string_view line, const std::string& place) 
     if (word.empty()) return;
     const auto action = parse_action(word);
     if (!action) {
-      throw SettingsError(place + ": '" + std::string(word) + "' is no action",
+      throw SettingsError(place + ": " + quote(word) + " is no action",
                           "write the stage, F, B, I, W, SEND_F, RECV_F, SEND_B or RECV_B, and the micro-batch: 0F3");
     }
     list.push_back(*action);

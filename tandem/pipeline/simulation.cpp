@@ -16,6 +16,14 @@ double seconds_of(What what, const StageCost& cost) {
   return what == What::weight_gradient ? cost.weight_gradient : 0;
 }
 
+/// How much more a rank holds after it.
+int64_t bytes_of(What what, const StageCost& cost) {
+  if (what == What::forward) return cost.graph_bytes;
+  if (what == What::backward) return -cost.graph_bytes;
+  if (what == What::input_gradient) return cost.weight_work_bytes - cost.graph_bytes;
+  return what == What::weight_gradient ? -cost.weight_work_bytes : 0;
+}
+
 /// Runs lists as far as they go, again and again, until all are done: no order of the ranks changes the times.
 class Clock {
  public:
@@ -59,7 +67,9 @@ class Clock {
       const bool is_output = action.what == What::send_output;
       arrivals_[partner_of(action)] = end + (is_output ? cost.output_message : cost.gradient_message);
     }
-    done.push_back({action, now_[rank], end});
+    const auto before = done.empty() ? 0 : done.back().bytes;
+    done.push_back({action, now_[rank], end, before + bytes_of(action.what, costs_[action.stage])});
+    result_.ranks[rank].peak_bytes = std::max(result_.ranks[rank].peak_bytes, done.back().bytes);
     now_[rank] = end;
     return true;
   }
@@ -122,9 +132,11 @@ std::string padded(std::string text, size_t width) {
 std::vector<StageCost> even_costs(const Program& program, const StageCost& of_rank) {
   std::vector<StageCost> costs;
   for (const int rank : program.rank_of) {
-    const auto chunks = static_cast<double>(std::ranges::count(program.rank_of, rank));
+    const auto stages = program.stages_of(rank);
+    const auto chunks = static_cast<double>(stages.size());
     costs.push_back({of_rank.forward / chunks, of_rank.input_gradient / chunks, of_rank.weight_gradient / chunks,
-                     of_rank.output_message, of_rank.gradient_message});
+                     of_rank.output_message, of_rank.gradient_message, of_rank.graph_bytes / std::ssize(stages),
+                     of_rank.weight_work_bytes / std::ssize(stages)});
   }
   return costs;
 }

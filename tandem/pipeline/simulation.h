@@ -11,6 +11,8 @@ namespace tandem::pipeline {
 struct StageCost {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
   double output_message = 0, gradient_message = 0;  // from a send to when its receiver has it
+  // Held from a forward to its backward or input gradient, and from there to its weight gradient.
+  int64_t graph_bytes = 0, weight_work_bytes = 0;
 
   double backward() const { return input_gradient + weight_gradient; }
 };
@@ -29,8 +31,9 @@ struct Timed {
 struct Simulation {
   struct Rank {
     std::vector<Timed> actions;
-    double busy = 0;  // in which it computes
-    double span = 0;  // from its own first computing to its own last
+    double busy = 0;         // in which it computes
+    double span = 0;         // from its own first computing to its own last
+    int64_t peak_bytes = 0;  // the most of Timed::bytes, of graphs and late weight gradients
   };
   std::vector<Rank> ranks;
   double makespan = 0;  // from the first action of any rank to the last of any

@@ -6,6 +6,8 @@
 #include "tandem/comm/world.h"
 #include "tandem/layers/linear.h"
 #include "tandem/memory/weight_work.h"
+#include "tandem/pipeline/detail/held_bytes.h"
+#include "tandem/pipeline/measure.h"
 #include "tandem/pipeline/schedule.h"
 #include "tests/pipeline/stages_model.h"
 
@@ -40,6 +42,30 @@ TEST(Executor, GradientsAreThoseOfOneDevice) {
       };
       comm::run_ranks(ranks, train, {.threads = 1});
     }
+  }
+}
+
+/// What a stage was measured to hold tells what a step holds at each of its actions, but for a few numbers.
+TEST(Measure, SimulatedBytesAreThoseOfAStep) {
+  memory::install_meter();
+  const std::vector<int64_t> rows = {40, 40, 40, 40};
+  for (const auto* name : {"gpipe", "zb-h1"}) {
+    const auto program = make_program(schedule_of(name), {.ranks = 1, .micro_batches = 4});
+    comm::run_ranks(1, [&](comm::ProcessGroup& group) {
+      Model model;
+      Whole stages(model, rows, 1);
+      const auto costs = measure_stages(program, 0, stages, [&](int, int i) { return stages.input(i); });
+      const auto simulation = simulate(program, costs);
+      Executor executor(program, group);
+      const auto before = detail::held_bytes();
+      std::vector<Timed> times;
+      executor.run(stages, &times);
+      EXPECT_GT(costs[0].graph_bytes, 10'000);
+      EXPECT_EQ(costs[0].weight_work_bytes > 10'000, std::string(name) == "zb-h1") << costs[0].weight_work_bytes;
+      for (size_t i = 0; i < times.size(); ++i) {
+        EXPECT_NEAR(times[i].bytes - before, simulation.ranks[0].actions[i].bytes, 500) << text_of(times[i].action);
+      }
+    });
   }
 }
 

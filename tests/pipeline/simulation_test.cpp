@@ -48,6 +48,18 @@ TEST(Simulation, MessagesTakeTime) {
   EXPECT_DOUBLE_EQ(simulation.bubble, 1 - 6 / (2 * 6.75));
 }
 
+/// In the units of MostHeld: three graphs and a weight gradient of them.
+TEST(Simulation, TellsWhatIsHeldOverTime) {
+  const auto program = make_program(schedule_of("zb-h1"), {.ranks = 3, .micro_batches = 4});
+  const auto simulation = simulate(program, even_costs(program, {.graph_bytes = 100, .weight_work_bytes = 60}));
+  std::vector<int64_t> bytes;
+  for (const auto& timed : simulation.ranks[1].actions) {
+    if (!is_message(timed.action.what)) bytes.push_back(timed.bytes);
+  }
+  EXPECT_EQ(bytes, (std::vector<int64_t>{100, 200, 160, 260, 220, 160, 260, 220, 160, 120, 60, 0}));
+  EXPECT_EQ(simulation.ranks[1].peak_bytes, 260);
+}
+
 TEST(Simulation, WantsAProgramThatEnds) {
   const auto program = parse_program("0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", "my.csv");
   EXPECT_THROW(simulate(program, even_costs(program, {})), c10::ValueError);

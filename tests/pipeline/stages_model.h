@@ -93,6 +93,23 @@ struct Whole : Stages {
   void end_forward(int micro_batch, const Flow& output) override { losses[micro_batch] = output[0].item<double>(); }
   Tensor begin_backward(int, const Tensor& loss) override { return at::full_like(loss, 0.5); }
   void end_backward(int stage) override { ended.push_back(stage); }
+  std::vector<SharedWeight> shared_weights() override {
+    std::vector<SharedWeight> shared;
+    for (const auto& weight : model.inner->parameters()) shared.push_back({weight, stages_of_inner()});
+    return shared;
+  }
+
+  /// Two blocks use its weights, which may be in two stages.
+  std::vector<int> stages_of_inner() const {
+    std::vector<int> stages;
+    for (const int64_t block : {1, 2}) {
+      int64_t end = 0;
+      int stage = -1;
+      while (end <= block) end += sizes[static_cast<size_t>(++stage)];
+      if (stages.empty() || stages.back() != stage) stages.push_back(stage);
+    }
+    return stages;
+  }
 
   Model& model;
   std::vector<int64_t> rows, sizes;
@@ -103,7 +120,7 @@ struct Whole : Stages {
 /// One device, one micro-batch after the other. Returns their losses.
 std::map<int, double> train_alone(Model& model, const std::vector<int64_t>& rows);
 
-/// Of the weights of some stages, but one that two stages share.
+/// Of the weights of some stages.
 void expect_gradients(Model& own, Model& alone, const std::vector<int>& stages, const std::vector<int64_t>& sizes,
                       const std::string& what);
 
