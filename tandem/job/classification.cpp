@@ -316,6 +316,7 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
     throw SettingsError("embedding is " + std::to_string(embedding) + " with model " + job.model.name +
                         ", wanted the " + std::to_string(numbers) + " numbers of an image");
   }
+  const bool is_whole = blocks.empty();
   const models::ModelOptions options = {.name = job.model.name,
                                         .channels = shape[0],
                                         .size = shape[1],
@@ -344,7 +345,10 @@ std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array
   auto backbone = naming_settings({"model"}, [&] { return models::make(options); });
   if (job.training.precision.type != at::kFloat) backbone->to(job.training.precision.type);
   backbone->to(job.parallel.device);
-  if (!job.model.is_identity) naming_settings({"model"}, [&] { models::freeze(*backbone, job.model.freeze); });
+  if (is_whole && !job.model.is_identity) {
+    naming_settings({"model"}, [&] { models::freeze(*backbone, job.model.freeze); });
+  }
+  if (!is_whole) models::freeze_here(*backbone, job.model.freeze);
   for (const auto& block : backbone->chain().blocks) {
     const int number = block_number(block.name);
     for (const auto& parameter : memory::parameters_of(block)) memory::tag(parameter, Category::parameters, number);

@@ -6,8 +6,8 @@
 #include "tandem/base/context.h"
 #include "tandem/classifier/block_sizes.h"
 #include "tandem/comm/split.h"
-#include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
 #include "tandem/kernels/score_kernels.h"
@@ -45,11 +45,7 @@ LargeRanks::LargeRanks(const Job& job, const DataShape& shape) : job_(job), shap
   const int64_t parts = workers_ * job.training.micro_batches(parallel.ranks);
   images_ = (job.training.batch + parts - 1) / parts;
   job_.memory = {};
-  if (parallel.pipeline == 1 || !job.pipeline.cut.empty()) return;
-  // With fewer classes or images the stages would be others.
-  const memory::ProbeScope aside;
-  const auto group = comm::make_rehearsal_group(0, parallel.ranks, parallel.transport);
-  job_.pipeline.cut = plan_stages(job, shape, *make_mesh(job, *group)).cut;
+  job_.pipeline.cut = cut_of(job, shape);  // with fewer classes or images the stages would be others
 }
 
 /// Of the head, for so many images of a rank.

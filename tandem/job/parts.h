@@ -31,8 +31,8 @@ std::unique_ptr<data::Loader> evaluation_loader(const Job& job, const data::Data
 /// The backbone on the job's device and in its element type; with a mesh, this rank's part of it. Its memory counts as
 /// parameters and buffers. Throws SettingsError if the model is none and an image has another number of values than the
 /// embedding; if a layer cannot be divided over so many ranks. null: this rank is alone. `blocks`: of the model, that
-/// are made; empty: all. The mesh must outlive the result. Collective with model.norm=sync, whose statistics are of the
-/// images of all ranks that share a batch.
+/// are made, where model.freeze may name what is in others; empty: all. The mesh must outlive the result. Collective
+/// with model.norm=sync, whose statistics are of the images of all ranks that share a batch.
 std::shared_ptr<models::Backbone> make_backbone(const Job& job, const std::array<int64_t, 3>& image_shape,
                                                 parallel::Mesh* mesh = nullptr,
                                                 std::vector<models::BlockRange> blocks = {});

@@ -17,9 +17,10 @@ using parallel::Axis;
 /// The stages that a rank holds, in one step.
 class StepStages : public pipeline::Stages {
  public:
+  /// `sync`: is told of each stage whose gradients are complete; null: nobody.
   StepStages(Task& task, const std::vector<BatchPart>& parts, std::vector<int> stages, double scale,
-             std::vector<Tensor> rooms)
-      : task_(task), parts_(parts), stages_(std::move(stages)), scale_(scale), rooms_(std::move(rooms)) {}
+             std::vector<Tensor> rooms, parallel::GradientSync* sync)
+      : task_(task), parts_(parts), stages_(std::move(stages)), scale_(scale), rooms_(std::move(rooms)), sync_(sync) {}
 
   memory::Chain chain(int stage, int micro_batch) override {
     const auto& part = parts_[micro_batch];
@@ -41,12 +42,23 @@ class StepStages : public pipeline::Stages {
 
   Context context_of(int micro_batch) override { return train::context_of(parts_[micro_batch]); }
 
+  void end_backward(int stage) override {
+    if (sync_ == nullptr) return;
+    std::vector<Tensor> parameters;
+    for (const auto& block : chain(stage, 0).blocks) {
+      const auto own = memory::parameters_of(block);
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    sync_->start_to_take(parameters);
+  }
+
  private:
   Task& task_;
   const std::vector<BatchPart>& parts_;
   std::vector<int> stages_;
   double scale_;
   std::vector<Tensor> rooms_;  // for the terms of the loss, of each micro-batch
+  parallel::GradientSync* sync_;
 };
 
 /// What comes from the stage before, as a block: a leaf of the graph until the graph goes, whose gradient is sent.
@@ -227,7 +239,7 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
   sync_.before_forward(kEarlier);
   sync_.before_backward({}, kEarlier);
   StepStages stages(task_, parts, executor.program().stages_of(mesh_.coordinate(Axis::pipeline)), scale,
-                    rooms_for(parts, numbers));
+                    rooms_for(parts, numbers), &sync_);
   memory::StatisticsBook book;
   {
     const ContextScope scope(parts.size() > 1 ? memory::deferring(book) : current_context());
@@ -248,8 +260,13 @@ memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::A
   if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
   held.add(Category::communication, sync.beside);
 
+  const auto allocated = allocated_gradients(trained_, task_, sync);
   StageRecords records(task_, program, mesh_.coordinate(Axis::pipeline));
-  records.rehearse(parts, without(tensors_of(trained_), sync.owned_gradients), sync.owned_gradients);
+  {
+    const RunAloneScope alone(sync_);
+    records.rehearse(parts, allocated.whole, sync.owned_gradients);
+  }
+  reset_gradients(allocated.parts);
   for (const auto& change : update(std::vector<int64_t>(trained_.size(), 0))) changes.push_back(change);
   return memory::compose(records.all(), records.order(), held, changes);
 }
@@ -260,7 +277,7 @@ std::vector<pipeline::StageCost> PipelinePasses::measure(const data::Batch& batc
   const int coordinate = mesh_.coordinate(Axis::pipeline);
   const auto own = program.stages_of(coordinate);
   detail::StepNumbers numbers(c10::kCPU);
-  StepStages stages(task_, parts, own, /*scale=*/1, rooms_for(parts, numbers));
+  StepStages stages(task_, parts, own, /*scale=*/1, rooms_for(parts, numbers), /*sync=*/nullptr);
   const auto input = [&](int stage, int micro_batch) {
     const auto place = std::ranges::find(own, stage) - own.begin();
     return task_.stage_inputs(parts[micro_batch].batch)[static_cast<size_t>(place)];
@@ -278,6 +295,7 @@ std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& bat
   const auto chains = task_.stages(part.batch, part.sizes);
   const auto inputs = task_.stage_inputs(part.batch);
   std::vector<Step::Blocks> all;
+  const RunAloneScope alone(sync_);
   for (size_t i = 0; i < chains.size(); ++i) {
     const bool has_loss = own[i] + 1 == program.num_stages();
     Step::Blocks blocks{in_parts ? memory::in_parts(chains[i]) : chains[i], {}};
@@ -285,6 +303,7 @@ std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& bat
         memory::rehearse(blocks.chain, inputs[i], {.starts_at_output = has_loss, .gives_gradients = !has_loss});
     all.push_back(std::move(blocks));
   }
+  reset_gradients(allocated_gradients(trained_, task_, memory_of(sync_)).parts);
   return all;
 }
 

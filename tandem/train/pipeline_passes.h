@@ -20,8 +20,9 @@ struct PipelinePassesOptions {
 };
 
 /// All micro-batches of a step over the stages of a pipeline, as a program has it; each rank holds some stages
-/// (Task::stages()). The strategy sums the gradients when all backwards have ended. The loss is known where the last
-/// stage is: the terms of other ranks are 0.
+/// (Task::stages()). The strategy sums the gradients of a stage, of which the data axis has copies, from its last
+/// backward on, while other stages of the rank still run. The loss is known where the last stage is: the terms of other
+/// ranks are 0.
 class PipelinePasses : public Passes {
  public:
   /// All must outlive this object.

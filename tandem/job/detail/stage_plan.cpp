@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tandem/base/error.h"
+#include "tandem/base/quote.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/sections/naming.h"
 #include "tandem/memory/rehearsal.h"
 #include "tandem/models/backbone.h"
 
@@ -15,9 +18,11 @@ namespace {
 
 constexpr int64_t kImages = 2;  // of a forward in training
 
-struct BlockCost {
-  std::string name;
-  double seconds = 0;  // of a nominal core, for a micro-batch
+/// A part of a block, or a block that has none.
+struct PartCost {
+  std::string name;  // as pipeline.cut has it
+  int64_t block = 0, part = 0;
+  double seconds = 0, nominal_seconds = 0;  // for a micro-batch
   std::vector<ValueShape> takes;
 };
 
@@ -39,67 +44,133 @@ double seconds_of_classifier(const Job& job, int64_t classes, double images) {
       .nominal_seconds();
 }
 
-std::vector<ValueShape> shapes_of(const memory::Flow& flow, bool requires_grad) {
-  std::vector<ValueShape> shapes;
-  for (const auto& value : flow) {
-    shapes.push_back({value.sizes().slice(1).vec(), value.suggest_memory_format(), requires_grad});
+/// What passes between two parts, and which of it requires a gradient.
+struct TrackedFlow {
+  memory::Flow values;
+  std::vector<bool> require;
+
+  bool requires_grad() const { return std::ranges::find(require, true) != require.end(); }
+
+  std::vector<ValueShape> shapes() const {
+    std::vector<ValueShape> shapes;
+    for (size_t i = 0; i < values.size(); ++i) {
+      shapes.push_back({values[i].sizes().slice(1).vec(), values[i].suggest_memory_format(), require[i]});
+    }
+    return shapes;
   }
-  return shapes;
+
+  /// Without what made them.
+  memory::Flow leaves() const {
+    memory::Flow leaves;
+    for (size_t i = 0; i < values.size(); ++i) leaves.push_back(values[i].detach().set_requires_grad(require[i]));
+    return leaves;
+  }
+
+  /// Runs the part. A shortcut that it hands on is what it was.
+  memory::BlockWork pass(const memory::Block& part) {
+    const auto before = *this;
+    const auto work = memory::work_of({{part}}, values)[0];
+    bool has_gradient = before.requires_grad();
+    for (const auto& parameter : memory::parameters_of(part)) has_gradient |= parameter.requires_grad();
+    require.clear();
+    for (const auto& value : values) {
+      const auto taken = std::ranges::find_if(before.values, [&](const Tensor& x) { return x.is_same(value); });
+      require.push_back(taken == before.values.end() ? has_gradient : before.require[taken - before.values.begin()]);
+    }
+    return work;
+  }
+};
+
+/// Forward and backward: the best of some runs, of which the first makes ready.
+double measured_seconds(const memory::Block& part, const memory::Flow& input) {
+  constexpr int kRuns = 4;
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    const auto cost = memory::measure({{part}}, input)[0];
+    if (i > 0) best = std::min(best, cost.forward + cost.backward);
+  }
+  return best;
 }
 
-/// Of each block of the model.
-std::vector<BlockCost> costs_of(const Job& job, const std::array<int64_t, 3>& shape, parallel::Mesh& mesh) {
+/// Of each part of each block of the model.
+std::vector<PartCost> costs_of(const Job& job, const std::array<int64_t, 3>& shape, parallel::Mesh& mesh, CutBy by) {
   const memory::ProbeScope aside;
   const auto& [channels, height, width] = shape;
   const auto options = at::TensorOptions(job.training.precision.type).device(job.parallel.device);
-  memory::Flow flow = {at::zeros({kImages, channels, height, width}, options)};
-  std::vector<BlockCost> costs;
-  bool requires_grad = false;
+  const int64_t images = by == CutBy::time ? std::max<int64_t>(1, std::llround(images_of(job))) : kImages;
+  TrackedFlow flow = {{at::zeros({images, channels, height, width}, options)}, {false}};
+  std::vector<PartCost> costs;
+  std::vector<std::string> names;  // of all parameters
   int64_t count = 1;
   for (int64_t i = 0; i < count; ++i) {
     const auto backbone = make_backbone(job, shape, &mesh, {{i, i}});
     count = backbone->num_blocks();
-    const auto& chain = backbone->chain();
-    BlockCost cost{.name = chain.blocks.front().name, .takes = shapes_of(flow, requires_grad)};
-    for (const auto& parameter : backbone->parameters()) requires_grad |= parameter.requires_grad();
-    cost.seconds = memory::work_of(chain, flow)[0].times(images_of(job) / kImages).nominal_seconds();
-    costs.push_back(std::move(cost));
+    for (const auto& name : backbone->named_parameters().keys()) names.push_back(name);
+    const auto parts = memory::in_parts(backbone->chain()).blocks;
+    for (int64_t part = 0; part < std::ssize(parts); ++part) {
+      const auto& own = parts[part];
+      costs.push_back({own.name + (part > 0 ? "/" + std::to_string(part) : ""), i, part, 0, 0, flow.shapes()});
+      if (by == CutBy::time) costs.back().seconds = measured_seconds(own, flow.leaves());
+      const auto work = flow.pass(own);
+      costs.back().nominal_seconds = work.times(images_of(job) / static_cast<double>(images)).nominal_seconds();
+      if (by == CutBy::work) costs.back().seconds = costs.back().nominal_seconds;
+    }
   }
+  naming_settings({"model"}, [&] { models::check_frozen(job.model.freeze, names); });
   return costs;
 }
 
-/// The first blocks of all stages, and the end.
-std::vector<int64_t> cuts_by_name(const std::vector<std::string>& names, const std::vector<BlockCost>& costs,
+int64_t num_blocks(const std::vector<PartCost>& costs) { return costs.back().block + 1; }
+
+/// How the block of a name such as "layer2.0/9" is cut inside.
+std::string parts_in_words(const std::string& name, const std::vector<PartCost>& costs) {
+  const auto slash = name.rfind('/');
+  if (slash == name.npos) return "";
+  const auto block = name.substr(0, slash);
+  const auto first = std::ranges::find(costs, block, &PartCost::name);
+  if (first == costs.end()) return "";
+  const auto parts = std::ranges::count(costs, first->block, &PartCost::block);
+  if (parts == 1) return block + " is not cut inside";
+  return block + " is cut inside by " + block + "/1" +
+         (parts > 2 ? " to " + block + "/" + std::to_string(parts - 1) : "");
+}
+
+/// The first parts of all stages, and the end.
+std::vector<int64_t> cuts_by_name(const std::vector<std::string>& names, const std::vector<PartCost>& costs,
                                   int stages) {
   std::vector<int64_t> cuts = {0};
   for (const auto& name : names) {
-    const auto found = std::ranges::find(costs, name, &BlockCost::name);
+    const auto found = std::ranges::find(costs, name, &PartCost::name);
     const auto at = found - costs.begin();
     if (found == costs.end() || at <= cuts.back()) {
       std::string blocks;
-      for (const auto& cost : costs) blocks += (blocks.empty() ? "" : ", ") + cost.name;
-      throw SettingsError("pipeline.cut names '" + name +
-                          "', wanted blocks of the model in their order, but not the "
-                          "first: " +
-                          blocks);
+      for (const auto& cost : costs) {
+        if (cost.part == 0) blocks += (blocks.empty() ? "" : ", ") + cost.name;
+      }
+      throw SettingsError("pipeline.cut names " + quote(name) +
+                              (at > 0 && found != costs.end() ? " out of order" : "") +
+                              ", wanted blocks of the model in their order, but not the first: " + blocks,
+                          parts_in_words(name, costs));
     }
     cuts.push_back(at);
   }
   if (static_cast<int>(cuts.size()) != stages) {
     throw SettingsError("pipeline.cut names " + std::to_string(names.size()) + " blocks, wanted " +
-                        std::to_string(stages - 1) + ", one for each stage but the first");
+                            std::to_string(stages - 1) + ", one for each stage but the first",
+                        "pipeline.cut= cuts by work");
   }
-  cuts.push_back(static_cast<int64_t>(costs.size()));
+  cuts.push_back(std::ssize(costs));
   return cuts;
 }
 
 /// So that the slowest stage is as fast as it can be. `last`: seconds of what follows the last block.
-std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, double last, int stages) {
-  const auto count = static_cast<int64_t>(costs.size());
+std::vector<int64_t> cuts_by_cost(const std::vector<PartCost>& costs, double last, int stages) {
+  const auto count = std::ssize(costs);
+  const bool are_few = stages > num_blocks(costs);
   std::vector<double> before(count + 1, 0);
   for (int64_t i = 0; i < count; ++i) before[i + 1] = before[i] + costs[i].seconds;
   before[count] += last;
-  // slowest[s][i]: of the first i blocks in s stages; from[s][i]: where the last of these begins.
+  // slowest[s][i]: of the first i parts in s stages; from[s][i]: where the last of these begins.
   const std::vector<double> none(count + 1, std::numeric_limits<double>::infinity());
   std::vector<std::vector<double>> slowest(stages + 1, none);
   std::vector<std::vector<int64_t>> from(stages + 1, std::vector<int64_t>(count + 1, 0));
@@ -107,6 +178,7 @@ std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, double la
   for (int s = 1; s <= stages; ++s) {
     for (int64_t i = s; i <= count; ++i) {
       for (int64_t first = s - 1; first < i; ++first) {
+        if (!are_few && costs[first].part > 0) continue;
         const double now = std::max(slowest[s - 1][first], before[i] - before[first]);
         if (now < slowest[s][i]) slowest[s][i] = now, from[s][i] = first;
       }
@@ -116,6 +188,23 @@ std::vector<int64_t> cuts_by_cost(const std::vector<BlockCost>& costs, double la
   for (int s = stages; s > 0; --s) cuts.push_back(from[s][cuts.back()]);
   std::ranges::reverse(cuts);
   return cuts;
+}
+
+models::BlockRange range_of(const PartCost& first, const PartCost& last) {
+  return {first.block, last.block, first.part, last.part};
+}
+
+/// How much longer the model takes than on a nominal core.
+double slower_than_nominal(const std::vector<PartCost>& costs) {
+  double seconds = 0, nominal = 0;
+  for (const auto& cost : costs) seconds += cost.seconds, nominal += cost.nominal_seconds;
+  return nominal > 0 ? seconds / nominal : 1;
+}
+
+std::string in_words(const std::vector<PartCost>& costs) {
+  const auto blocks = std::to_string(num_blocks(costs)) + " blocks of model ";
+  if (num_blocks(costs) == std::ssize(costs)) return blocks;
+  return std::to_string(costs.size()) + " parts of the " + blocks;
 }
 
 }  // namespace
@@ -137,24 +226,28 @@ memory::Flow StagePlan::input_of(int stage, int64_t images, const at::TensorOpti
   return flow;
 }
 
-StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh) {
+StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh, CutBy by) {
   StagePlan plan{.rank_of = stage_ranks(job), .blocks = {}};
   const int stages = plan.num_stages();
   if (stages == 1) return plan;
-  const auto costs = costs_of(job, shape.image, mesh);
-  const double classifier = seconds_of_classifier(job, shape.classes, images_of(job));
-  if (stages > static_cast<int>(costs.size())) {
-    throw SettingsError("mesh.pipeline is " + std::to_string(job.parallel.pipeline) + ", which makes " +
-                            std::to_string(stages) + " stages, wanted at most the " + std::to_string(costs.size()) +
-                            " blocks of model " + job.model.name,
-                        "use fewer ranks along pipeline, or a larger model");
+  const auto costs = costs_of(job, shape.image, mesh, by);
+  const double classifier = seconds_of_classifier(job, shape.classes, images_of(job)) * slower_than_nominal(costs);
+  if (stages > std::ssize(costs)) {
+    const bool has_several = stages > job.parallel.pipeline;
+    const auto schedule =
+        has_several ? " with pipeline.schedule=" + job.settings.get_string("pipeline.schedule") : std::string();
+    throw SettingsError("mesh.pipeline is " + std::to_string(job.parallel.pipeline) + schedule + ", which makes " +
+                            std::to_string(stages) + " stages, wanted at most the " + in_words(costs) + job.model.name,
+                        std::string("use fewer ranks along pipeline, ") +
+                            (has_several ? "a schedule with fewer stages a rank, " : "") + "or a larger model");
   }
   const auto cuts = job.pipeline.cut.empty() ? cuts_by_cost(costs, classifier, stages)
                                              : cuts_by_name(job.pipeline.cut, costs, stages);
   for (int stage = 0; stage < stages; ++stage) {
-    plan.blocks.push_back({cuts[stage], cuts[stage + 1] - 1});
-    plan.inputs.push_back(costs[cuts[stage]].takes);
-    if (stage > 0) plan.cut.push_back(costs[cuts[stage]].name);
+    const auto &first = costs[cuts[stage]], &last = costs[cuts[stage + 1] - 1];
+    plan.blocks.push_back(range_of(first, last));
+    plan.inputs.push_back(first.takes);
+    if (stage > 0) plan.cut.push_back(first.name);
   }
   return plan;
 }

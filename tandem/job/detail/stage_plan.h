@@ -25,7 +25,7 @@ struct StagePlan {
   std::vector<int> rank_of;                     // of each stage, its coordinate along the axis pipeline
   std::vector<models::BlockRange> blocks;       // of each stage
   std::vector<std::vector<ValueShape>> inputs;  // of each stage: its flow
-  std::vector<std::string> cut;                 // the names of the blocks with which the stages but the first begin
+  std::vector<std::string> cut;                 // with what the stages but the first begin, as pipeline.cut has it
 
   int num_stages() const { return static_cast<int>(rank_of.size()); }
   bool is_last(int stage) const { return stage + 1 == num_stages(); }
@@ -38,10 +38,14 @@ struct StagePlan {
   memory::Flow input_of(int stage, int64_t images, const at::TensorOptions& options) const;
 };
 
-/// Cuts as pipeline.cut says, or so that the slowest stage, the last with the classifier, is as fast as it can be on a
-/// nominal core (memory::BlockWork): each block is made, run and dropped alone, so that no rank has more than one of
-/// those it does not hold. Every rank finds the same. Throws
-/// SettingsError: more stages than blocks, a cut that names no block. Collective over the ranks along tensor.
-StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh);
+/// What a stage takes: on a nominal core, as shapes tell, the same on each machine; or as this process measures it.
+enum class CutBy : uint8_t { work, time };
+
+/// Cuts as pipeline.cut says, or so that the slowest stage, the last with the classifier, is as fast as it can be by
+/// `by` (memory::BlockWork, or the best of a few runs); inside blocks, where shortcuts travel along, only if there are
+/// too few of them. Each block is made, run and dropped alone, so that no rank has more than one of those it does not
+/// hold. Every rank finds the same. Throws SettingsError: more stages than parts of blocks, a cut that names none.
+/// Collective over the ranks along tensor.
+StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh, CutBy by = CutBy::work);
 
 }  // namespace tandem::job

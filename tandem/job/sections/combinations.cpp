@@ -1,11 +1,13 @@
 #include "tandem/job/sections/combinations.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "tandem/base/error.h"
 #include "tandem/base/suggest.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/mesh.h"
+#include "tandem/job/sections/pipeline.h"
 #include "tandem/models/model.h"
 #include "tandem/settings/value.h"
 
@@ -41,6 +43,7 @@ bool head_has_copies(const Job& job) {
 
 const parallel::GradientHookKind& hook_of(const Job& job) { return job.parallel.strategy_options.ddp.hook_kind(); }
 bool has_hook(const Job& job) { return &hook_of(job) != &parallel::gradient_hooks().front(); }
+bool hook_goes_apart(const Job& job) { return hook_of(job).goes_apart; }
 bool hook_keeps_errors(const Job& job) { return hook_of(job).keeps_errors; }
 
 bool is_async(const Job& job) { return job.parallel.is_async; }
@@ -59,6 +62,16 @@ bool has_tensor(const Job& job) { return job.parallel.tensor > 1; }
 bool has_pipeline(const Job& job) { return job.parallel.pipeline > 1; }
 
 bool strategy_sums_in_backward(const Job& job) { return !job.parallel.strategy->takes_gradients; }
+bool sums_each_backward(const Job& job) { return job.parallel.strategy->sums_each_backward; }
+
+/// A rank has several stages, or backward of one in two halves.
+bool cuts_backward(const Job& job) {
+  if (!has_pipeline(job)) return false;
+  const auto program = program_of(job, static_cast<int>(job.training.accumulate));
+  const auto is_late = [](const auto& action) { return action.what == pipeline::What::weight_gradient; };
+  return program.num_stages() > program.num_ranks() ||
+         std::ranges::any_of(program.lists, [&](const auto& list) { return std::ranges::any_of(list, is_late); });
+}
 bool has_budget(const Job& job) { return job.memory.recompute->has_budget; }
 bool has_auxiliary(const Job& job) { return job.model.auxiliary > 0; }
 
@@ -157,8 +170,12 @@ std::vector<Combination> all_combinations() {
        "whose ranks are threads of one process, wanted 1", "use parallel=ddp"},
       {"mesh.tensor", "model=", has_tensor, model_lacks<Axis::tensor>, "whose layer stem is not divided along tensor",
        leave_out("mesh.tensor") + ", and use parallel=ddp or another"},
-      {"mesh.pipeline", "parallel=", has_pipeline, strategy_sums_in_backward, "which sums gradients in backward",
-       "use " + summing},
+      {"mesh.pipeline", "parallel=", has_pipeline, strategy_sums_in_backward,
+       "whose ranks do not sum a stage's gradients", "use " + summing},
+      {"mesh.pipeline", "ddp.hook", has_pipeline, hook_goes_apart, "whose ranks train apart", "use another ddp.hook"},
+      {"pipeline.schedule", "parallel=", cuts_backward, sums_each_backward,
+       "which sums the gradients of a rank's blocks in each backward",
+       "use pipeline.schedule=gpipe or 1f1b, or parallel=zero1"},
       {"mesh.pipeline", "recompute=", has_pipeline, has_budget, "whose budget is of one stage",
        "use recompute=all, sqrt or log"},
       {"mesh.pipeline", "trace.blocks", has_pipeline, is_traced, "which follows one stage", one_of_them},

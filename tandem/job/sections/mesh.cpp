@@ -148,7 +148,7 @@ const Section& mesh_section() {
            {"mesh.pipeline",
             int64_t{1},
             "ranks among which the model's blocks are divided, in stages that the micro-batches of train.accumulate "
-            "pass through (pipeline.schedule); a divisor of ranks; with parallel=ddp or zero1",
+            "pass through (pipeline.schedule); a divisor of ranks; with parallel=ddp, zero1 or zero2",
             {1, 1024}}},
       .read = read_mesh};
   return section;

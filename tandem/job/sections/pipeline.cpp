@@ -43,6 +43,8 @@ void read_pipeline(settings::Settings& settings, Job& job) {
   auto& pipeline = job.pipeline;
   pipeline.chunks = static_cast<int>(settings.get_int("pipeline.chunks"));
   pipeline.cut = settings.get_list("pipeline.cut");
+  pipeline.measures_cut = pipeline.cut == std::vector<std::string>{"measured"};
+  if (pipeline.measures_cut) pipeline.cut.clear();
   const auto costs = settings.get_numbers("pipeline.costs");
   if (costs.size() != pipeline.costs.size()) {
     throw SettingsError("pipeline.costs has " + std::to_string(costs.size()) + " numbers, wanted 3",
@@ -81,6 +83,9 @@ pipeline::Program program_of(const Job& job, int micro_batches) {
     }
   }
   auto program = pipeline::parse_program(pipeline.text, pipeline.file);
+  if (!program.has_backward()) {
+    throw SettingsError("pipeline.schedule " + quote(pipeline.file) + " has no backward, wanted a step of training");
+  }
   if (program.num_ranks() != ranks) {
     throw SettingsError("pipeline.schedule " + quote(pipeline.file) + " is for " + std::to_string(program.num_ranks()) +
                         " ranks, wanted " + std::to_string(ranks) + ", those along pipeline");
@@ -115,8 +120,9 @@ const Section& pipeline_section() {
                {"pipeline.chunks", int64_t{2}, "pipeline.schedule=interleaved: stages of each rank", {1, 64}},
                {.key = "pipeline.cut",
                 .default_value = std::vector<std::string>(),
-                .doc = "blocks with which the stages but the first begin, such as layer2.0,layer4.0; empty: where "
-                       "stages work about as long"},
+                .doc = "blocks with which the stages but the first begin, such as layer2.0,layer4.0; layer2.0/1: with "
+                       "the second part of a block; empty: where stages work about as long; measured: where they take "
+                       "as long on rank 0's machine"},
                {.key = "pipeline.costs",
                 .default_value = std::vector<double>{1, 1, 1},
                 .doc = "plan: three numbers, what a rank takes for forward, input gradients and weight gradients of a "

@@ -15,6 +15,7 @@ struct Pipeline {
   std::string file, text;                        // its name, and what is in it
   int chunks = 2;                                // stages of each rank, where the schedule leaves the choice
   std::vector<std::string> cut;                  // the first blocks of the stages but the first; empty: by work
+  bool measures_cut = false;                     // by time, until settle_cut() has set it
   std::array<double, 3> costs = {1, 1, 1};       // of a plan: forward, input gradients, weight gradients of a rank
 };
 

@@ -7,6 +7,7 @@
 #include "tandem/parallel/gradient_sync.h"
 #include "tandem/train/detail/step_numbers.h"
 #include "tandem/train/step.h"
+#include "tandem/train/task.h"
 
 namespace tandem::train {
 
@@ -42,7 +43,26 @@ class Passes {
 /// What a strategy needs for a moment in a step. Collective.
 parallel::SyncMemory memory_of(parallel::GradientSync& sync);
 
-/// `tensors` that are none of `others`.
-std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others);
+/// While it lives, the blocks of the model run alone (parallel::SyncRehearsal).
+class RunAloneScope {
+ public:
+  explicit RunAloneScope(parallel::GradientSync& sync);
+  ~RunAloneScope();
+  RunAloneScope(const RunAloneScope&) = delete;
+  RunAloneScope& operator=(const RunAloneScope&) = delete;
+
+ private:
+  parallel::SyncRehearsal* rehearsal_;
+};
+
+/// Of what is trained, whose gradients backward allocates: the parameters that the strategy leaves as they are, and the
+/// parts that it holds in place of others.
+struct AllocatedGradients {
+  std::vector<Tensor> whole, parts;
+};
+AllocatedGradients allocated_gradients(const std::vector<Parameter>& trained, const Task& task,
+                                       const parallel::SyncMemory& sync);
+
+void reset_gradients(const std::vector<Tensor>& tensors);
 
 }  // namespace tandem::train

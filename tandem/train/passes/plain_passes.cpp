@@ -57,8 +57,12 @@ class SparseRows {
   std::vector<unsigned> hooks_;
 };
 
-void reset_gradients(const std::vector<Tensor>& tensors) {
-  for (const auto& tensor : tensors) tensor.mutable_grad().reset();
+/// `tensors` that are none of `others`.
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
+  std::erase_if(tensors, [&](const Tensor& tensor) {
+    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
+  });
+  return tensors;
 }
 
 }  // namespace
@@ -68,11 +72,23 @@ parallel::SyncMemory memory_of(parallel::GradientSync& sync) {
   return rehearsal != nullptr ? rehearsal->memory() : parallel::SyncMemory();
 }
 
-std::vector<Tensor> without(std::vector<Tensor> tensors, const std::vector<Tensor>& others) {
-  std::erase_if(tensors, [&](const Tensor& tensor) {
-    return std::ranges::any_of(others, [&](const Tensor& other) { return other.is_same(tensor); });
-  });
-  return tensors;
+RunAloneScope::RunAloneScope(parallel::GradientSync& sync) : rehearsal_(sync.rehearsal()) {
+  if (rehearsal_ != nullptr) rehearsal_->run_alone(true);
+}
+
+RunAloneScope::~RunAloneScope() {
+  if (rehearsal_ != nullptr) rehearsal_->run_alone(false);
+}
+
+AllocatedGradients allocated_gradients(const std::vector<Parameter>& trained, const Task& task,
+                                       const parallel::SyncMemory& sync) {
+  const auto all = without(tensors_of(trained), sync.owned_gradients);
+  const auto parts = without(all, tensors_of(task.parameters()));
+  return {without(all, parts), parts};
+}
+
+void reset_gradients(const std::vector<Tensor>& tensors) {
+  for (const auto& tensor : tensors) tensor.mutable_grad().reset();
 }
 
 PlainPasses::PlainPasses(Task& task, parallel::GradientSync& sync, const std::vector<Parameter>& trained,
@@ -139,25 +155,15 @@ memory::Composition PlainPasses::rehearse_part(const BatchPart& part, memory::Ac
   const auto sync = memory_of(sync_);
   held.add(Category::communication, sync.beside);
   if (sync.exchange > 0) changes.push_back({sync.exchange, Category::communication, 0});
-  const auto parts = parts_with_gradients(sync);
+  const auto allocated = allocated_gradients(trained_, task_, sync);
   const SparseRows sparse(trained_);
   const auto records = rehearse_chain(memory::by_runners(task_.chain(part.batch, part.sizes)), part, adds, sync);
   if (adds) {
-    held.add(Category::gradients, bytes_of(whole_gradients(sync)) + bytes_of_gradients(parts));
+    held.add(Category::gradients, bytes_of(allocated.whole) + bytes_of_gradients(allocated.parts));
   }
-  reset_gradients(parts);
+  reset_gradients(allocated.parts);
   for (const auto& change : update(sparse.rows())) changes.push_back(change);
   return memory::compose(records, held, changes);
-}
-
-/// The parts of parameters that the strategy holds in their place, and whose gradients backward allocates.
-std::vector<Tensor> PlainPasses::parts_with_gradients(const parallel::SyncMemory& sync) const {
-  return without(without(tensors_of(trained_), tensors_of(task_.parameters())), sync.owned_gradients);
-}
-
-/// The parameters that the strategy leaves as they are, whose gradients backward allocates.
-std::vector<Tensor> PlainPasses::whole_gradients(const parallel::SyncMemory& sync) const {
-  return without(without(tensors_of(trained_), parts_with_gradients(sync)), sync.owned_gradients);
 }
 
 std::vector<Step::Blocks> PlainPasses::rehearse_blocks(const data::Batch& batch, bool in_parts) {
@@ -166,24 +172,22 @@ std::vector<Step::Blocks> PlainPasses::rehearse_blocks(const data::Batch& batch,
   if (in_parts) blocks.chain = memory::in_parts(blocks.chain);
   const auto sync = memory_of(sync_);
   blocks.records = rehearse_chain(blocks.chain, part, part.place.count > 1, sync);
-  reset_gradients(parts_with_gradients(sync));
+  reset_gradients(allocated_gradients(trained_, task_, sync).parts);
   return {blocks};
 }
 
-/// Leaves gradients of parts_with_gradients().
+/// Leaves gradients of AllocatedGradients::parts.
 std::vector<memory::BlockRecord> PlainPasses::rehearse_chain(const memory::Chain& chain, const BatchPart& part,
                                                              bool adds, const parallel::SyncMemory& sync) {
+  const auto allocated = allocated_gradients(trained_, task_, sync);
   memory::RehearsalOptions options = {.given_away = sync.owned_gradients, .starts_at_output = true};
-  if (adds) options.added_to = whole_gradients(sync);
-  auto* rehearsal = sync_.rehearsal();
-  if (rehearsal != nullptr) rehearsal->run_alone(true);
-  if (adds && !parts_with_gradients(sync).empty()) {  // the micro-batch before leaves them
+  if (adds) options.added_to = allocated.whole;
+  const RunAloneScope alone(sync_);
+  if (adds && !allocated.parts.empty()) {  // the micro-batch before leaves them
     const memory::ProbeScope aside;
     memory::rehearse(chain, {part.batch.images}, options);
   }
-  auto records = memory::rehearse(chain, {part.batch.images}, options);
-  if (rehearsal != nullptr) rehearsal->run_alone(false);
-  return records;
+  return memory::rehearse(chain, {part.batch.images}, options);
 }
 
 }  // namespace tandem::train

@@ -30,8 +30,6 @@ class PlainPasses : public Passes {
  private:
   std::vector<BatchPart> parts_of(const data::Batch& batch) const;
   memory::Composition rehearse_part(const BatchPart& part, memory::Account held, bool adds, const Update& update);
-  std::vector<Tensor> parts_with_gradients(const parallel::SyncMemory& sync) const;
-  std::vector<Tensor> whole_gradients(const parallel::SyncMemory& sync) const;
   std::vector<memory::BlockRecord> rehearse_chain(const memory::Chain& chain, const BatchPart& part, bool adds,
                                                   const parallel::SyncMemory& sync);
 
