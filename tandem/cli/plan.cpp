@@ -18,6 +18,7 @@
 #include "tandem/job/form_memory.h"
 #include "tandem/job/large_ranks.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/meter.h"
@@ -201,11 +202,12 @@ void draw(const Arguments& arguments, const Planned& planned) {
 int run_plan(const Arguments& arguments) {
   memory::install_meter();
   if (!job::prints_for_the_job()) return 0;  // one process of a job prints
-  const auto job = job::read_job(read_settings(arguments));
+  auto job = job::read_job(read_settings(arguments));
   check_training(job);
   for (const auto& line : job::idle_settings(job)) log::warn(line);
+  if (job.parallel.pipeline > 1) settle_cut(job, shape_of(job));
   const auto planned = plan_of(job);
-  const auto schedule = plan_schedule(job);
+  const auto schedule = plan_schedule(job, cut_of(job, planned.shape));
   auto result = result_of(job, planned);
   result["schedule"] = schedule.result;
   write_result(arguments, text_of(planned, result) + (schedule.text.empty() ? "" : "\n" + schedule.text), result);

@@ -25,9 +25,15 @@ double unit_of(const std::vector<pipeline::StageCost>& costs) {
   return unit;
 }
 
+std::string joined(const std::vector<std::string>& cut) {
+  std::string text = "the first block";
+  for (const auto& name : cut) text += ", " + name;
+  return text;
+}
+
 }  // namespace
 
-PlannedSchedule plan_schedule(const job::Job& job) {
+PlannedSchedule plan_schedule(const job::Job& job, const std::vector<std::string>& cut) {
   if (job.parallel.pipeline == 1) return {};
   const auto program = job::program_of(job, static_cast<int>(job.training.accumulate));
   const auto held = prove(program);
@@ -40,6 +46,7 @@ PlannedSchedule plan_schedule(const job::Job& job) {
                     {"micro_batches", program.micro_batches},
                     {"makespan", simulation.makespan},
                     {"bubble", simulation.bubble},
+                    {"cut", cut},
                     {"ranks", nlohmann::json::array()}};
   Table table(
       {"along pipeline", "stages", "span", "graphs held", "weight gradients held", "both", "messages under way"});
@@ -57,7 +64,7 @@ PlannedSchedule plan_schedule(const job::Job& job) {
   }
   planned.text = "schedule  " + name + ", " + std::to_string(program.micro_batches) + " micro-batches: makespan " +
                  number_text(simulation.makespan) + ", bubble " + format_number("%.1f", simulation.bubble * 100) +
-                 " %\n" + table.str();
+                 " %\n" + "stages    begin with " + joined(cut) + "\n" + table.str();
   const double unit = unit_of(costs);
   if (unit > 0 && simulation.makespan / unit <= kMostUnits) planned.text += clock_table(program, simulation, unit);
   return planned;

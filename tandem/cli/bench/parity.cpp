@@ -35,6 +35,7 @@ struct Reference {
 
 const Reference kMlp = {{}, train_plainly}, kPixels = {{"model=none", "embedding=64"}, train_plainly},
                 kResNet = {{"model=resnet_glyph", "model.norm=none"}, train_plainly},
+                kResNet18 = {{"model=resnet18", "model.norm=none"}, train_plainly, kParitySlowSteps},
                 kViT = {{"model=vit_tiny", "model.patch=4", "model.heads=6"}, train_plainly, kParitySlowSteps},
                 kCells = {{"model=darts-v2"}, train_plainly, kParitySlowSteps},
                 kSearch = {{"model=search:s2"}, search_plainly, kParitySlowSteps};
@@ -82,10 +83,15 @@ std::vector<Plan> all_plans() {
                      .recomputes = false,
                      .accumulate = schedule.chunks == 0 ? std::vector<int64_t>{2, 4} : std::vector<int64_t>()});
   }
-  for (const auto* model : {&kViT, &kCells}) {
+  for (const auto* model : {&kResNet18, &kViT, &kCells}) {
     plans.push_back({.parallel = "pipeline", .reference = model, .more = {"pipeline.schedule=zb-v"}, .most = 2});
   }
-  for (const auto* summing : {"ddp", "zero1"}) {
+  plans.push_back({.parallel = "pipeline",
+                   .reference = &kResNet18,
+                   .more = {"pipeline.schedule=zb-h1"},
+                   .recomputes = false,
+                   .accumulate = {3}});
+  for (const auto* summing : {"ddp", "zero1", "zero2"}) {
     plans.push_back(
         {.parallel = summing, .reference = &kResNet, .more = {"mesh.pipeline=2"}, .divisor = 2, .recomputes = false});
   }
@@ -248,7 +254,7 @@ std::string where_it_parts(const ParityBench& bench, const ParityCase& plan) {
 ParityResult bench_parity(const ParityBench& bench) {
   memory::install_meter();  // recomputation is planned by bytes
   std::map<const Reference*, OneDevice> references;
-  for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kViT, &kCells, &kSearch})
+  for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kResNet18, &kViT, &kCells, &kSearch})
     references[reference] = on_one_device(bench, *reference);
   const auto& one = references[&kMlp];
   ParityResult result;

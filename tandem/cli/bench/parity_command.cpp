@@ -97,7 +97,8 @@ std::string page_of(const ParityBench& bench, const ParityResult& result) {
       " images), and so does a plain loop on one\ndevice: autograd of the whole batch, cross entropy of whole logits, "
       "SGD with momentum. `local-sgd` and `diloco` meet in\nevery step, the latter with outer steps of length 1 and no "
       "outer momentum: their steps are then those of the whole batch. With\n`model=none` the job is a head on the "
-      "pixels. Ranks along `tensor` have the same images and parts of the layers\n([mesh](mesh.md)); vit_tiny trains " +
+      "pixels. Ranks along `tensor` have the same images and parts of the layers\n([mesh](mesh.md)); vit_tiny and "
+      "resnet18 train " +
       std::to_string(kParitySlowSteps) +
       " steps, and plans of three axes run on 8 ranks. Ranks along `pipeline` have\nstages of the model "
       "([pipeline](pipeline.md)). With `model=search:s2` the job is a\n[search](search.md) of "

@@ -20,6 +20,7 @@
 #include "tandem/job/image_answers.h"
 #include "tandem/job/model_card.h"
 #include "tandem/job/parts.h"
+#include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/size_hint.h"
 #include "tandem/job/starting_weights.h"
@@ -281,6 +282,11 @@ class TrainingRun {
               std::string(job_.head.form->plan) +
               (job_.head.form->is_whole ? "" : " " + job::counts_text(with_copies(job_, plan_.task.counts))) +
               (recomputed.empty() ? "" : " · recompute " + recomputed));
+    if (job_.parallel.pipeline > 1 && !job_.pipeline.cut.empty()) {
+      std::string names;
+      for (const auto& name : job_.pipeline.cut) names += (names.empty() ? "" : ", ") + name;
+      log::info("stages   but the first begin with " + names);
+    }
     if (job_.training.fixes_threads) {
       log::info("threads  1 a rank, with train.shards; another number gives other bits: threads=N");
     }
@@ -329,7 +335,9 @@ class TrainingRun {
 
 ExitCode run_training(const Arguments& arguments, const job::Job& job, const data::Split& data,
                       comm::ProcessGroup& group) {
-  return TrainingRun(arguments, job, data, group)();
+  auto own = job;
+  settle_cut(own, shape_of(job, *data.train), group);
+  return TrainingRun(arguments, own, data, group)();
 }
 
 }  // namespace tandem::cli
