@@ -205,9 +205,9 @@ int run_plan(const Arguments& arguments) {
   auto job = job::read_job(read_settings(arguments));
   check_training(job);
   for (const auto& line : job::idle_settings(job)) log::warn(line);
-  if (job.parallel.pipeline > 1) settle_cut(job, shape_of(job));
+  if (job.parallel.pipeline > 1) job.pipeline.cut = cut_of(job, shape_of(job));  // found once
   const auto planned = plan_of(job);
-  const auto schedule = plan_schedule(job, cut_of(job, planned.shape));
+  const auto schedule = plan_schedule(job, job.pipeline.cut);
   auto result = result_of(job, planned);
   result["schedule"] = schedule.result;
   write_result(arguments, text_of(planned, result) + (schedule.text.empty() ? "" : "\n" + schedule.text), result);

@@ -13,15 +13,6 @@ namespace {
 using std::chrono::milliseconds;
 using Bytes = SegmentMailbox::Bytes;
 
-std::string failure_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const LocalFailure& failure) {
-    return failure.text;
-  }
-  return "nothing thrown";
-}
-
 /// Those of two ranks.
 struct Two {
   std::vector<std::shared_ptr<Stage>> stages;
@@ -77,14 +68,14 @@ TEST(SegmentMailbox, ManyMessagesWaitForTheirReceiver) {
 
 TEST(SegmentMailbox, TellsWhoDidNotCome) {
   const Two two(milliseconds(20));
-  EXPECT_EQ(failure_of([&] { two.receive(0); }), "rank 0 has sent nothing within 20 ms");
+  EXPECT_EQ(test::failure_of([&] { two.receive(0); }), "rank 0 has sent nothing within 20 ms");
   const auto posted = two.send(0, {1});
-  EXPECT_EQ(failure_of([&] { posted->wait(); }), "rank 1 has received nothing within 20 ms");
+  EXPECT_EQ(test::failure_of([&] { posted->wait(); }), "rank 1 has received nothing within 20 ms");
   EXPECT_EQ(two.receive(0), std::vector<int>{1});
   posted->wait();
   two.stages[0]->leave("rank 0 is full");
-  EXPECT_EQ(failure_of([&] { two.receive(0); }), "rank 0 is full");
-  EXPECT_EQ(failure_of([&] { two.send(0, {1})->wait(); }), "rank 0 is full") << "it has left itself";
+  EXPECT_EQ(test::failure_of([&] { two.receive(0); }), "rank 0 is full");
+  EXPECT_EQ(test::failure_of([&] { two.send(0, {1})->wait(); }), "rank 0 is full") << "it has left itself";
 }
 
 TEST(SegmentMailbox, WhatWasSentBeforeARankLeftIsReceived) {
@@ -92,7 +83,7 @@ TEST(SegmentMailbox, WhatWasSentBeforeARankLeftIsReceived) {
   const auto posted = two.send(0, {1});
   two.stages[0]->leave("rank 0 has left");
   EXPECT_EQ(two.receive(0), std::vector<int>{1});
-  EXPECT_EQ(failure_of([&] { two.receive(0); }), "rank 0 has left");
+  EXPECT_EQ(test::failure_of([&] { two.receive(0); }), "rank 0 has left");
 }
 
 TEST(Arena, UsesAgainWhatIsGivenBack) {

@@ -1,6 +1,9 @@
 #pragma once
 #include <unistd.h>
 
+#include <functional>
+
+#include "tandem/comm/local/local_exchange.h"
 #include "tandem/comm/segments/segment_mailbox.h"
 #include "tandem/comm/segments/stage.h"
 
@@ -21,6 +24,16 @@ inline std::vector<std::unique_ptr<Stage>> shared_stages(int size, std::chrono::
     stages.push_back(std::make_unique<Stage>(rank, std::move(members), timeout));
   }
   return stages;
+}
+
+/// What `body` fails with.
+inline std::string failure_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const LocalFailure& failure) {
+    return failure.text;
+  }
+  return "nothing thrown";
 }
 
 }  // namespace tandem::comm::test

@@ -21,15 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string failure_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const LocalFailure& failure) {
-    return failure.text;
-  }
-  return "nothing thrown";
-}
-
 /// A call in which each rank shows a number. Returns the number of `other`.
 int exchange(Stage& stage, int rank, int number, int other) {
   stage.announce({.operation = "exchange"});
@@ -44,14 +35,14 @@ int exchange(Stage& stage, int rank, int number, int other) {
 /// The rank that has waited in vain may have more calls to make. Their data must not pass for those of the first.
 TEST(Stage, ARankThatComesTooLateReadsNoLaterCall) {
   const auto stages = test::shared_stages(2, milliseconds(20));
-  const auto reason = failure_of([&] { exchange(*stages[0], 0, 1, 1); });
+  const auto reason = test::failure_of([&] { exchange(*stages[0], 0, 1, 1); });
   EXPECT_EQ(reason, "rank 1 did not come within 20 ms");
   stages[0]->leave(reason);
   for (int later = 2; later < 5; ++later) {
-    EXPECT_EQ(failure_of([&] { exchange(*stages[0], 0, later, 1); }), reason);
+    EXPECT_EQ(test::failure_of([&] { exchange(*stages[0], 0, later, 1); }), reason);
   }
   EXPECT_EQ(exchange(*stages[1], 1, 11, 0), 1);  // rank 0 was there
-  EXPECT_EQ(failure_of([&] { exchange(*stages[1], 1, 12, 0); }), reason);
+  EXPECT_EQ(test::failure_of([&] { exchange(*stages[1], 1, 12, 0); }), reason);
 }
 
 TEST(Stage, ALimitOfTimeIsForAllRanksTogether) {
@@ -60,10 +51,10 @@ TEST(Stage, ALimitOfTimeIsForAllRanksTogether) {
   for (const auto& [rank, time] : {std::pair(1, 500), std::pair(2, 1250)}) {  // late, and too late
     others.emplace_back([&, rank = rank, time = time] {
       std::this_thread::sleep_for(milliseconds(time));
-      failure_of([&] { stages[rank]->meet(); });
+      test::failure_of([&] { stages[rank]->meet(); });
     });
   }
-  EXPECT_EQ(failure_of([&] { stages[0]->meet(); }), "rank 2, rank 3 did not come within 1000 ms");
+  EXPECT_EQ(test::failure_of([&] { stages[0]->meet(); }), "rank 2, rank 3 did not come within 1000 ms");
   stages[3]->leave("rank 3 never comes");
   for (auto& other : others) other.join();
 }
@@ -79,7 +70,7 @@ TEST(Stage, AProcessThatHasEndedIsNamed) {
   }
   Stage stage(0, std::move(members), std::chrono::seconds(60));
   kill(child, SIGKILL);
-  EXPECT_EQ(failure_of([&] { stage.meet(); }), "the process of rank 1 has ended");
+  EXPECT_EQ(test::failure_of([&] { stage.meet(); }), "the process of rank 1 has ended");
   EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 
