@@ -57,12 +57,17 @@ class ClassShardedHead : public Head {
                                       {.dim = 0, .first = first_, .count = weight_.size(0), .total = options_.classes});
   }
   const HeadOptions& options() const { return options_; }
+  const Tensor& weight() const { return weight_; }
+  int64_t first_class() const { return first_; }
+  const ClassShardedHead* class_part() const override { return this; }
+
+  /// What is scored of features [n, D]: in the weight's type, and where the scoring has a bias with a column of ones.
+  Tensor inputs(const Tensor& features) const;
 
  private:
   Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
   struct OwnBest;
   OwnBest best_of_own(const Tensor& rows, int64_t k) const;
-  Tensor inputs(const Tensor& features) const;
   std::optional<ClassSample> sample(const Tensor& targets) const;
 
   HeadOptions options_;

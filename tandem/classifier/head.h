@@ -10,6 +10,8 @@
 
 namespace tandem::classifier {
 
+class ClassShardedHead;
+
 /// A classifier over the features of a batch that the ranks of a group share. Each rank brings the features of its own
 /// samples; how the classes and the work are divided is the implementation's.
 class Head {
@@ -44,6 +46,9 @@ class Head {
 
   /// From now on `read` is told of sampled rows before they are.
   virtual void set_rows_read(RowsRead read) = 0;
+
+  /// This rank's part of the classes, where they are split; null: they are not.
+  virtual const ClassShardedHead* class_part() const { return nullptr; }
 
   /// The weight for an optimizer, a checkpoint, clipping, with its placement.
   virtual parallel::Parameter parameter(std::string name = "head.weight") const = 0;

@@ -34,6 +34,7 @@ class MeshHead : public Head {
   void set_training(bool training) override { head_->set_training(training); }
   void set_row_update(RowUpdate update) override { head_->set_row_update(std::move(update)); }
   void set_rows_read(RowsRead read) override { head_->set_rows_read(std::move(read)); }
+  const ClassShardedHead* class_part() const override { return head_->class_part(); }
   parallel::Parameter parameter(std::string name = "head.weight") const override;
 
  private:

@@ -15,8 +15,8 @@ constexpr double kMostUnits = 400;  // of a clock table
 std::string number_text(double number) { return format_number("%.4g", number); }
 
 /// The shortest action, as the clock's unit; 0: they take no time.
-double unit_of(const std::vector<pipeline::StageCost>& costs) {
-  double unit = 0;
+double unit_of(const std::vector<pipeline::StageCost>& costs, double of_head) {
+  double unit = of_head;
   for (const auto& cost : costs) {
     for (const double part : {cost.forward, cost.input_gradient, cost.weight_gradient}) {
       if (part > 0 && (unit == 0 || part < unit)) unit = part;
@@ -38,8 +38,14 @@ PlannedSchedule plan_schedule(const job::Job& job, const std::vector<std::string
   const auto program = job::program_of(job, static_cast<int>(job.training.accumulate));
   const auto held = prove(program);
   const auto& [forward, input, weight] = job.pipeline.costs;
-  const auto costs = even_costs(program, {.forward = forward, .input_gradient = input, .weight_gradient = weight});
-  const auto simulation = simulate(program, costs);
+  auto costs = even_costs(program, {.forward = forward, .input_gradient = input, .weight_gradient = weight});
+  const auto product = job.pipeline.head_cost;
+  if (!program.divides_head()) {  // the last stage has it all
+    costs.back().forward += product;
+    costs.back().input_gradient += 3 * product;
+  }
+  const auto head = pipeline::HeadCost::even(product, program.num_ranks());
+  const auto simulation = simulate(program, costs, head);
   const auto name = job.settings.get_string("pipeline.schedule");
   PlannedSchedule planned;
   planned.result = {{"name", name},
@@ -65,7 +71,7 @@ PlannedSchedule plan_schedule(const job::Job& job, const std::vector<std::string
   planned.text = "schedule  " + name + ", " + std::to_string(program.micro_batches) + " micro-batches: makespan " +
                  number_text(simulation.makespan) + ", bubble " + format_number("%.1f", simulation.bubble * 100) +
                  " %\n" + "stages    begin with " + joined(cut) + "\n" + table.str();
-  const double unit = unit_of(costs);
+  const double unit = unit_of(costs, program.divides_head() ? head.scores : 0);
   if (unit > 0 && simulation.makespan / unit <= kMostUnits) planned.text += clock_table(program, simulation, unit);
   return planned;
 }

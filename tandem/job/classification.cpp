@@ -1,11 +1,14 @@
 #include <ATen/ATen.h>
 
+#include <map>
+
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/classifier/head.h"
 #include "tandem/classifier/mesh_head.h"
 #include "tandem/classifier/replicated_head.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/detail/divided_head.h"
 #include "tandem/job/detail/stage_inference.h"
 #include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
@@ -66,11 +69,13 @@ std::unique_ptr<classifier::Head> make_auxiliary(const Job& job, const DataShape
   return auxiliary;
 }
 
-/// The ranks with the last stage of the model have the classifier. The others only help to make its groups.
+/// The ranks with the last stage of the model have the classifier, or all ranks a part of it. The others only help to
+/// make its groups.
 std::unique_ptr<classifier::Head> make_head_of(const StagePlan& stages, const Job& job, const DataShape& shape,
                                                const TaskPlan& plan, parallel::Mesh& mesh) {
   mesh.group(job.head.over);
-  if (stages.rank_of.back() != mesh.coordinate(parallel::Axis::pipeline)) return nullptr;
+  mesh.group(job.head.over - parallel::kBatchAxes - parallel::Axes{parallel::Axis::pipeline});
+  if (!divides_head(job) && stages.rank_of.back() != mesh.coordinate(parallel::Axis::pipeline)) return nullptr;
   return make_head(job, shape, plan, mesh);
 }
 
@@ -89,10 +94,13 @@ class Classification : public train::Task {
         stages_(plan_stages(job, shape, mesh)),
         own_stages_(stages_.stages_of(mesh.coordinate(parallel::Axis::pipeline))),
         backbone_(make_backbone(job, shape.image, &mesh, stages_.blocks_of(mesh.coordinate(parallel::Axis::pipeline)))),
+        held_(held_chain()),
         head_(make_head_of(stages_, job, shape, plan, mesh)),
         auxiliary_(head_ ? make_auxiliary(job, shape, backbone_->auxiliary_dim(), mesh) : nullptr),
         auxiliary_share_(job.model.auxiliary),
         mesh_(mesh),
+        over_(job.head.over),
+        divides_head_(divides_head(job)),
         annealing_(job.head.annealing),
         recompute_(plan.recompute),
         rows_{kHeadWeight, job.head.steps_in_backward, job.head.moves_all_rows} {
@@ -106,6 +114,7 @@ class Classification : public train::Task {
                                 .dim = backbone_->dim(),
                                 .type = type_,
                                 .chain = [this](int stage) { return features_chain(stage); },
+                                .divides_head = divides_head_,
                                 .answers = answers},
           mesh.group(parallel::Axis::pipeline));
     }
@@ -127,6 +136,16 @@ class Classification : public train::Task {
     is_apart_ = true;
   }
   parallel::Axes summed_along() const override { return is_apart_ ? parallel::kBatchAxes : parallel::Axes(); }
+  parallel::Axes divided_along() const override {
+    return divides_head_ ? parallel::kBatchAxes | over_ : parallel::Axes();
+  }
+
+  std::unique_ptr<train::DividedHead> divided_head(const std::vector<train::BatchPart>& parts, double scale,
+                                                   bool is_imagined) override {
+    if (!divides_head_) return nullptr;
+    return detail::make_divided_head(*head_->class_part(), {over_, stages_.rank_of.back(), scale, is_imagined}, parts,
+                                     mesh_);
+  }
 
   memory::Chain chain(const data::Batch& batch, std::span<const int64_t> sizes) override {
     memory::Chain chain;
@@ -183,10 +202,17 @@ class Classification : public train::Task {
     const at::NoGradGuard no_grad;
     const int64_t images = batch.images.size(0);
     const auto options = at::TensorOptions(type_).device(device_);
+    const bool has_last = stages_.is_last(own_stages_.back());
     Tensor features;
     for (const int stage : own_stages_) {
       const auto input = stage == 0 ? memory::Flow{batch.images} : stages_.input_of(stage, images, options);
       features = memory::run(features_chain(stage), input)[0];
+    }
+    Tensor waiting;  // what other batches' features take until the last has passed
+    if (divides_head_ && has_last) {
+      waiting = at::empty({2 * mesh_.sizes().pipeline * images, backbone_->dim()}, options);
+    } else if (divides_head_) {
+      features = at::empty({images, backbone_->dim()}, options);
     }
     if (head_) own_answers(features, batch.labels, Question::scores, k, sizes);
   }
@@ -196,13 +222,14 @@ class Classification : public train::Task {
     for (auto* head : heads()) head->set_training(training);
   }
 
-  memory::Chain* replicated_chain() override { return &backbone_->chain(); }
+  memory::Chain* replicated_chain() override { return inference_ ? &held_ : &backbone_->chain(); }
 
   std::vector<train::Parameter> parameters() const override {
     auto all = layers::parameters_of(*backbone_, mesh_);
+    if (divides_head_) all = here_alone(std::move(all));
     if (head_) all.push_back(head_->parameter(kHeadWeight));
     if (auxiliary_) all.push_back(auxiliary_->parameter(kAuxiliaryWeight));
-    if (inference_) return here_alone(std::move(all));
+    if (inference_) return divides_head_ ? all : here_alone(std::move(all));
     const auto behind = mesh_.place({}).behind - parallel::kBatchAxes;  // of those with the same batch
     for (auto& parameter : all) {
       if (parameter.placement.is_everywhere()) parameter.placement.behind = behind;
@@ -237,7 +264,7 @@ class Classification : public train::Task {
   /// The blocks of one stage of this rank.
   memory::Chain stage_chain(int stage, const data::Batch& batch, std::span<const int64_t> sizes) {
     auto chain = features_chain(stage);
-    if (!stages_.is_last(stage)) return chain;
+    if (!stages_.is_last(stage) || divides_head_) return chain;
     memory::Block classifier{.name = kHeadBlock};
     classifier.forward = [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](
                              const memory::Flow& features) { return memory::Flow{loss_of(features, labels, sizes)}; };
@@ -250,8 +277,30 @@ class Classification : public train::Task {
     memory::Chain chain;
     if (stage == 0)
       chain.blocks.push_back(memory::make_block("input", {}, [this](const Tensor& x) { return input(x); }));
-    append(stages_.num_stages() == 1 ? backbone_->chain() : backbone_->chain(stages_.blocks[stage]), chain);
+    if (stages_.num_stages() == 1) {
+      append(backbone_->chain(), chain);
+      return chain;
+    }
+    size_t first = 0;
+    for (const int before : own_stages_) {
+      if (before < stage) first += num_blocks_.at(before);
+    }
+    const auto begin = held_.blocks.begin() + static_cast<std::ptrdiff_t>(first);
+    chain.blocks.insert(chain.blocks.end(), begin, begin + static_cast<std::ptrdiff_t>(num_blocks_.at(stage)));
     return chain;
+  }
+
+  /// The blocks of all stages of this rank, one stage after the other. Parts of one block may be in several.
+  memory::Chain held_chain() {
+    memory::Chain all;
+    for (const int stage : own_stages_) {
+      if (stages_.num_stages() == 1) break;
+      auto some = backbone_->chain(stages_.blocks[stage]);
+      num_blocks_[stage] = some.blocks.size();
+      some.blocks.back().ends_run = true;
+      append(std::move(some), all);
+    }
+    return all;
   }
 
   /// Other ranks along the pipeline have none of them.
@@ -267,8 +316,9 @@ class Classification : public train::Task {
   }
 
   /// Where the classifier is.
-  Answers own_answers(const Tensor& features, const Tensor& labels, Question question, int64_t k,
+  Answers own_answers(const Tensor& made, const Tensor& labels, Question question, int64_t k,
                       std::span<const int64_t> sizes) {
+    const auto features = made.to(device_);
     if (question == Question::features) return {{}, {}, features.to(at::kCPU, type_)};
     Answers answers{ranking(features, k, sizes), {}};
     if (question == Question::scores) answers.loss = head_->loss(features, labels.to(device_), sizes);
@@ -296,10 +346,14 @@ class Classification : public train::Task {
   StagePlan stages_;
   std::vector<int> own_stages_;
   std::shared_ptr<models::Backbone> backbone_;
+  std::map<int, size_t> num_blocks_;                    // of a stage
+  memory::Chain held_;                                  // of this rank's stages, where the model is cut into some
   std::unique_ptr<classifier::Head> head_, auxiliary_;  // null: on a rank without the last stage; the second often
   std::unique_ptr<StageInference> inference_;           // null: all stages are here
   double auxiliary_share_;
-  const parallel::Mesh& mesh_;
+  parallel::Mesh& mesh_;
+  parallel::Axes over_;
+  bool divides_head_;
   std::optional<classifier::Annealing> annealing_;
   memory::RecomputePlan recompute_;
   bool is_apart_ = false;

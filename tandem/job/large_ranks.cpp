@@ -73,6 +73,7 @@ memory::Levels LargeRanks::rehearse(const Head& head, int rank, Size size, bool 
     job.model.is_identity = true;
     job.model.norm = models::Norm::batch;  // of this rank alone
     job.model.auxiliary = 0;
+    if (divides_head(job_)) job.training.accumulate = 1;  // gradients are added block by block
     job.parallel.ranks = ranks_of_stage(job);
     job.parallel.pipeline = 1;
     rank %= job.parallel.ranks;

@@ -98,7 +98,9 @@ bool only_serves(const Job& job, int rank, int ranks) {
   return job.parallel.rank_of_batch(rank, ranks).rank >= job.parallel.shares(ranks).workers();
 }
 
-bool has_head(const Job& job, int rank, int ranks) { return with_last_stage(job, rank, ranks) == rank; }
+bool has_head(const Job& job, int rank, int ranks) {
+  return divides_head(job) || with_last_stage(job, rank, ranks) == rank;
+}
 
 std::vector<int> class_holders(const Job& job, int ranks) {
   auto holders = job.parallel.mesh(ranks).ranks_along(job.head.over, with_last_stage(job, 0, ranks));
@@ -119,8 +121,8 @@ HeldClasses held_classes(const Job& job, const std::vector<int64_t>& counts, int
   const auto ranks = static_cast<int>(counts.size());
   const auto sizes = job.parallel.mesh(ranks);
   if (!has_head(job, rank, ranks)) return {};
-  constexpr parallel::Axes kStages = {parallel::Axis::pipeline};
-  const int first = sizes.ranks_along(parallel::Axes::all() - job.head.over - kStages, rank).front();
+  const auto copies = parallel::Axes::all() - job.head.over - parallel::Axes{parallel::Axis::pipeline};
+  const int first = sizes.ranks_along(copies, rank).front();
   return {std::accumulate(counts.begin(), counts.begin() + first, int64_t{0}), counts[first]};
 }
 

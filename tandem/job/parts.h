@@ -53,7 +53,7 @@ struct TaskPlan {
 /// Whether a rank gets no part of a batch, and no classes.
 bool only_serves(const Job& job, int rank, int ranks);
 
-/// Whether a rank has the classifier: with a pipeline, one that has the last stage.
+/// Whether a rank has the classifier, or a part of it: with a pipeline, one that has the last stage, or all.
 bool has_head(const Job& job, int rank, int ranks);
 
 /// The ranks among which the classes are split; others hold copies of theirs, or none.

@@ -132,7 +132,7 @@ Recomputation choose_in_stages(const Job& job, const DataShape& shape, const std
   int64_t with_plan = 0, plain = 0;
   for (size_t i = 0; i < chains.size(); ++i) {
     const auto& stages = chains[i];
-    const bool has_loss = i + 1 == chains.size() && has_head(job, rank, job.parallel.ranks);
+    const bool has_loss = i + 1 == chains.size() && !divides_head(job) && has_head(job, rank, job.parallel.ranks);
     const auto plan = memory::plan_by(*job.memory.recompute, stages, 0, has_loss);
     with_plan += cost_of(plan, stages).nanoseconds;
     plain += cost_of(plan_none(stages), stages).nanoseconds;

@@ -7,7 +7,14 @@
 namespace tandem::pipeline {
 namespace {
 
-constexpr std::array<std::string_view, 8> kKinds = {"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
+constexpr std::array<std::string_view, 16> kKinds = {"F",      "B",      "I",      "W",     "SEND_F", "RECV_F",
+                                                     "SEND_B", "RECV_B", "S",      "T",     "SEND_X", "RECV_X",
+                                                     "SEND_S", "RECV_S", "SEND_T", "RECV_T"};
+
+template <size_t count>
+bool is_one_of(const std::array<What, count>& some, What what) {
+  return std::ranges::find(some, what) != some.end();
+}
 
 /// Takes a number off the front.
 std::optional<int> take_number(std::string_view& text) {
@@ -20,9 +27,17 @@ std::optional<int> take_number(std::string_view& text) {
 
 }  // namespace
 
-bool is_send(What what) { return what == What::send_output || what == What::send_gradient; }
+bool is_send(What what) {
+  constexpr std::array kSends = {What::send_output, What::send_gradient, What::send_features, What::send_scores,
+                                 What::send_totals};
+  return is_one_of(kSends, what);
+}
 
-bool is_receive(What what) { return what == What::receive_input || what == What::receive_gradient; }
+bool is_receive(What what) {
+  constexpr std::array kReceives = {What::receive_input, What::receive_gradient, What::receive_features,
+                                    What::receive_scores, What::receive_totals};
+  return is_one_of(kReceives, what);
+}
 
 Action partner_of(const Action& message) {
   const auto [what, stage, micro_batch] = message;

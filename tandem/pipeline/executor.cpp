@@ -119,6 +119,7 @@ class Executor::Step {
         group_(executor.group_),
         stages_(stages),
         list_(program_.lists[group_.rank()]),
+        divides_head_(program_.divides_head()),
         shared_(program_.has_backward() ? stages.shared_weights() : std::vector<SharedWeight>(), program_, group_,
                 2 * (program_.micro_batches + 1) * program_.num_stages()) {
     for (const int stage : program_.stages_of(group_.rank())) left_[stage] = program_.micro_batches;
@@ -140,6 +141,7 @@ class Executor::Step {
 
   void do_action(size_t i) {
     const auto& action = list_[i];
+    if (is_of_head(action.what)) return run_head(i);
     if (is_send(action.what)) return send(i);
     if (is_receive(action.what)) return receive(action);
     const ContextScope context(stages_.context_of(action.micro_batch));
@@ -154,6 +156,14 @@ class Executor::Step {
     if (--left_.at(action.stage) > 0) return;
     shared_.stage_has_ended(action.stage);
     stages_.end_backward(action.stage);
+  }
+
+  void run_head(size_t i) {
+    const auto& action = list_[i];
+    const ContextScope context(stages_.context_of(action.micro_batch));
+    const PhaseScope phase(action.what == What::class_gradient ? Phase::backward : Phase::forward);
+    auto handles = stages_.run_head(action);
+    if (is_send(action.what)) under_way_[i] = std::move(handles);
   }
 
   static Action graph_of(const Action& action) { return {What::forward, action.stage, action.micro_batch}; }
@@ -202,7 +212,7 @@ class Executor::Step {
     memory::Flow values;
     for (auto& message : messages) values.push_back(std::move(message.tensor));
     stages_.end_forward(action.micro_batch, values);
-    graph.loss = values[0];
+    if (!divides_head_) graph.loss = values[0];
   }
 
   void backward(const Action& action) {
@@ -213,7 +223,10 @@ class Executor::Step {
     if (is_last(stage)) {
       auto start = stages_.begin_backward(micro_batch, graph.loss);
       if (!start.defined()) start = at::ones_like(graph.loss);
-      memory::run_backward(edges, {start});
+      const auto held = divides_head_ ? Tensor() : start;  // as libtorch holds the gradient of a loss
+      std::vector<Tensor> gradients;
+      gradients.push_back(std::move(start));
+      memory::run_backward(edges, std::move(gradients));
       graph.loss.reset();
     } else {
       std::vector<Tensor> gradients;
@@ -267,6 +280,7 @@ class Executor::Step {
   comm::ProcessGroup& group_;
   Stages& stages_;
   const std::vector<Action>& list_;
+  bool divides_head_;
   SharedGradients shared_;
   std::map<Action, Graph> graphs_;                         // by their forwards
   std::map<Action, Messages> between_;                     // by their sends, also where nothing is sent

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/base/context.h"
+#include "tandem/comm/handle.h"
 #include "tandem/comm/process_group.h"
 #include "tandem/memory/chain.h"
 #include "tandem/pipeline/program.h"
@@ -24,7 +25,8 @@ class Stages {
  public:
   virtual ~Stages() = default;
 
-  /// The blocks of a stage, for a micro-batch: those of the last one end with the loss, where there is a backward.
+  /// The blocks of a stage, for a micro-batch: those of the last one end with the loss, where there is a backward, or
+  /// with the features if the program divides the classifier.
   virtual memory::Chain chain(int stage, int micro_batch) = 0;
 
   /// What stage 0 takes. Asked where that stage is.
@@ -33,7 +35,12 @@ class Stages {
   /// Is given what the last stage has made, without a graph. Called where that stage is.
   virtual void end_forward(int micro_batch, const memory::Flow& output) = 0;
 
-  /// Returns the gradient of the loss with which backward begins; undefined: 1. Called where the last stage is.
+  /// Does an action of this rank's part of a divided classifier (is_of_head()); of sends, returns the messages under
+  /// way. What it scores are the features that end_forward() was given.
+  virtual std::vector<comm::Handle> run_head(const Action& action) { return {}; }
+
+  /// Returns the gradient with which backward begins: of the loss, or of the features if the program divides the
+  /// classifier, which are not held for it; undefined: 1. Called where the last stage is.
   virtual Tensor begin_backward(int micro_batch, const Tensor& loss) { return {}; }
 
   /// In which a micro-batch runs.

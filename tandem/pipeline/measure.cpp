@@ -50,7 +50,7 @@ class RunAlone {
   /// Adds what each action takes.
   void run(std::map<std::pair<int, What>, Taken>& taken) {
     for (const auto& action : list_) {
-      if (is_message(action.what)) continue;
+      if (is_message(action.what) || is_of_head(action.what)) continue;
       const ContextScope context(stages_.context_of(action.micro_batch));
       auto& its = taken[{action.stage, action.what}];
       const auto before = detail::held_bytes();

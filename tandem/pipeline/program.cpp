@@ -1,6 +1,7 @@
 #include "tandem/pipeline/program.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/quote.h"
@@ -13,29 +14,68 @@ bool is_elsewhere(const Program& program, int other, int stage) {
   return other >= 0 && other < program.num_stages() && program.rank_of[other] != program.rank_of[stage];
 }
 
-/// What has to be there before an action of a stage, and comes from its neighbour.
-std::optional<Action> receive_for(const Program& program, const Action& action) {
-  const auto [what, stage, micro_batch] = action;
-  if (what == What::forward && is_elsewhere(program, stage - 1, stage)) {
-    return Action{What::receive_input, stage, micro_batch};
-  }
-  if (begins_backward(what) && is_elsewhere(program, stage + 1, stage)) {
-    return Action{What::receive_gradient, stage, micro_batch};
-  }
-  return std::nullopt;
-}
+/// A list of a rank with messages, in the making.
+class ListWithMessages {
+ public:
+  ListWithMessages(const Program& program, int rank)
+      : program_(program), rank_(rank), is_home_(rank == program.home()), divides_head_(program.divides_head()) {}
 
-/// What an action makes and a neighbour waits for.
-std::optional<Action> send_after(const Program& program, const Action& action) {
-  const auto [what, stage, micro_batch] = action;
-  if (what == What::forward && is_elsewhere(program, stage + 1, stage)) {
-    return Action{What::send_output, stage, micro_batch};
+  void add(const Action& action) {
+    const auto [what, stage, micro_batch] = action;
+    if (what == What::receive_scores) return merge(micro_batch);
+    add_receive_for(action);
+    list_.push_back(action);
+    add_send_after(action);
   }
-  if (begins_backward(what) && is_elsewhere(program, stage - 1, stage)) {
-    return Action{What::send_gradient, stage, micro_batch};
+
+  std::vector<Action> take() { return std::move(list_); }
+
+ private:
+  bool is_last(int stage) const { return stage + 1 == program_.num_stages(); }
+
+  /// What has to be there before an action, and comes from elsewhere.
+  void add_receive_for(const Action& action) {
+    const auto [what, stage, micro_batch] = action;
+    if (what == What::forward && is_elsewhere(program_, stage - 1, stage)) {
+      list_.push_back({What::receive_input, stage, micro_batch});
+    } else if (begins_backward(what) && is_elsewhere(program_, stage + 1, stage)) {
+      list_.push_back({What::receive_gradient, stage, micro_batch});
+    } else if (divides_head_ && is_home_ &&
+               (what == What::class_gradient || (begins_backward(what) && is_last(stage)))) {
+      merge(micro_batch);
+    } else if (what == What::scores && !is_home_) {
+      list_.push_back({What::receive_features, rank_, micro_batch});
+    } else if (what == What::class_gradient) {
+      list_.push_back({What::receive_totals, rank_, micro_batch});
+    }
   }
-  return std::nullopt;
-}
+
+  /// What an action makes and others wait for.
+  void add_send_after(const Action& action) {
+    const auto [what, stage, micro_batch] = action;
+    if (what == What::forward && is_elsewhere(program_, stage + 1, stage)) {
+      list_.push_back({What::send_output, stage, micro_batch});
+    } else if (begins_backward(what) && is_elsewhere(program_, stage - 1, stage)) {
+      list_.push_back({What::send_gradient, stage, micro_batch});
+    } else if (what == What::forward && divides_head_ && is_last(stage)) {
+      list_.push_back({What::send_features, rank_, micro_batch});
+    } else if (what == What::scores && !is_home_) {
+      list_.push_back({What::send_scores, rank_, micro_batch});
+    }
+  }
+
+  void merge(int micro_batch) {
+    if (!merged_.insert(micro_batch).second) return;
+    list_.push_back({What::receive_scores, rank_, micro_batch});
+    list_.push_back({What::send_totals, rank_, micro_batch});
+  }
+
+  const Program& program_;
+  int rank_;
+  bool is_home_, divides_head_;
+  std::set<int> merged_;
+  std::vector<Action> list_;
+};
 
 bool has_messages(const Program& program) {
   return std::ranges::any_of(program.lists, [](const auto& list) {
@@ -63,8 +103,9 @@ std::vector<Action> parse_line(std::string_view line, const std::string& place) 
     if (word.empty()) return;
     const auto action = parse_action(word);
     if (!action) {
-      throw SettingsError(place + ": " + quote(word) + " is no action",
-                          "write the stage, F, B, I, W, SEND_F, RECV_F, SEND_B or RECV_B, and the micro-batch: 0F3");
+      throw SettingsError(
+          place + ": " + quote(word) + " is no action",
+          "write the stage, F, B, I, W, S, T, SEND_F, RECV_F or another message, and the micro-batch: 0F3");
     }
     list.push_back(*action);
   });
@@ -126,16 +167,39 @@ bool Program::has_backward() const {
   });
 }
 
-Program with_messages(Program program) {
-  for (auto& list : program.lists) {
+bool Program::divides_head() const {
+  return std::ranges::any_of(lists, [](const auto& list) {
+    return std::ranges::any_of(list, [](const Action& action) { return is_of_head(action.what); });
+  });
+}
+
+std::vector<Action> partners_of(const Program& program, const Action& message) {
+  const auto [what, stage, micro_batch] = message;
+  const auto of_others = [&, i = micro_batch](What other) {
     std::vector<Action> all;
-    for (const auto& action : list) {
-      if (const auto message = receive_for(program, action)) all.push_back(*message);
-      all.push_back(action);
-      if (const auto message = send_after(program, action)) all.push_back(*message);
+    for (int rank = 0; rank < program.num_ranks(); ++rank) {
+      if (rank != program.home()) all.push_back({other, rank, i});
     }
-    list = std::move(all);
+    return all;
+  };
+  const auto of_home = [&, i = micro_batch](What other) { return std::vector<Action>{{other, program.home(), i}}; };
+  if (what == What::send_features) return of_others(What::receive_features);
+  if (what == What::receive_features) return of_home(What::send_features);
+  if (what == What::send_scores) return of_home(What::receive_scores);
+  if (what == What::receive_scores) return of_others(What::send_scores);
+  if (what == What::send_totals) return of_others(What::receive_totals);
+  if (what == What::receive_totals) return of_home(What::send_totals);
+  return {partner_of(message)};
+}
+
+Program with_messages(Program program) {
+  std::vector<std::vector<Action>> lists;
+  for (int rank = 0; rank < program.num_ranks(); ++rank) {
+    ListWithMessages list(program, rank);
+    for (const auto& action : program.lists[rank]) list.add(action);
+    lists.push_back(list.take());
   }
+  program.lists = std::move(lists);
   return program;
 }
 

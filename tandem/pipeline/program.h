@@ -29,10 +29,18 @@ struct Program {
   std::vector<int> stages_of(int rank) const { return pipeline::stages_of(rank_of, rank); }
 
   bool has_backward() const;
+
+  /// The classes of the classifier are divided over all ranks.
+  bool divides_head() const;
+  int home() const { return rank_of.back(); }  // the rank with the last stage
 };
 
+/// The receives that meet a send, or the sends that a receive waits for: one between two stages; between the home and
+/// the other parts of a divided classifier, one of each part or of the home.
+std::vector<Action> partners_of(const Program& program, const Action& message);
+
 /// The same with each message in its place: sent as soon as it is there, and received when it is used. The program
-/// must have none.
+/// must have none, but What::receive_scores, which may stand earlier than where it is used.
 Program with_messages(Program program);
 
 /// One line a rank, as torch.distributed.pipelining's CSV files have them: actions with commas between them. Empty

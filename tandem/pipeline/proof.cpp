@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace tandem::pipeline {
@@ -20,13 +21,17 @@ std::string in_place(const Program& program, int rank, const Action& action) {
 class RankBook {
  public:
   RankBook(const Program& program, int rank, const ProofOptions& options)
-      : program_(program), rank_(rank), options_(options) {}
+      : program_(program), rank_(rank), options_(options), divides_head_(program.divides_head()) {}
 
   MostHeld check() {
     for (const auto& action : program_.lists[rank_]) {
       check_numbers(action);
       if (!done_.insert(action).second) refuse(program_, rank_, action, "comes twice", "leave one out");
-      is_message(action.what) ? check_message(action) : check_work(action);
+      if (is_of_head(action.what)) {
+        check_head(action);
+      } else {
+        is_message(action.what) ? check_message(action) : check_work(action);
+      }
     }
     check_end();
     return most_;
@@ -36,6 +41,7 @@ class RankBook {
   bool has_done(What what, const Action& of) const { return done_.contains({what, of.stage, of.micro_batch}); }
   bool is_here(int stage) const { return program_.rank_of[stage] == rank_; }
   bool is_last(int stage) const { return stage + 1 == program_.num_stages(); }
+  bool is_home() const { return rank_ == program_.home(); }
 
   void need(bool is_there, const Action& action, const Action& needed) const {
     if (!is_there) refuse(program_, rank_, action, "comes without " + text_of(needed) + " before it");
@@ -46,6 +52,7 @@ class RankBook {
 
   void check_numbers(const Action& action) const {
     const auto [what, stage, micro_batch] = action;
+    if (is_of_head(what)) return check_numbers_of_head(action);
     if (stage >= program_.num_stages() || micro_batch >= program_.micro_batches) {
       refuse(program_, rank_, action,
              "is of none of " + std::to_string(program_.num_stages()) + " stages and " +
@@ -53,6 +60,18 @@ class RankBook {
     }
     if (!is_here(stage)) {
       refuse(program_, rank_, action, "is of a stage that " + program_.place_of(program_.rank_of[stage]) + " holds");
+    }
+  }
+
+  void check_numbers_of_head(const Action& action) const {
+    const auto [what, part, micro_batch] = action;
+    if (part >= program_.num_ranks() || micro_batch >= program_.micro_batches) {
+      refuse(program_, rank_, action,
+             "is of none of " + std::to_string(program_.num_ranks()) + " parts of the classifier and " +
+                 std::to_string(program_.micro_batches) + " micro-batches");
+    }
+    if (part != rank_) {
+      refuse(program_, rank_, action, "is of a part of the classifier that " + program_.place_of(part) + " holds");
     }
   }
 
@@ -77,6 +96,7 @@ class RankBook {
         refuse(program_, rank_, action, "is done by " + text_of({other, stage, micro_batch}));
       if (!is_last(stage)) need_neighbour(action, stage + 1, What::input_gradient, What::receive_gradient);
       if (!is_last(stage) && !is_here(stage + 1)) --inputs_;
+      if (is_last(stage) && divides_head_) need(action, {What::receive_scores, rank_, micro_batch});
       --graphs_;
       if (what == What::input_gradient) ++work_;
     } else {
@@ -84,6 +104,47 @@ class RankBook {
       --work_;
     }
     note(action);
+  }
+
+  void need(const Action& action, const Action& needed) const { need(done_.contains(needed), action, needed); }
+
+  /// Of a divided classifier: the home sends and gets what the others get and send.
+  void check_head(const Action& action) {
+    const auto [what, part, micro_batch] = action;
+    const auto own = [&, i = micro_batch](What other) { return Action{other, rank_, i}; };
+    const bool is_of_home = what == What::send_features || what == What::receive_scores || what == What::send_totals;
+    if (is_message(what) && is_of_home != is_home()) {
+      refuse(program_, rank_, action,
+             is_home() ? "is with the last stage, which has it" : "is without the last stage, which does that");
+    }
+    const bool has_others = program_.num_ranks() > 1;
+    const Action features = {What::forward, program_.num_stages() - 1, micro_batch};
+    switch (what) {
+      case What::scores:
+        need(action, is_home() ? features : own(What::receive_features));
+        if (is_home() && has_others) need(action, own(What::send_features));
+        ++scores_;
+        break;
+      case What::class_gradient:
+        need(action, own(What::scores));
+        need(action, own(is_home() ? What::receive_scores : What::receive_totals));
+        if (is_home() && has_others) need(action, own(What::send_totals));
+        --scores_;
+        break;
+      case What::send_features:
+        need(action, features);
+        break;
+      case What::send_scores:
+      case What::receive_scores:
+        need(action, own(What::scores));
+        break;
+      case What::send_totals:
+        need(action, own(What::receive_scores));
+        break;
+      default:
+        break;
+    }
+    most_.scores = std::max(most_.scores, scores_);
   }
 
   void check_message(const Action& action) {
@@ -118,13 +179,22 @@ class RankBook {
     for (const int stage : program_.stages_of(rank_)) {
       for (int micro_batch = 0; micro_batch < program_.micro_batches; ++micro_batch) check_stage(stage, micro_batch);
     }
+    if (!divides_head_) return;
+    for (int micro_batch = 0; micro_batch < program_.micro_batches; ++micro_batch) {
+      for (const auto what : {What::scores, What::class_gradient}) {
+        if (!done_.contains({what, rank_, micro_batch})) refuse_missing({what, rank_, micro_batch});
+      }
+    }
+  }
+
+  [[noreturn]] void refuse_missing(const Action& action) const {
+    throw ProgramError(
+        program_.place_of(rank_) + ": there is no " + text_of(action),
+        is_of_head(action.what) ? "each rank has a part of the classifier" : "each stage runs each micro-batch");
   }
 
   void check_stage(int stage, int micro_batch) const {
-    const auto missing = [&](What what) {
-      throw ProgramError(program_.place_of(rank_) + ": there is no " + text_of({what, stage, micro_batch}),
-                         "each stage runs each micro-batch");
-    };
+    const auto missing = [&](What what) { refuse_missing({what, stage, micro_batch}); };
     const Action any = {What::forward, stage, micro_batch};
     if (!has_done(What::forward, any)) missing(What::forward);
     if (!program_.has_backward() || has_done(What::backward, any)) return;
@@ -135,8 +205,9 @@ class RankBook {
   const Program& program_;
   int rank_;
   const ProofOptions& options_;
+  bool divides_head_;
   std::set<Action> done_;
-  int graphs_ = 0, work_ = 0, inputs_ = 0;
+  int graphs_ = 0, work_ = 0, inputs_ = 0, scores_ = 0;
   MostHeld most_;
 };
 
@@ -159,10 +230,12 @@ Positions positions_of(const Program& program) {
 void check_partners(const Program& program, const Positions& positions) {
   for (const auto& [action, at] : positions) {
     if (!is_message(action.what)) continue;
-    const auto partner = partner_of(action);
-    if (positions.contains(partner)) continue;
-    refuse(program, at.rank, action, is_send(action.what) ? "is received by nobody" : "is met by no send",
-           "add " + text_of(partner) + " to " + program.place_of(program.rank_of[partner.stage]) + ", or leave it out");
+    for (const auto& partner : partners_of(program, action)) {
+      if (positions.contains(partner)) continue;
+      const int rank = is_of_head(partner.what) ? partner.stage : program.rank_of[partner.stage];
+      refuse(program, at.rank, action, is_send(action.what) ? "is received by nobody" : "is met by no send",
+             "add " + text_of(partner) + " to " + program.place_of(rank) + ", or leave it out");
+    }
   }
 }
 
@@ -199,8 +272,7 @@ class Order {
       int count = 0;
       for (size_t j = 0; j <= i; ++j) {
         if (!is_send(list[j].what)) continue;
-        const auto at = positions_.at(partner_of(list[j]));
-        count += before_[rank][i][at.rank] <= at.index ? 1 : 0;
+        count += is_received(list[j], before_[rank][i]) ? 0 : 1;
       }
       most = std::max(most, count);
     }
@@ -214,8 +286,7 @@ class Order {
     std::vector<size_t> open;
     for (size_t i = 0; i < list.size(); ++i) {
       std::erase_if(open, [&](size_t send) {
-        const auto at = positions_.at(partner_of(list[send]));
-        if (before_[rank][i][at.rank] <= at.index) return false;
+        if (!is_received(list[send], before_[rank][i])) return false;
         receipts[i].push_back(send);
         return true;
       });
@@ -227,26 +298,40 @@ class Order {
  private:
   bool is_done(const Position& at) const { return next_[at.rank] > at.index; }
 
-  bool can_run(const Action& action) const {
-    if (!is_message(action.what)) return true;
-    if (is_send(action.what) && !sends_wait_) return true;
-    const auto at = positions_.at(partner_of(action));
-    return is_done(at) || (sends_wait_ && next_[at.rank] == at.index);
+  /// Its receivers have begun to wait where ranks have come as far as `before` says.
+  bool is_received(const Action& send, const std::vector<size_t>& before) const {
+    return std::ranges::all_of(partners_of(program_, send), [&](const Action& receive) {
+      const auto at = positions_.at(receive);
+      return before[at.rank] > at.index;
+    });
+  }
+
+  /// What an action waits for; nullopt: nothing.
+  std::optional<Action> waits_for(const Action& action) const {
+    if (!is_message(action.what)) return std::nullopt;
+    if (is_send(action.what) && !sends_wait_) return std::nullopt;
+    for (const auto& partner : partners_of(program_, action)) {
+      const auto at = positions_.at(partner);
+      if (!is_done(at) && !(sends_wait_ && next_[at.rank] == at.index)) return partner;
+    }
+    return std::nullopt;
   }
 
   bool try_next(size_t rank) {
     const size_t index = next_[rank];
     if (index == program_.lists[rank].size()) return false;
     const auto& action = program_.lists[rank][index];
-    if (!can_run(action)) return false;
+    if (waits_for(action)) return false;
     auto& before = before_[rank][index];
     if (index > 0) before = before_[rank][index - 1];
     before[rank] = index;
     if (is_receive(action.what)) {
-      const auto at = positions_.at(partner_of(action));
-      const auto& sender = before_[at.rank][at.index];
-      for (size_t i = 0; i < before.size(); ++i) before[i] = std::max(before[i], sender[i]);
-      before[at.rank] = std::max(before[at.rank], at.index + 1);
+      for (const auto& send : partners_of(program_, action)) {
+        const auto at = positions_.at(send);
+        const auto& sender = before_[at.rank][at.index];
+        for (size_t i = 0; i < before.size(); ++i) before[i] = std::max(before[i], sender[i]);
+        before[at.rank] = std::max(before[at.rank], at.index + 1);
+      }
     }
     ++next_[rank];
     return true;
@@ -257,7 +342,7 @@ class Order {
     for (size_t rank = 0; rank < next_.size(); ++rank) {
       if (next_[rank] == program_.lists[rank].size()) continue;
       const auto& action = program_.lists[rank][next_[rank]];
-      const auto partner = partner_of(action);
+      const auto partner = waits_for(action).value();
       text += (text.back() == ':' ? " " : "; ") + in_place(program_, static_cast<int>(rank), action) + " (action " +
               std::to_string(next_[rank] + 1) + ") waits for " + text_of(partner) + " of " +
               program_.place_of(positions_.at(partner).rank);

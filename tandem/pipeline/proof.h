@@ -19,6 +19,7 @@ struct MostHeld {
   int graphs = 0;       // from a forward to its backward, or to its input gradient
   int weight_work = 0;  // from an input gradient to its weight gradient: a stage's inputs and gradients
   int both = 0;
+  int scores = 0;    // of a divided classifier, from a rank's scores to its class gradient: the features
   int inputs = 0;    // that were received, and whose forward has not run; likewise gradients
   int messages = 0;  // that this rank has sent and whose receivers may not have begun to wait, at the worst
 };
@@ -32,8 +33,9 @@ struct ProofOptions {
 /// Proves, without a rank, that a program does a whole step and ends, at whatever speed ranks and messages go:
 ///
 ///   - each stage runs each micro-batch once, forward before backward, input gradient before weight gradient, with all
-///     that it needs made or received before, on the same rank;
-///   - each message is sent once, after it was made, and received once, before it is used;
+///     that it needs made or received before, on the same rank; and likewise each part of a divided classifier;
+///   - each message is sent once, after it was made, and received once, before it is used: by one rank, or of a divided
+///     classifier by all others, or from all others;
 ///   - no ranks wait for each other in a circle: as a receive names its message, and sends do not wait, the order in
 ///     which ranks really run changes nothing, so one order of all actions proves it for all;
 ///   - no rank ever holds more than `most_held`.

@@ -94,7 +94,9 @@ Program inference_program(std::vector<int> rank_of, int micro_batches) {
 
 Program make_program(const Schedule& schedule, const ScheduleSize& size) {
   auto program = schedule.make(size);
-  return schedule.has_backward ? with_messages(std::move(program)) : program;
+  if (!schedule.has_backward) return program;
+  if (size.head && !program.divides_head()) program = divide_head(std::move(program), *size.head);
+  return with_messages(std::move(program));
 }
 
 }  // namespace tandem::pipeline

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace tandem::pipeline {
 struct ScheduleSize {
   int ranks = 1, micro_batches = 1;
   int chunks = 2;  // stages of each rank, for a schedule that leaves the choice
+  /// The classes of the classifier are divided over all ranks. As the passes' length decides their best order: what
+  /// each of its four products would take on one rank, where each of the three actions of a rank takes 1.
+  std::optional<double> head = {};
 };
 
 /// A way to order the work of a pipeline's ranks. One file of schedules/ each, one row of schedules().
@@ -30,7 +34,9 @@ std::span<const Schedule> schedules();
 /// Throws SettingsError, naming `schedule`, if there is none of that name.
 const Schedule& schedule_of(std::string_view name);
 
-/// The program of a schedule, with messages. Throws SettingsError, naming `micro_batches`, if the schedule cannot order
+/// The program of a schedule, with messages. Where the classifier is divided, each rank scores a micro-batch as soon as
+/// its features are there, and works out class gradients where it would wait, and in the end; with gpipe, all between
+/// forwards and backwards. Throws SettingsError, naming `micro_batches`, if the schedule cannot order
 /// so many.
 Program make_program(const Schedule& schedule, const ScheduleSize& size);
 

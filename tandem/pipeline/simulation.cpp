@@ -16,6 +16,16 @@ double seconds_of(What what, const StageCost& cost) {
   return what == What::weight_gradient ? cost.weight_gradient : 0;
 }
 
+double seconds_of(What what, const HeadCost& cost) {
+  if (what == What::scores) return cost.scores;
+  return what == What::class_gradient ? cost.class_gradient : 0;
+}
+
+int64_t bytes_of(What what, const HeadCost& cost) {
+  if (what == What::scores) return cost.kept_bytes;
+  return what == What::class_gradient ? -cost.kept_bytes : 0;
+}
+
 /// How much more a rank holds after it.
 int64_t bytes_of(What what, const StageCost& cost) {
   if (what == What::forward) return cost.graph_bytes;
@@ -27,8 +37,8 @@ int64_t bytes_of(What what, const StageCost& cost) {
 /// Runs lists as far as they go, again and again, until all are done: no order of the ranks changes the times.
 class Clock {
  public:
-  Clock(const Program& program, std::span<const StageCost> costs)
-      : program_(program), costs_(costs), now_(program.lists.size()) {
+  Clock(const Program& program, std::span<const StageCost> costs, const HeadCost& head)
+      : program_(program), costs_(costs), head_(head), now_(program.lists.size()) {
     result_.ranks.resize(program.lists.size());
   }
 
@@ -56,22 +66,28 @@ class Clock {
     const auto& action = list[done.size()];
     double end = now_[rank];
     if (is_receive(action.what)) {
-      const auto arrival = arrivals_.find(action);
-      if (arrival == arrivals_.end()) return false;
-      end = std::max(end, arrival->second);
+      for (const auto& send : partners_of(program_, action)) {
+        const auto arrival = arrivals_.find(send);
+        if (arrival == arrivals_.end()) return false;
+        end = std::max(end, arrival->second);
+      }
     } else {
-      end += seconds_of(action.what, costs_[action.stage]);
+      end += is_of_head(action.what) ? seconds_of(action.what, head_) : seconds_of(action.what, costs_[action.stage]);
     }
-    if (is_send(action.what)) {
-      const auto& cost = costs_[action.stage];
-      const bool is_output = action.what == What::send_output;
-      arrivals_[partner_of(action)] = end + (is_output ? cost.output_message : cost.gradient_message);
-    }
+    if (is_send(action.what)) arrivals_[action] = end + message_of(action);
     const auto before = done.empty() ? 0 : done.back().bytes;
-    done.push_back({action, now_[rank], end, before + bytes_of(action.what, costs_[action.stage])});
+    const auto more =
+        is_of_head(action.what) ? bytes_of(action.what, head_) : bytes_of(action.what, costs_[action.stage]);
+    done.push_back({action, now_[rank], end, before + more});
     result_.ranks[rank].peak_bytes = std::max(result_.ranks[rank].peak_bytes, done.back().bytes);
     now_[rank] = end;
     return true;
+  }
+
+  double message_of(const Action& send) const {
+    if (is_of_head(send.what)) return head_.message;
+    const auto& cost = costs_[send.stage];
+    return send.what == What::send_output ? cost.output_message : cost.gradient_message;
   }
 
   void sum_up() {
@@ -96,13 +112,17 @@ class Clock {
 
   const Program& program_;
   std::span<const StageCost> costs_;
+  const HeadCost& head_;
   std::vector<double> now_;
-  std::map<Action, double> arrivals_;
+  std::map<Action, double> arrivals_;  // of sends
   Simulation result_;
 };
 
 /// "F3'": what a rank does in the n-th of its stages.
 std::string cell_of(const Action& action, const std::vector<int>& stages) {
+  if (is_of_head(action.what)) {
+    return (action.what == What::scores ? 'S' : 'T') + std::to_string(action.micro_batch);
+  }
   constexpr std::string_view kLetters = "FBBW";
   const auto chunk = std::ranges::find(stages, action.stage) - stages.begin();
   return kLetters[static_cast<size_t>(action.what)] + std::to_string(action.micro_batch) +
@@ -141,10 +161,10 @@ std::vector<StageCost> even_costs(const Program& program, const StageCost& of_ra
   return costs;
 }
 
-Simulation simulate(const Program& program, std::span<const StageCost> costs) {
+Simulation simulate(const Program& program, std::span<const StageCost> costs, const HeadCost& head) {
   TORCH_CHECK_VALUE(costs.size() == program.rank_of.size(), "pipeline: there are ", costs.size(), " costs, wanted ",
                     program.rank_of.size(), ", one a stage");
-  return Clock(program, costs).run();
+  return Clock(program, costs, head).run();
 }
 
 std::string clock_table(const Program& program, const Simulation& simulation, double unit, int columns) {

@@ -17,6 +17,16 @@ struct StageCost {
   double backward() const { return input_gradient + weight_gradient; }
 };
 
+/// What a rank's part of a divided classifier takes for one micro-batch.
+struct HeadCost {
+  double scores = 0, class_gradient = 0;
+  double message = 0;      // from any send to when its receiver has it
+  int64_t kept_bytes = 0;  // held from the scores to the class gradient
+
+  /// Of the classifier's four products, of which each would take `product` on one rank: two each on all ranks.
+  static HeadCost even(double product, int ranks) { return {2 * product / ranks, 2 * product / ranks}; }
+};
+
 /// Each stage of a program whose ranks have `chunks` stages each takes its part of a rank's cost.
 std::vector<StageCost> even_costs(const Program& program, const StageCost& of_rank);
 
@@ -33,16 +43,16 @@ struct Simulation {
     std::vector<Timed> actions;
     double busy = 0;         // in which it computes
     double span = 0;         // from its own first computing to its own last
-    int64_t peak_bytes = 0;  // the most of Timed::bytes, of graphs and late weight gradients
+    int64_t peak_bytes = 0;  // the most of Timed::bytes, of graphs, late weight gradients and kept features
   };
   std::vector<Rank> ranks;
   double makespan = 0;  // from the first action of any rank to the last of any
   double bubble = 0;    // the part of all ranks' time between these in which they do not compute
 };
 
-/// `costs`: of each stage. Sends and the waiting ranks take no time of their own. The program must be one that prove()
-/// accepts; another may throw c10::ValueError.
-Simulation simulate(const Program& program, std::span<const StageCost> costs);
+/// `costs`: of each stage. `head`: of the parts of a divided classifier. Sends and the waiting ranks take no time of
+/// their own. The program must be one that prove() accepts; another may throw c10::ValueError.
+Simulation simulate(const Program& program, std::span<const StageCost> costs, const HeadCost& head = {});
 
 /// The computing of a simulation as a table of a line a rank: what each does in each unit of time. The second stage of
 /// a rank is marked ', the third ". A number of units that is no whole one is rounded. Lines break after `columns`.

@@ -7,7 +7,9 @@
 
 #include "tandem/memory/block_runner.h"
 #include "tandem/memory/channel_statistics.h"
+#include "tandem/memory/meter.h"
 #include "tandem/pipeline/measure.h"
+#include "tandem/train/divided_head.h"
 
 namespace tandem::train {
 namespace {
@@ -17,10 +19,16 @@ using parallel::Axis;
 /// The stages that a rank holds, in one step.
 class StepStages : public pipeline::Stages {
  public:
-  /// `sync`: is told of each stage whose gradients are complete; null: nobody.
+  /// `head`: null if the last stage has it. `sync`: is told of each stage whose gradients are complete; null: nobody.
   StepStages(Task& task, const std::vector<BatchPart>& parts, std::vector<int> stages, double scale,
-             std::vector<Tensor> rooms, parallel::GradientSync* sync)
-      : task_(task), parts_(parts), stages_(std::move(stages)), scale_(scale), rooms_(std::move(rooms)), sync_(sync) {}
+             std::vector<Tensor> rooms, std::unique_ptr<DividedHead> head, parallel::GradientSync* sync)
+      : task_(task),
+        parts_(parts),
+        stages_(std::move(stages)),
+        scale_(scale),
+        rooms_(std::move(rooms)),
+        head_(std::move(head)),
+        sync_(sync) {}
 
   memory::Chain chain(int stage, int micro_batch) override {
     const auto& part = parts_[micro_batch];
@@ -31,13 +39,17 @@ class StepStages : public pipeline::Stages {
   memory::Flow input(int micro_batch) override { return {parts_[micro_batch].batch.images}; }
 
   void end_forward(int micro_batch, const memory::Flow& output) override {
-    const auto& loss = output[0];
-    TORCH_INTERNAL_ASSERT(loss.numel() == rooms_[micro_batch].numel(), "a step's loss has ", loss.numel(), " numbers");
-    rooms_[micro_batch].copy_(loss.reshape({-1}));
+    head_ ? head_->end_forward(micro_batch, output[0]) : take_loss(micro_batch, output[0]);
+  }
+
+  std::vector<comm::Handle> run_head(const pipeline::Action& action) override {
+    auto handles = head_->run(action);
+    if (action.what == pipeline::What::receive_scores) take_loss(action.micro_batch, head_->loss(action.micro_batch));
+    return handles;
   }
 
   Tensor begin_backward(int micro_batch, const Tensor& loss) override {
-    return start_of_backward(loss, parts_[micro_batch], scale_);
+    return head_ ? head_->take_gradient(micro_batch) : start_of_backward(loss, parts_[micro_batch], scale_);
   }
 
   Context context_of(int micro_batch) override { return train::context_of(parts_[micro_batch]); }
@@ -53,11 +65,18 @@ class StepStages : public pipeline::Stages {
   }
 
  private:
+  void take_loss(int micro_batch, const Tensor& loss) {
+    auto& room = rooms_[micro_batch];
+    TORCH_INTERNAL_ASSERT(loss.numel() == room.numel(), "a step's loss has ", loss.numel(), " numbers");
+    room.copy_(loss.reshape({-1}));
+  }
+
   Task& task_;
   const std::vector<BatchPart>& parts_;
   std::vector<int> stages_;
   double scale_;
   std::vector<Tensor> rooms_;  // for the terms of the loss, of each micro-batch
+  std::unique_ptr<DividedHead> head_;
   parallel::GradientSync* sync_;
 };
 
@@ -81,6 +100,65 @@ memory::BlockRecord received(const memory::Flow& flow) {
   return record;
 }
 
+/// Gives a parameter another gradient while it lives.
+class GradientInstead {
+ public:
+  GradientInstead(Tensor parameter, Tensor gradient)
+      : parameter_(std::move(parameter)), before_(std::exchange(parameter_.mutable_grad(), std::move(gradient))) {}
+  ~GradientInstead() { parameter_.mutable_grad() = before_; }
+  GradientInstead(const GradientInstead&) = delete;
+  GradientInstead& operator=(const GradientInstead&) = delete;
+
+ private:
+  Tensor parameter_, before_;
+};
+
+/// What a divided classifier allocates on this rank, as a block: forward scores, backward makes the features' gradient,
+/// where the last stage is, and its weights' gradient comes later.
+class HeadRehearsal {
+ public:
+  HeadRehearsal(DividedHead& head, bool has_last_stage, int rank)
+      : head_(head), has_last_stage_(has_last_stage), rank_(rank) {}
+
+  /// `adds`: its gradient is there already.
+  memory::BlockRecord run(int micro_batch, bool adds) {
+    using pipeline::What;
+    const memory::ProbeScope probe;
+    const GradientInstead gradient(head_.weight(), adds ? at::zeros_like(head_.weight()) : Tensor());
+    const auto record = [&](const std::vector<What>& some) {
+      memory::EventLog log(probe.number());
+      for (const auto what : some) head_.run({what, rank_, micro_batch});
+      return log.end();
+    };
+    memory::BlockRecord all{.holds_root = false};
+    Tensor of_features;
+    if (has_last_stage_) {
+      auto features = head_.features_like(micro_batch);
+      all.inputs = {memory::allocation_of(features)};
+      head_.end_forward(micro_batch, features);
+      features.reset();
+      all.forward = record({What::send_features, What::scores});
+      {
+        memory::EventLog log(probe.number());
+        for (const auto what : {What::receive_scores, What::send_totals}) head_.run({what, rank_, micro_batch});
+        of_features = head_.take_gradient(micro_batch);
+        all.backward = log.end();
+      }
+      all.input_gradients = {memory::allocation_of(of_features)};
+      all.weights = record({What::class_gradient});
+    } else {
+      all.forward = record({What::receive_features, What::scores, What::send_scores});
+      all.weights = record({What::receive_totals, What::class_gradient});
+    }
+    return all;
+  }
+
+ private:
+  DividedHead& head_;
+  bool has_last_stage_;
+  int rank_;
+};
+
 bool has_late_weights(const pipeline::Program& program, int rank, int stage, int micro_batch) {
   const pipeline::Action late = {pipeline::What::weight_gradient, stage, micro_batch};
   return std::ranges::find(program.lists[rank], late) != program.lists[rank].end();
@@ -90,8 +168,9 @@ bool has_late_weights(const pipeline::Program& program, int rank, int stage, int
 /// blocks are one chain.
 class StageRecords {
  public:
-  StageRecords(Task& task, const pipeline::Program& program, int rank)
-      : task_(task), program_(program), rank_(rank), stages_(program.stages_of(rank)) {
+  /// `head`: null if the last stage has it.
+  StageRecords(Task& task, const pipeline::Program& program, int rank, DividedHead* head)
+      : task_(task), program_(program), rank_(rank), stages_(program.stages_of(rank)), head_(head) {
     for (size_t i = 0; i < stages_.size(); ++i) {
       const bool follows = i > 0 && stages_[i - 1] + 1 == stages_[i];
       if (follows) {
@@ -107,25 +186,22 @@ class StageRecords {
   void rehearse(const std::vector<BatchPart>& parts, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& elsewhere) {
     for (const auto& run : runs_) {
-      std::map<std::tuple<int64_t, int64_t, bool, bool>, size_t> known;
+      Known known;
       for (int k = 0; k < program_.micro_batches; ++k) {
         const auto& part = parts[k];
         const bool adds = k > 0, leaves = has_late_weights(program_, rank_, stages_[run.back()], k);
-        const auto [at, is_new] =
-            known.try_emplace({part.batch.images.size(0), part.batch.global_size, adds, leaves}, all_.size());
-        if (!is_new) {
-          all_.push_back(all_[at->second]);
-          continue;
-        }
-        const bool has_loss = stages_[run.back()] + 1 == program_.num_stages();
+        if (add_known(known, part, adds, leaves)) continue;
+        const bool is_last = stages_[run.back()] + 1 == program_.num_stages(), has_loss = is_last && head_ == nullptr;
         memory::RehearsalOptions options = {.given_away = elsewhere,
                                             .starts_at_output = has_loss,
                                             .gives_gradients = !has_loss,
                                             .leaves_weights = leaves};
         if (adds) options.added_to = gradients;
         all_.push_back(rehearse(run, part, options));
+        if (is_last && head_ != nullptr) all_.back().push_back(HeadRehearsal(*head_, true, rank_).run(k, adds));
       }
     }
+    if (head_ != nullptr && rank_ != program_.home()) rehearse_head(parts);
   }
 
   /// Of each run: of each micro-batch.
@@ -135,8 +211,10 @@ class StageRecords {
   std::vector<memory::Action> order() const {
     using What = memory::Action::What;
     std::vector<memory::Action> order;
-    for (const auto& [what, stage, micro_batch] : program_.lists[rank_]) {
-      if (is_message(what)) continue;
+    for (const auto& action : program_.lists[rank_]) {
+      const auto& [what, stage, micro_batch] = action;
+      if (is_of_head(what)) add_of_head(action, order);
+      if (is_message(what) || is_of_head(what)) continue;
       const auto [run, first, last] = blocks_of(stage);
       const size_t place = run * static_cast<size_t>(program_.micro_batches) + static_cast<size_t>(micro_batch);
       const auto add_all = [&](What kind) {
@@ -155,7 +233,36 @@ class StageRecords {
   }
 
  private:
-  using Run = std::vector<size_t>;  // places in stages_
+  using Run = std::vector<size_t>;                                           // places in stages_
+  using Known = std::map<std::tuple<int64_t, int64_t, bool, bool>, size_t>;  // places in all_
+
+  /// Whether the same is there, which stands for this one, too.
+  bool add_known(Known& known, const BatchPart& part, bool adds, bool leaves) {
+    const auto [at, is_new] =
+        known.try_emplace({part.batch.images.size(0), part.batch.global_size, adds, leaves}, all_.size());
+    if (!is_new) all_.push_back(std::vector(all_[at->second]));
+    return !is_new;
+  }
+
+  /// Where the last stage is not.
+  void rehearse_head(const std::vector<BatchPart>& parts) {
+    Known known;
+    for (int k = 0; k < program_.micro_batches; ++k) {
+      const bool adds = k > 0;
+      if (!add_known(known, parts[k], adds, false)) all_.push_back({HeadRehearsal(*head_, false, rank_).run(k, adds)});
+    }
+  }
+
+  void add_of_head(const pipeline::Action& action, std::vector<memory::Action>& order) const {
+    using What = memory::Action::What;
+    const bool has_last = rank_ == program_.home();
+    const size_t run = has_last ? blocks_of(program_.num_stages() - 1).run : runs_.size();
+    const size_t place = run * static_cast<size_t>(program_.micro_batches) + static_cast<size_t>(action.micro_batch);
+    const size_t block = all_[place].size() - 1;
+    if (action.what == pipeline::What::scores) order.push_back({What::forward, block, place});
+    if (action.what == pipeline::What::receive_scores) order.push_back({What::backward, block, place});
+    if (action.what == pipeline::What::class_gradient) order.push_back({What::weights, block, place});
+  }
 
   /// Also notes how many blocks each stage has.
   std::vector<memory::BlockRecord> rehearse(const Run& run, const BatchPart& part,
@@ -195,6 +302,7 @@ class StageRecords {
   const pipeline::Program& program_;
   int rank_;
   std::vector<int> stages_;
+  DividedHead* head_;
   std::vector<Run> runs_;
   std::map<int, size_t> num_blocks_;  // of a stage, with what it receives
   std::vector<std::vector<memory::BlockRecord>> all_;
@@ -239,7 +347,7 @@ std::vector<double> PipelinePasses::run(const data::Batch& batch, double scale, 
   sync_.before_forward(kEarlier);
   sync_.before_backward({}, kEarlier);
   StepStages stages(task_, parts, executor.program().stages_of(mesh_.coordinate(Axis::pipeline)), scale,
-                    rooms_for(parts, numbers), &sync_);
+                    rooms_for(parts, numbers), task_.divided_head(parts, scale, /*is_imagined=*/false), &sync_);
   memory::StatisticsBook book;
   {
     const ContextScope scope(parts.size() > 1 ? memory::deferring(book) : current_context());
@@ -261,7 +369,8 @@ memory::Composition PipelinePasses::rehearse(const data::Batch& batch, memory::A
   held.add(Category::communication, sync.beside);
 
   const auto allocated = allocated_gradients(trained_, task_, sync);
-  StageRecords records(task_, program, mesh_.coordinate(Axis::pipeline));
+  const auto head = task_.divided_head(parts, /*scale=*/1, /*is_imagined=*/true);
+  StageRecords records(task_, program, mesh_.coordinate(Axis::pipeline), head.get());
   {
     const RunAloneScope alone(sync_);
     records.rehearse(parts, allocated.whole, sync.owned_gradients);
@@ -277,7 +386,7 @@ std::vector<pipeline::StageCost> PipelinePasses::measure(const data::Batch& batc
   const int coordinate = mesh_.coordinate(Axis::pipeline);
   const auto own = program.stages_of(coordinate);
   detail::StepNumbers numbers(c10::kCPU);
-  StepStages stages(task_, parts, own, /*scale=*/1, rooms_for(parts, numbers), /*sync=*/nullptr);
+  StepStages stages(task_, parts, own, /*scale=*/1, rooms_for(parts, numbers), /*head=*/nullptr, /*sync=*/nullptr);
   const auto input = [&](int stage, int micro_batch) {
     const auto place = std::ranges::find(own, stage) - own.begin();
     return task_.stage_inputs(parts[micro_batch].batch)[static_cast<size_t>(place)];
@@ -297,7 +406,7 @@ std::vector<Step::Blocks> PipelinePasses::rehearse_blocks(const data::Batch& bat
   std::vector<Step::Blocks> all;
   const RunAloneScope alone(sync_);
   for (size_t i = 0; i < chains.size(); ++i) {
-    const bool has_loss = own[i] + 1 == program.num_stages();
+    const bool has_loss = own[i] + 1 == program.num_stages() && !program.divides_head();
     Step::Blocks blocks{in_parts ? memory::in_parts(chains[i]) : chains[i], {}};
     blocks.records =
         memory::rehearse(blocks.chain, inputs[i], {.starts_at_output = has_loss, .gives_gradients = !has_loss});

@@ -48,7 +48,7 @@ SupervisedStep::SupervisedStep(Task& task, SupervisedStepOptions options, parall
   }
   const auto stages =
       mesh.size(parallel::Axis::pipeline) > 1 ? parallel::Axes{parallel::Axis::pipeline} : parallel::Axes();
-  if (const auto axes = task_.summed_along() | stages; !axes.empty()) {
+  if (const auto axes = task_.summed_along() | task_.divided_along() | stages; !axes.empty()) {
     auto& group = mesh.group(axes);
     update_.sum_loss_over(late_ != nullptr && group.size() > 1 ? group.beside() : group);
   }

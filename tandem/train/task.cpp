@@ -1,6 +1,7 @@
 #include "tandem/train/task.h"
 
 #include "tandem/base/error.h"
+#include "tandem/train/divided_head.h"
 
 namespace tandem::train {
 
@@ -28,6 +29,8 @@ void Task::answer(const Batches& batches, Question question, int64_t k, const Us
     }
   }
 }
+
+std::unique_ptr<DividedHead> Task::divided_head(const std::vector<BatchPart>&, double, bool) { return nullptr; }
 
 memory::Chain Task::chain(const data::Batch& batch, std::span<const int64_t> sizes) {
   return {{memory::make_block("", {}, [this, &batch, sizes](const Tensor&) { return loss(batch, sizes); })}};

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,9 @@
 #include "tandem/train/parameter.h"
 
 namespace tandem::train {
+
+struct BatchPart;
+class DividedHead;
 
 struct RowParameter {
   std::string name;                // in Task::parameters()
@@ -50,6 +54,15 @@ class Task {
   virtual std::vector<memory::Chain> stages(const data::Batch& batch, std::span<const int64_t> sizes) {
     return {chain(batch, sizes)};
   }
+
+  /// The classifier for the micro-batches of a step, where it is divided over all ranks of the pipeline: the last stage
+  /// then ends with the features. `scale`: factor of the loss's gradients; `is_imagined`: nothing is sent. null: the
+  /// last stage has it.
+  virtual std::unique_ptr<DividedHead> divided_head(const std::vector<BatchPart>& parts, double scale,
+                                                    bool is_imagined);
+
+  /// The axes over whose ranks the loss of a divided classifier is a sum of their terms, besides that of the pipeline.
+  virtual parallel::Axes divided_along() const { return {}; }
 
   /// Tensors that lie in memory as those which the stages take, for a batch of the size of `batch`; without values.
   virtual std::vector<memory::Flow> stage_inputs(const data::Batch& batch) { return {{batch.images}}; }

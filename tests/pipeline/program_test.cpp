@@ -60,7 +60,8 @@ TEST(Program, IsReadFromATableWithoutMessages) {
 
 TEST(Program, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(error_of("0F0\n1F0,1G0\n"),
-            "my.csv line 2: '1G0' is no action: write the stage, F, B, I, W, SEND_F, RECV_F, SEND_B or RECV_B, and the "
+            "my.csv line 2: '1G0' is no action: write the stage, F, B, I, W, S, T, SEND_F, RECV_F or another message, "
+            "and the "
             "micro-batch: 0F3");
   EXPECT_EQ(error_of("0F0\n1F0,0F1\n"),
             "my.csv line 2: 0F1, but stage 0 is in my.csv line 1, too: one rank holds a stage");

@@ -7,6 +7,7 @@ namespace tandem::pipeline {
 Program shuffled(Program program, std::mt19937& random) {
   const auto may_swap = [](const Action& first, const Action& second) {
     if (first.micro_batch != second.micro_batch) return true;
+    if (first.what == What::receive_scores && second.what == What::send_totals) return false;
     return is_message(first.what) && is_message(second.what);
   };
   const auto swaps = random() % 200;
@@ -18,10 +19,10 @@ Program shuffled(Program program, std::mt19937& random) {
   return program;
 }
 
-Program random_program(std::mt19937& random) {
+Program random_program(std::mt19937& random, std::optional<double> head) {
   const auto& schedule = schedules()[random() % schedules().size()];
   const int ranks = 2 + static_cast<int>(random() % 3), micro_batches = ranks * (1 + static_cast<int>(random() % 2));
-  return shuffled(make_program(schedule, {.ranks = ranks, .micro_batches = micro_batches}), random);
+  return shuffled(make_program(schedule, {.ranks = ranks, .micro_batches = micro_batches, .head = head}), random);
 }
 
 }  // namespace tandem::pipeline

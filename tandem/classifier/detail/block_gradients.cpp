@@ -9,10 +9,12 @@
 namespace tandem::classifier::detail {
 
 BlockGradients::BlockGradients(const ClassBlocks& blocks, LocalTargets& targets, const Tensor& features,
-                               const Tensor& weight, int num_lanes, const RowUpdate& update)
+                               const Tensor& weight, int num_lanes, const RowUpdate& update, bool sums_features)
     : blocks_(blocks), targets_(targets), update_(update) {
   inputs_ = blocks.directions_of(features);
-  of_inputs_ = at::zeros({num_lanes, blocks.plan().columns, features.size(1)}, features.options());
+  if (sums_features) {
+    of_inputs_ = at::zeros({num_lanes, blocks.plan().columns, features.size(1)}, features.options());
+  }
   along_samples_ = at::zeros({num_lanes, blocks.plan().columns}, features.options());
   along_rows_.assign(blocks.num_samples(), 0.0);
   const CategoryScope scope(Category::gradients);
@@ -22,16 +24,18 @@ BlockGradients::BlockGradients(const ClassBlocks& blocks, LocalTargets& targets,
 
 void BlockGradients::multiply(int64_t lane, OwnRows own, const Tensor& products, const Tensor& along_classes,
                               Tensor& of_own) const {
-  auto of_inputs = of_inputs_.select(0, lane);
+  auto of_inputs = of_inputs_.defined() ? of_inputs_.select(0, lane) : Tensor();
   const bool adds_along = blocks_.scoring().normalise_weight || blocks_.has_radial();
   if (!blocks_.is_rounded()) {
-    of_inputs.addmm_(products.t(), own.exact);
+    if (of_inputs.defined()) of_inputs.addmm_(products.t(), own.exact);
     at::mm_out(of_own, products, inputs_);
     if (adds_along) add_along(of_own, own.exact, along_classes, of_own);
     return;
   }
-  add_rounded(at::mm(products.t(), own.entering), of_inputs);  // a block's sum is rounded, the whole is not
-  at::mm_out(own.entering, products, inputs_);                 // nobody reads the rows any more
+  if (of_inputs.defined()) {
+    add_rounded(at::mm(products.t(), own.entering), of_inputs);  // a block's sum is rounded, the whole is not
+  }
+  at::mm_out(own.entering, products, inputs_);  // nobody reads the rows any more
   if (adds_along) {
     add_along(own.entering, own.exact, along_classes, of_own);
   } else {
@@ -57,14 +61,19 @@ Tensor BlockGradients::of_features(const Tensor& features) {
   auto along = at::tensor(along_rows_, at::kDouble).to(features.options());
   auto sum = of_inputs_[0];
   for (int64_t lane = 1; lane < of_inputs_.size(0); ++lane) sum.add_(of_inputs_[lane]);
-  auto gradient = sum.narrow(0, 0, blocks_.num_samples());
   const auto& inverse = blocks_.inverse_features();
+  if (inverse.defined()) along.add_(along_samples_.sum({0}).narrow(0, 0, blocks_.num_samples()));
+  return to_features(blocks_, sum.narrow(0, 0, blocks_.num_samples()), std::move(along), features, inverse);
+}
+
+Tensor to_features(const ClassBlocks& blocks, Tensor gradient, Tensor along, const Tensor& features,
+                   const Tensor& inverse) {
   if (!inverse.defined()) {
-    gradient.mul_(blocks_.scoring().scale);
-    return blocks_.has_radial() ? gradient.addcmul_(features, along.unsqueeze(1)) : gradient;
+    gradient.mul_(blocks.scoring().scale);
+    return blocks.has_radial() ? gradient.addcmul_(features, along.unsqueeze(1)) : gradient;
   }
-  along.add_(along_samples_.sum({0}).narrow(0, 0, blocks_.num_samples())).mul_(inverse).mul_(inverse);
-  gradient.mul_((inverse * blocks_.scoring().scale).unsqueeze(1));
+  along.mul_(inverse).mul_(inverse);
+  gradient.mul_((inverse * blocks.scoring().scale).unsqueeze(1));
   return gradient.addcmul_(features, along.unsqueeze(1), -1);
 }
 

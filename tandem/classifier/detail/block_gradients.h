@@ -12,12 +12,19 @@ struct OwnRows {
   Tensor exact, entering;  // in the weight's type; as they enter the products
 };
 
+/// From the gradient of what enters the products, [n, D], to that of the features, in place. `along` [n]: sums over
+/// the classes of score times gradient, or of what a margin depends on a length by; `features`, `inverse` (their
+/// lengths'; undefined where not normalised): of the same rows.
+Tensor to_features(const ClassBlocks& blocks, Tensor gradient, Tensor along, const Tensor& features,
+                   const Tensor& inverse);
+
 /// The gradients of one backward pass, summed block by block; each lane has a sum of its own over its blocks.
 class BlockGradients {
  public:
-  /// With `update`, the weight's gradient is given away block by block, and room is made for one block a lane.
+  /// With `update`, the weight's gradient is given away block by block, and room is made for one block a lane. Without
+  /// `sums_features`, theirs is left out.
   BlockGradients(const ClassBlocks& blocks, LocalTargets& targets, const Tensor& features, const Tensor& weight,
-                 int num_lanes, const RowUpdate& update);
+                 int num_lanes, const RowUpdate& update, bool sums_features = true);
 
   /// What entered the products, [columns, D].
   const Tensor& inputs() const { return inputs_; }
@@ -42,7 +49,7 @@ class BlockGradients {
   LocalTargets& targets_;
   const RowUpdate& update_;
   Tensor inputs_;
-  Tensor of_inputs_;                // [lanes, columns, D]
+  Tensor of_inputs_;                // [lanes, columns, D]; undefined: they are left out
   Tensor of_weight_;                // [scored, D], or [lanes * block, D] with an update
   Tensor along_samples_;            // [lanes, columns]
   std::vector<double> along_rows_;  // the targets' part of it, [N]

@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "tandem/classifier/detail/block_gradients.h"
+#include "tandem/classifier/detail/feature_sums.h"
 #include "tandem/classifier/detail/lane.h"
 #include "tandem/classifier/detail/target_scores.h"
 
@@ -27,7 +30,7 @@ Tensor BlockSoftmax::products_of(const Lane& lane, ClassRange classes) const {
   return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
 }
 
-BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Tensor& weight) {
+BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Tensor& weight, FeatureSums* sums) {
   const auto& plan = blocks_.plan();
   const auto& scoring = blocks_.scoring();
   blocks_.measure_features(features, weight);
@@ -40,17 +43,23 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
   for_each_block(blocks_, features, needs_lanes_products(), [&](const Lane& lane, ClassRange classes) {
     const auto own_weight = blocks_.rows_of(classes).of(weight);
     auto products = products_of(lane, classes);
-    at::mm_out(products, lane.measure(own_weight, blocks_.inverse_weight_of(classes)), directions.t());
+    const auto entering = lane.measure(own_weight, blocks_.inverse_weight_of(classes));
+    at::mm_out(products, entering, directions.t());
     const auto factors = blocks_.factors_of(classes, weight.options());
     if (!blocks_.is_rounded()) read_targets(targets_, products, classes);
     apply_margins(targets_, scoring, factors, classes);
+    auto of_sums = sums != nullptr && std::isfinite(blocks_.filter()) ? products.clone() : products;
     drop_above(products, factors, blocks_.filter());
     put_target_values(targets_, blocks_, products, classes);
     add_block(products, factors, lane.index(), blocks_.log_weight_of(classes) > 0 ? others : running);
+    if (sums == nullptr) return;
+    sums->add(lane.index(), entering, of_sums, factors, running.maximum[lane.index()],
+              targets_.in_places(classes.begin, classes.end), classes.begin);
   });
   auto merged = merge_lanes(running);
   if (has_others) add_others(merged, merge_lanes(others), blocks_.log_weight());
   if (blocks_.is_rounded()) add_targets(targets_, merged);
+  if (sums != nullptr) sums->end(merged.maximum);
   const auto own = [&](const Tensor& numbers) {
     return numbers.defined() ? numbers.narrow(0, 0, blocks_.num_samples()) : numbers;
   };
@@ -58,14 +67,15 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
 }
 
 std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
-                                                 const Tensor& share, int64_t classes, const RowUpdate& update) {
+                                                 const Tensor& share, int64_t classes, const RowUpdate& update,
+                                                 bool of_features) {
   const double smoothing = blocks_.scoring().smoothing;
   const auto floor = share * (smoothing / static_cast<double>(classes));
   const Shares shares = {blocks_.padded(log_sum), blocks_.padded(share), blocks_.padded(floor)};
   Shares of_others = shares;
   if (blocks_.log_weight() > 0) of_others.log_sum = blocks_.padded(log_sum - blocks_.log_weight());
   const RowShares rows(log_sum, share, floor);
-  BlockGradients gradients(blocks_, targets_, features, weight, blocks_.plan().lanes, update);
+  BlockGradients gradients(blocks_, targets_, features, weight, blocks_.plan().lanes, update, of_features);
   for_each_block(blocks_, features, needs_lanes_products(), [&](const Lane& lane, ClassRange range) {
     const auto own_weight = blocks_.rows_of(range).of(weight);
     const OwnRows own = {own_weight, lane.entering(own_weight)};
@@ -80,7 +90,7 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
   });
   kept_.reset();
   const auto of_weight = update ? Tensor() : blocks_.spread(gradients.of_weight(), weight);
-  return {gradients.of_features(features), of_weight};
+  return {of_features ? gradients.of_features(features) : Tensor(), of_weight};
 }
 
 }  // namespace tandem::classifier::detail

@@ -7,6 +7,7 @@
 
 namespace tandem::classifier::detail {
 
+class FeatureSums;
 class Lane;
 
 /// One loss of one rank's classes, block by block: forward() once, then backward() as often as asked.
@@ -32,13 +33,18 @@ class BlockSoftmax {
   struct OwnNumbers {
     Tensor maximum, sum, total;  // [N]; total only for smoothing
   };
-  OwnNumbers forward(const Tensor& features, const Tensor& weight);
+  /// `sums`: also takes what these classes give to the features' gradient; no products are kept then, and no classes
+  /// sampled.
+  OwnNumbers forward(const Tensor& features, const Tensor& weight, FeatureSums* sums = nullptr);
 
   /// Gradients of this rank's features (its share) and weight. `log_sum` [N] over all ranks; `share` [N]: the loss's
-  /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's gradient is not defined.
+  /// derivative by a row's loss; `classes`: of all ranks. With `update` the weight's gradient is not defined; without
+  /// `of_features` that of the features.
   std::pair<Tensor, Tensor> backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
-                                     const Tensor& share, int64_t classes, const RowUpdate& update = {});
+                                     const Tensor& share, int64_t classes, const RowUpdate& update = {},
+                                     bool of_features = true);
 
+  const ClassBlocks& blocks() const { return blocks_; }
   const LocalTargets& targets() const { return targets_; }
 
  private:

@@ -19,7 +19,8 @@ class StageInference::BatchStages : public pipeline::Stages {
   memory::Flow input(int) override { return {take()}; }
   void end_forward(int i, const memory::Flow& output) override {
     const auto& batch = taken(i);
-    answers_[i] = model_.answers(output[0], batch, question_, k_, batches_.sizes(batch));
+    answers_[i] = model_.divides_head ? Answers{{}, {}, output[0]}
+                                      : model_.answers(output[0], batch, question_, k_, batches_.sizes(batch));
   }
 
   /// Without its images.
@@ -74,15 +75,19 @@ void StageInference::answer_some(const train::Task::Batches& batches, Question q
   executor->run(stages);
   for (int64_t i = 0; i < batches.count; ++i) {
     const auto& batch = stages.taken(i);
-    share(stages.answers(i), batch.labels.size(0), question, k);
+    share(stages.answers(i), batch, question, k, batches.sizes(batch));
     use(batch, stages.answers(i));
   }
 }
 
-/// Gives all ranks along the pipeline what the one with the last stage has.
-void StageInference::share(Answers& answers, int64_t rows, Question question, int64_t k) {
-  if (question == Question::features) {
+/// Gives all ranks along the pipeline what the one with the last stage has, or the features to those that answer
+/// together.
+void StageInference::share(Answers& answers, const data::Batch& batch, Question question, int64_t k,
+                           std::span<const int64_t> sizes) {
+  const int64_t rows = batch.labels.size(0);
+  if (question == Question::features || model_.divides_head) {
     answers.features = shared(answers.features, {rows, model_.dim}, model_.type);
+    if (question != Question::features) answers = model_.answers(answers.features, batch, question, k, sizes);
     return;
   }
   answers.best.classes = shared(answers.best.classes, {rows, k}, at::kLong);

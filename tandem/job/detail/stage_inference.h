@@ -21,7 +21,9 @@ class StageInference {
     int64_t dim = 0;           // of the features
     at::ScalarType type = at::kFloat;
     std::function<memory::Chain(int stage)> chain;  // to the features
-    /// Called where the last stage is, with the features of a batch and the samples of each rank.
+    bool divides_head = false;                      // the classifier is divided over all ranks along the pipeline
+    /// Called where the last stage is, or if the classifier is divided on all ranks, with the features of a batch and
+    /// the samples of each rank.
     std::function<Answers(const Tensor& features, const data::Batch& batch, Question question, int64_t k,
                           std::span<const int64_t> sizes)>
         answers;
@@ -41,7 +43,7 @@ class StageInference {
   class BatchStages;
 
   void answer_some(const train::Task::Batches& batches, Question question, int64_t k, const train::Task::Use& use);
-  void share(Answers& answers, int64_t rows, Question question, int64_t k);
+  void share(Answers& answers, const data::Batch& batch, Question question, int64_t k, std::span<const int64_t> sizes);
   Tensor shared(const Tensor& value, at::IntArrayRef sizes, at::ScalarType type);
 
   Model model_;

@@ -9,6 +9,7 @@
 #include "tandem/classifier/scoring.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
+#include "tandem/job/sections/pipeline.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/settings/value.h"
 
@@ -79,7 +80,8 @@ constexpr std::array<HeadForm, 3> kForms = {{{.name = "sharded",
                                               .plan = "head split",
                                               .make = make<classifier::ClassShardedHead>,
                                               .updates_rows = true,
-                                              .sums_in_order = true},
+                                              .sums_in_order = true,
+                                              .has_passes = true},
                                              {.name = "naive",
                                               .doc = "all logits are gathered on rank 0",
                                               .plan = "all scores on rank 0, head split",
@@ -167,13 +169,14 @@ std::optional<classifier::Sampling> read_sampling(const settings::Settings& sett
   return classifier::Sampling{rate, settings.get_bool("head.log_q")};
 }
 
-/// One of the words, or several axes, each once.
+/// One of the words for several axes, or some axes, each once.
 parallel::Axes read_over(const std::vector<std::string>& names) {
   parallel::Axes over;
   bool is_right = !names.empty();
   for (const auto& name : names) {
     const auto axes = chosen(kOvers, name);
-    is_right = is_right && (over & axes).empty();
+    const bool is_axis = name != "all" && name != "last";
+    is_right = is_right && (over & axes).empty() && (names.size() == 1 || is_axis);
     over = over | axes;
   }
   if (is_right) return over;
@@ -182,13 +185,14 @@ parallel::Axes read_over(const std::vector<std::string>& names) {
                       "use head.over=all");
 }
 
-/// With a pipeline `all` are those at its last stage, where the features are.
-parallel::Axes at_last_stage(parallel::Axes over, const settings::Settings& settings) {
+/// With a pipeline, of a form without passes: `all` are those at its last stage, where the features are.
+parallel::Axes at_last_stage(parallel::Axes over, const HeadForm& form, const settings::Settings& settings) {
   constexpr parallel::Axes kPipeline = {parallel::Axis::pipeline};
-  if (over != parallel::Axes::all() && over.has(parallel::Axis::pipeline)) {
-    throw SettingsError("head.over is " + settings::format_value(settings.get("head.over")) +
-                            ", but classes are at the last stage of a pipeline alone, wanted axes without pipeline",
-                        "use head.over=last");
+  if (!form.is_whole && over != parallel::Axes::all() && over.has(parallel::Axis::pipeline)) {
+    throw SettingsError("head.over is " + settings::format_value(settings.get("head.over")) + " with head.parallel=" +
+                            std::string(form.name) + ", whose classes are at the last stage of a pipeline alone, " +
+                            "wanted axes without pipeline",
+                        "use head.over=last, or head.parallel=sharded");
   }
   return over - kPipeline;
 }
@@ -203,13 +207,14 @@ void read_head(settings::Settings& settings, Job& job) {
   }
   head.form = &head_form(settings.get_string("head.parallel"));
   head.over = read_over(settings.get_list("head.over"));
-  if (job.parallel.pipeline > 1) head.over = at_last_stage(head.over, settings);
+  if (job.parallel.pipeline > 1 && !head.form->has_passes) head.over = at_last_stage(head.over, *head.form, settings);
   const auto sampling = read_sampling(settings);
   head.options.dim = job.model.features;
   head.options.scoring = read_scoring(settings, head);
   head.options.naive = head.form->gathers_scores;
   head.options.blocks = {.keep_bytes = parse_bytes(settings.get_string("head.keep_bytes")).value(),
                          .bf16 = chosen(kProducts, settings.get_string("head.precision"))};
+  if (divides_head(job)) head.options.blocks.keep_bytes = 0;
   if (head.form->updates_rows) head.options.sampling = sampling;
   head.steps_in_backward = settings.get_bool("head.fused_update") && head.form->updates_rows;
   head.moves_all_rows = head.options.sampling && chosen(kLazy, settings.get_string("head.lazy"));
@@ -239,6 +244,7 @@ const std::vector<IdleRule> kIdle = {
      [](const Job& job) { return job.head.form->is_whole; },
      "with head.parallel=replicated"},
     {{"head.over"}, [](const Job& job) { return job.parallel.ranks == 1; }, "with one rank"},
+    {{"head.keep_bytes"}, divides_head, "with classes over the ranks of a pipeline"},
     {{"head.precision"},
      [](const Job& job) { return job.training.precision.type == at::kDouble; },
      "with train.precision=float64"},
@@ -268,10 +274,11 @@ const Section& head_section() {
             .doc = forms,
             .choices = names_of(kForms)},
            {.key = "head.over",
-            .default_value = std::vector<std::string>{"all"},
+            .default_value = std::vector<std::string>{"last"},
             .doc =
                 "axes of the mesh over whose ranks the classes are split, one or several with commas; ranks along the "
-                "others hold copies; last: all but pipeline, at its last stage",
+                "others hold copies; all: also over the stages of a pipeline; last: all but pipeline, at its last "
+                "stage",
             .choices = names_of(kOvers)},
            {"head.margin", 0.2,
             "cosface: margin subtracted from the target's cosine; arcface: margin added to the target's angle, in "

@@ -22,6 +22,7 @@ struct HeadForm {
   bool updates_rows = false;    // the gradient of a row is final in backward: rows may be sampled, or updated there
   bool sums_in_order = false;   // it can sum over shards of the batch and of the classes (HeadOptions::shards)
   bool differentiates_twice = false;  // HeadOptions::differentiates_twice
+  bool has_passes = false;            // it can score before others have (classifier/pipeline_head.h)
 };
 
 /// All forms; the first is the default.

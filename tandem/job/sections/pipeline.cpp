@@ -9,6 +9,7 @@
 #include "tandem/job/sections/naming.h"
 #include "tandem/job/sections/section.h"
 #include "tandem/pipeline/proof.h"
+#include "tandem/settings/value.h"
 #include "tandem/storage/file_io.h"
 
 // Settings of pipelines.
@@ -51,6 +52,7 @@ void read_pipeline(settings::Settings& settings, Job& job) {
                         "give those of forward, input gradients and weight gradients: 1,1,1");
   }
   std::ranges::copy(costs, pipeline.costs.begin());
+  pipeline.head_cost = settings.get_float("pipeline.head_cost");
   if (is_schedule(name)) {
     pipeline.schedule = &pipeline::schedule_of(name);
     return;
@@ -63,18 +65,28 @@ bool is_alone(const Job& job) { return job.parallel.pipeline == 1; }
 
 void check_pipeline(const Job& job) {
   if (is_alone(job)) return;
+  if (divides_head(job) && job.parallel.device.is_cuda()) {
+    throw SettingsError("head.over is " + settings::format_value(job.settings.get("head.over")) +
+                            " with device=cuda, where messages between two ranks keep one order, wanted last",
+                        "use head.over=last");
+  }
   program_of(job, static_cast<int>(job.training.accumulate));
 }
 
 }  // namespace
 
+bool divides_head(const Job& job) {
+  return job.parallel.pipeline > 1 && !job.head.form->is_whole && job.head.over.has(parallel::Axis::pipeline);
+}
+
 pipeline::Program program_of(const Job& job, int micro_batches) {
   const auto& pipeline = job.pipeline;
   const int ranks = job.parallel.pipeline;
   if (pipeline.schedule != nullptr) {
+    pipeline::ScheduleSize size = {.ranks = ranks, .micro_batches = micro_batches, .chunks = pipeline.chunks};
+    if (divides_head(job)) size.head = pipeline.head_cost > 0 ? pipeline.head_cost : 1;
     try {
-      return make_program(*pipeline.schedule,
-                          {.ranks = ranks, .micro_batches = micro_batches, .chunks = pipeline.chunks});
+      return make_program(*pipeline.schedule, size);
     } catch (SettingsError& error) {
       throw SettingsError("train.accumulate is " + std::to_string(micro_batches) +
                               " with pipeline.schedule=" + std::string(pipeline.schedule->name) + " and " +
@@ -95,6 +107,13 @@ pipeline::Program program_of(const Job& job, int micro_batches) {
                             std::to_string(program.micro_batches) + " micro-batches, wanted " +
                             std::to_string(micro_batches),
                         "set train.accumulate=" + std::to_string(program.micro_batches));
+  }
+  if (program.divides_head() != divides_head(job)) {
+    throw SettingsError("pipeline.schedule " + quote(pipeline.file) + " has " +
+                            (program.divides_head() ? "scores of a divided classifier" : "no scores") +
+                            " with head.over=" + settings::format_value(job.settings.get("head.over")),
+                        program.divides_head() ? "use head.over=all, or leave S and T out"
+                                               : "add S and T of each rank and micro-batch, or use head.over=last");
   }
   prove(program);
   return program;
@@ -127,10 +146,17 @@ const Section& pipeline_section() {
                 .default_value = std::vector<double>{1, 1, 1},
                 .doc = "plan: three numbers, what a rank takes for forward, input gradients and weight gradients of a "
                        "micro-batch",
-                .range = {0, 1e9}}},
+                .range = {0, 1e9}},
+               {"pipeline.head_cost",
+                0.0,
+                "plan: what one rank would take for each of the classifier's four products of a micro-batch, in the "
+                "units of pipeline.costs; scores are ordered by it, too",
+                {0, 1e9}}},
       .read = read_pipeline,
       .check = check_pipeline,
-      .idle = {{{"pipeline.schedule", "pipeline.cut", "pipeline.costs"}, is_alone, "with one rank along pipeline"},
+      .idle = {{{"pipeline.schedule", "pipeline.cut", "pipeline.costs", "pipeline.head_cost"},
+                is_alone,
+                "with one rank along pipeline"},
                {{"pipeline.chunks"},
                 [](const Job& job) {
                   return is_alone(job) || job.pipeline.schedule == nullptr || job.pipeline.schedule->chunks > 0;

@@ -17,7 +17,11 @@ struct Pipeline {
   std::vector<std::string> cut;                  // the first blocks of the stages but the first; empty: by work
   bool measures_cut = false;                     // by time, until settle_cut() has set it
   std::array<double, 3> costs = {1, 1, 1};       // of a plan: forward, input gradients, weight gradients of a rank
+  double head_cost = 0;                          // of a plan: each of the classifier's four products, on one rank
 };
+
+/// Whether the classes of the job are divided over the ranks along the pipeline, too: Head::over.
+bool divides_head(const Job& job);
 
 /// The program of the job's pipeline for so many micro-batches. Throws SettingsError.
 pipeline::Program program_of(const Job& job, int micro_batches);

@@ -17,7 +17,7 @@ int chunk_of(int n, const ScheduleSize& size) { return n / size.ranks % size.chu
 ///
 /// Source: Narayanan et al. 2021, Megatron-LM, section 2.2 (arXiv:2104.04473).
 Program make_interleaved(const ScheduleSize& size) {
-  const auto [ranks, micro_batches, chunks] = size;
+  const int ranks = size.ranks, micro_batches = size.micro_batches, chunks = size.chunks;
   if (micro_batches % ranks != 0) {
     throw SettingsError("micro_batches is " + std::to_string(micro_batches) + " with schedule interleaved and " +
                             std::to_string(ranks) + " ranks, wanted a multiple of them",

@@ -46,6 +46,13 @@ std::vector<int> linear_stages(int ranks, int chunks);
 ///           7  6  5  4
 std::vector<int> v_stages(int ranks);
 
+/// Fits the passes of a divided classifier into lists without messages, whose order stays: ScheduleSize::head. By a
+/// simulation in which a rank does, whenever it is free, the first of these that is ready: the scores of the next
+/// micro-batch, the next action of its list, a class gradient. The home takes all scores of a micro-batch when they are
+/// there. As no rank waits for another but where it needs what that one makes, this is faster than passes that all
+/// ranks begin together.
+Program divide_head(Program program, double product);
+
 /// The schedules.
 Program make_gpipe(const ScheduleSize& size);
 Program make_one_f_one_b(const ScheduleSize& size);

@@ -3,6 +3,9 @@
 namespace tandem::pipeline {
 namespace {
 
+/// One more forward while all ranks score the first micro-batch.
+int for_head(const ScheduleSize& size) { return size.head ? 1 : 0; }
+
 /// `ahead` forwards; then a forward and an input gradient in turn, with a weight gradient where more than `late` of
 /// them wait.
 std::vector<Action> split_list(int micro_batches, int stage, int ahead, int late) {
@@ -32,7 +35,7 @@ std::vector<Action> split_list(int micro_batches, int stage, int ahead, int late
 Program make_zero_bubble_h1(const ScheduleSize& size) {
   Program program{.micro_batches = size.micro_batches, .rank_of = linear_stages(size.ranks, 1)};
   for (int rank = 0; rank < size.ranks; ++rank) {
-    program.lists.push_back(split_list(size.micro_batches, rank, size.ranks - rank - 1, rank));
+    program.lists.push_back(split_list(size.micro_batches, rank, size.ranks - rank - 1 + for_head(size), rank));
   }
   return program;
 }
@@ -45,7 +48,8 @@ Program make_zero_bubble_h1(const ScheduleSize& size) {
 Program make_zero_bubble_h2(const ScheduleSize& size) {
   Program program{.micro_batches = size.micro_batches, .rank_of = linear_stages(size.ranks, 1)};
   for (int rank = 0; rank < size.ranks; ++rank) {
-    program.lists.push_back(split_list(size.micro_batches, rank, 2 * (size.ranks - rank - 1), 2 * rank));
+    program.lists.push_back(
+        split_list(size.micro_batches, rank, 2 * (size.ranks - rank - 1) + for_head(size), 2 * rank));
   }
   return program;
 }
