@@ -29,6 +29,8 @@ struct Block {
   std::vector<Block> parts = {};  // that do the same one after the other, under the same name; empty: it cannot be cut
   BlockRunner* runner = nullptr;  // who runs it, with its neighbours of the same (block_runner.h); null: run() does
 
+  bool ends_run = false;  // the block behind it in the chain runs at another time: they are of two stages of a pipeline
+
   /// Where its output lies in the whole, of which a dim is divided over ranks.
   struct Part {
     int64_t dim, first, total;

@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,18 @@ class WeightWork : public std::enable_shared_from_this<WeightWork> {
 
   bool is_empty() const { return items_.empty(); }
 
+  /// Whoever takes the gradients of a block when run() has worked them all out.
+  class Ending {
+   public:
+    virtual ~Ending() = default;
+    virtual void ended() = 0;
+  };
+
+  /// One a block, by its number (base/context.h), added in forward. Blocks that leave nothing end after the others,
+  /// from the last added to the first.
+  void add_ending(int block, std::shared_ptr<Ending> ending);
+  std::shared_ptr<Ending> ending_of(int block) const;  // null: there is none
+
   /// Works all out. Those of one tensor are summed, in the order in which they were left, and then pass on as in a
   /// backward: added to .grad, with its hooks, or through the operation that made the tensor. Memory: the gradients of
   /// one tensor at a time. Throws c10::Error if something that it reads has been written to.
@@ -41,7 +54,10 @@ class WeightWork : public std::enable_shared_from_this<WeightWork> {
     std::vector<int64_t> versions;
     int block;
   };
+  void run(Item& item, std::map<const c10::TensorImpl*, int>& uses, std::map<const c10::TensorImpl*, Tensor>& sums);
+
   std::vector<Item> items_;
+  std::vector<std::pair<int, std::shared_ptr<Ending>>> endings_;
 };
 
 /// That of the calling thread's innermost scope; null: backward leaves nothing.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "tandem/base/context.h"
+#include "tandem/memory/weight_work.h"
 #include "tandem/parallel/detail/block_backward.h"
 #include "tandem/parallel/detail/broadcast_all.h"
 #include "tandem/parallel/detail/gradient_tags.h"
@@ -109,15 +110,21 @@ struct FullyShard::Impl : detail::BlockBackward {
        const FullyShardOptions& of_caller)
       : mesh(of_mesh), tags(parameters), buffers(std::move(of_model)), options(of_caller) {}
 
-  void enter(size_t block) override {
-    if (is_alone) imagine_sums(block + 1);
+  void enter(size_t block, Left* left) override {
+    if (is_alone && left == nullptr && !ends_run(block)) imagine_sums(block + 1);
     for (const auto& flat : flats[block]) flat->open();
-    if (block > 0 && is_in_graph[block - 1]) fetch(block - 1);
+    if (block > 0 && is_in_graph[block - 1] && !ends_run(block - 1)) fetch(block - 1);
+    if (left != nullptr) return;
     for (const auto& flat : flats[block]) flat->lay_gradients();
   }
 
-  void leave(size_t block) override {
+  void leave(size_t block, Left* left) override {
     close(block);
+    if (left != nullptr) {
+      put_aside(block, *left);
+      if (is_alone && block > 0) drop(block - 1);
+      return;
+    }
     imagined.clear();
     end_sums();
     start_sums(block);
@@ -127,6 +134,49 @@ struct FullyShard::Impl : detail::BlockBackward {
   }
 
   void end() override { end_sums(); }
+
+  /// What comes from the rest of its backward.
+  struct Ending : memory::WeightWork::Ending {
+    Ending(Impl& of, size_t number) : impl(of), block(number) {}
+    void ended() override { impl.take_left(block, *left); }
+
+    Impl& impl;
+    size_t block;
+    std::shared_ptr<Left> left = std::make_shared<Left>();
+  };
+
+  /// Of the block's forward that runs now; null: its backward is whole.
+  std::shared_ptr<Left> left_of(size_t block) {
+    const auto work = at::GradMode::is_enabled() ? memory::weight_work() : nullptr;
+    if (work == nullptr) return nullptr;
+    const int number = block_number(plain[block].name);
+    if (work->ending_of(number) == nullptr) work->add_ending(number, std::make_shared<Ending>(*this, block));
+    return static_cast<Ending&>(*work->ending_of(number)).left;
+  }
+
+  /// The gradients that backward has made, of one micro-batch of several that may be under way.
+  void put_aside(size_t block, Left& left) const {
+    for (const auto& flat : flats[block]) {
+      for (const auto& parameter : flat->parameters()) {
+        auto& gradient = parameter.tensor.mutable_grad();
+        if (gradient.defined()) left.made.emplace_back(parameter.tensor, std::exchange(gradient, {}));
+      }
+    }
+  }
+
+  void take_left(size_t block, Left& left) {
+    const at::NoGradGuard no_grad;
+    for (auto& [tensor, made] : std::exchange(left.made, {})) {
+      auto& gradient = tensor.mutable_grad();
+      gradient.defined() ? void(gradient.add_(made)) : void(gradient = std::move(made));
+    }
+    for (const auto& flat : flats[block]) flat->lay_made_gradients();
+    start_sums(block);
+    end_sums();
+  }
+
+  /// No block follows it at once.
+  bool ends_run(size_t block) const { return plain[block].ends_run; }
 
   void abandon(size_t block) override {
     close(block);
@@ -186,9 +236,9 @@ struct FullyShard::Impl : detail::BlockBackward {
     memory::Flow output;
     {
       OpenScope open(flats[block]);
-      if (!is_again) fetch(block + 1);
+      if (!is_again && !ends_run(block)) fetch(block + 1);
       output = plain[block].forward(input);
-      const bool is_reached = watch(block, input, output);
+      const bool is_reached = watch(block, input, output, left_of(block));
       if (!is_again) is_in_graph[block] = is_reached;
       if (is_reached && !is_again && options.reshard == 1) open.leave_open();
       if (is_reached) open.keep_parts();

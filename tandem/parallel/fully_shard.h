@@ -64,6 +64,9 @@ struct FullyShardOptions {
 /// of the next, so that its bits do not depend on how many ranks share the micro-batches. Each micro-batch then sends
 /// its gradients, also with Sharded::optimizer, which holds 1/N of them besides.
 ///
+/// Where backward leaves gradients of weights for later (memory::WeightWork), those of a block are summed when all of
+/// them are there. The block behind one that Block::ends_run is not gathered ahead of time.
+///
 /// A parameter without a gradient counts as one whose gradient is zero if its block has one. All ranks must run the
 /// same blocks in the same order. A block may run several times in a step. While its parameters are released, nothing
 /// may read them but their sizes. Backward with create_graph is not supported: it throws c10::Error.

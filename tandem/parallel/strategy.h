@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -80,11 +81,11 @@ struct Strategy {
   /// The axes along which a mesh may have several ranks; along shard as many as fsdp.shard of the options says.
   Axes axes = {Axis::data, Axis::tensor, Axis::pipeline};
 
+  /// What the ranks that share a batch divide among them; nothing: each holds all.
+  std::optional<Sharded> divides = {};
+
   bool sums_in_order = false;    // it can: StrategyOptions::shards
   bool takes_gradients = false;  // it can: GradientSync::take_gradients()
-  /// It sums gradients at the end of each backward, before take_gradients() too: those of a part of the model must come
-  /// in one backward.
-  bool sums_each_backward = false;
 
   /// Between steps each rank holds all parameters, with the whole of the optimizer's state.
   bool has_whole_state = false;

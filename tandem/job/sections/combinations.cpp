@@ -62,15 +62,8 @@ bool has_tensor(const Job& job) { return job.parallel.tensor > 1; }
 bool has_pipeline(const Job& job) { return job.parallel.pipeline > 1; }
 
 bool strategy_sums_in_backward(const Job& job) { return !job.parallel.strategy->takes_gradients; }
-bool sums_each_backward(const Job& job) { return job.parallel.strategy->sums_each_backward; }
-
-/// A rank has several stages, or backward of one in two halves.
-bool cuts_backward(const Job& job) {
-  if (!has_pipeline(job)) return false;
-  const auto program = program_of(job, static_cast<int>(job.training.accumulate));
-  const auto is_late = [](const auto& action) { return action.what == pipeline::What::weight_gradient; };
-  return program.num_stages() > program.num_ranks() ||
-         std::ranges::any_of(program.lists, [&](const auto& list) { return std::ranges::any_of(list, is_late); });
+bool keeps_neighbours(const Job& job) {
+  return job.parallel.strategy->settings == "fsdp" && job.parallel.strategy_options.fsdp.reshard > 0;
 }
 bool has_budget(const Job& job) { return job.memory.recompute->has_budget; }
 bool has_auxiliary(const Job& job) { return job.model.auxiliary > 0; }
@@ -129,6 +122,8 @@ std::vector<Combination> all_combinations() {
 
       {"head.sample", "head.parallel=", samples, head_is_whole, "which scores all classes, wanted 1", one_of_them},
       {"head.sample", "head.smoothing", samples, smooths, "which is over all classes", one_of_them},
+      {"head.sample", "head.over=", samples, divides_head, "whose ranks score all classes of a micro-batch",
+       "use head.over=last"},
       {"head.lazy", "train.optimizer=", moves_all_rows, optimizer_is_not_sgd, "wanted sgd",
        leave_out("head.lazy") + ": rows that a step leaves out then stay as they are"},
 
@@ -173,9 +168,8 @@ std::vector<Combination> all_combinations() {
       {"mesh.pipeline", "parallel=", has_pipeline, strategy_sums_in_backward,
        "whose ranks do not sum a stage's gradients", "use " + summing},
       {"mesh.pipeline", "ddp.hook", has_pipeline, hook_goes_apart, "whose ranks train apart", "use another ddp.hook"},
-      {"pipeline.schedule", "parallel=", cuts_backward, sums_each_backward,
-       "which sums the gradients of a rank's blocks in each backward",
-       "use pipeline.schedule=gpipe or 1f1b, or parallel=zero1"},
+      {"mesh.pipeline", "fsdp.reshard", has_pipeline, keeps_neighbours,
+       "which keeps blocks between micro-batches, wanted 0", leave_out("fsdp.reshard")},
       {"mesh.pipeline", "recompute=", has_pipeline, has_budget, "whose budget is of one stage",
        "use recompute=all, sqrt or log"},
       {"mesh.pipeline", "trace.blocks", has_pipeline, is_traced, "which follows one stage", one_of_them},

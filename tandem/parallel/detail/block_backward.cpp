@@ -11,18 +11,19 @@ namespace tandem::parallel::detail {
 
 bool BlockBackward::is_in_backward() { return torch::autograd::get_current_graph_task_id() != -1; }
 
-bool BlockBackward::watch(size_t block, const memory::Flow& input, const memory::Flow& output) {
+bool BlockBackward::watch(size_t block, const memory::Flow& input, const memory::Flow& output,
+                          std::shared_ptr<Left> left) {
   bool is_reached = false;
   for (const auto& value : output) {
     if (!value.defined() || !value.requires_grad()) continue;
     if (std::ranges::any_of(input, [&](const Tensor& taken) { return taken.is_same(value); })) continue;
-    value.register_hook([self = shared_from_this(), block](const Tensor&) { self->reach(block); });
+    value.register_hook([self = shared_from_this(), block, left](const Tensor&) { self->reach(block, left); });
     is_reached = true;
   }
   return is_reached;
 }
 
-void BlockBackward::reach(size_t block) {
+void BlockBackward::reach(size_t block, const std::shared_ptr<Left>& left) {
   const int backward = torch::autograd::get_current_graph_task_id();
   if (backward != backward_) {
     end_at_once();
@@ -36,14 +37,17 @@ void BlockBackward::reach(size_t block) {
   if (block_ == block) return;
   leave_open_block();
   block_ = block;
-  enter(block);
+  left_ = left;
+  enter(block, left.get());
 }
 
 void BlockBackward::leave_open_block() {
-  if (const auto block = std::exchange(block_, std::nullopt)) leave(*block);
+  const auto left = std::move(left_);
+  if (const auto block = std::exchange(block_, std::nullopt)) leave(*block, left.get());
 }
 
 void BlockBackward::end_at_once() {
+  left_.reset();
   if (const auto block = std::exchange(block_, std::nullopt)) abandon(*block);
   backward_ = -1;
 }

@@ -179,14 +179,20 @@ void ShardedFlat::take_gradient(size_t i) {
 
 void ShardedFlat::lay_gradients() {
   if (!is_trained_) return;
+  reset_gradients();
+  lay_made_gradients();
+}
+
+void ShardedFlat::lay_made_gradients() {
+  if (!is_trained_) return;
   if (!keeps_gradients_) {
     const at::NoGradGuard no_grad;
     const Owner owner(Category::gradients, block_);
     gradients_ = at::empty({layout_.size()}, layout_.options());
     layout_.padding(gradients_).zero_();
   }
-  reset_gradients();
   is_laid_ = true;
+  for (size_t i = 0; i < parameters_.size(); ++i) take_gradient(i);
 }
 
 Tensor ShardedFlat::like_gradients() const {

@@ -62,6 +62,9 @@ class ShardedFlat {
   /// From now on, what backward puts into the parameters' .grad moves into a flat, and what comes later is added there.
   void lay_gradients();
 
+  /// The same for what backward has put there before.
+  void lay_made_gradients();
+
   /// Starts to sum the flat of the gradients over the ranks; the parameters' .grad become undefined. end_sum() waits
   /// for the sum, and adds this rank's shard of it to the .grad of what it holds; until then the flat must not be laid
   /// again. In order: the ranks' gradients are added to that .grad at once, one after the other, in rank order. Throws
