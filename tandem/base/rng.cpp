@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
+
+#include "tandem/base/draws.h"
 
 namespace tandem {
 namespace {
+
+thread_local bool draws_nothing = false;
 
 constexpr int kFeistelRounds = 6;
 
@@ -69,6 +74,10 @@ template <class Fill>
 void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Box& part, at::IntArrayRef whole,
                  const Fill& fill) {
   check_part(tensor, part, whole);
+  if (WithoutDraws::is_set()) {
+    tensor.zero_();
+    return;
+  }
   const auto words_of = [seed, stream](uint64_t index) {
     return philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
                    static_cast<uint32_t>(stream >> 32)},
@@ -90,6 +99,10 @@ void fill_shared(const Tensor& tensor, uint64_t seed, uint64_t stream, const Box
 }
 
 }  // namespace
+
+WithoutDraws::WithoutDraws() : before_(std::exchange(draws_nothing, true)) {}
+WithoutDraws::~WithoutDraws() { draws_nothing = before_; }
+bool WithoutDraws::is_set() { return draws_nothing; }
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   constexpr uint64_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57;

@@ -11,6 +11,7 @@
 #include "tandem/cli/run/ranks.h"
 #include "tandem/cli/run/step_memory.h"
 #include "tandem/comm/agree.h"
+#include "tandem/job/auto_plan.h"
 #include "tandem/job/ranks.h"
 #include "tandem/memory/device_memory.h"
 #include "tandem/memory/meter.h"
@@ -137,6 +138,10 @@ void write_snapshot(const Arguments& arguments) {
 
 void measure(const Arguments& arguments) {
   const auto job = job::read_job(memory_settings(arguments));
+  if (is_auto(job)) {
+    throw SettingsError("parallel is auto, wanted a plan whose step is measured",
+                        "tandem plan parallel=auto finds one");
+  }
   check_training(job);
   if (job::prints_for_the_job()) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);

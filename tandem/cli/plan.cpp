@@ -11,9 +11,11 @@
 #include "tandem/base/table.h"
 #include "tandem/cli/command.h"
 #include "tandem/cli/plan_schedule.h"
+#include "tandem/cli/plan_search.h"
 #include "tandem/cli/result.h"
 #include "tandem/cli/run/ranks.h"
 #include "tandem/cli/run/step_memory.h"
+#include "tandem/job/auto_plan.h"
 #include "tandem/job/class_split.h"
 #include "tandem/job/form_memory.h"
 #include "tandem/job/large_ranks.h"
@@ -197,6 +199,20 @@ void draw(const Arguments& arguments, const Planned& planned) {
   storage::write_named_file("--figure file", *path, report::memory_figure_svg(bars));
 }
 
+/// With parallel=auto: the plans; `job` becomes the chosen one.
+std::optional<job::SharedPlans> search(const Arguments& arguments, job::Job& job) {
+  if (!is_auto(job)) return std::nullopt;
+  at::set_num_threads(job::threads_of(job.parallel));
+  const auto limit = limit_of(job);
+  auto plans = search_plans(job, shape_of(job), {.limit = limit});
+  if (const auto path = arguments.flag("--figure")) {
+    storage::write_named_file("--figure file", *path, plans_figure(plans));
+  }
+  if (!plans.chosen) refuse_limit(plans, *limit);
+  job = with_plan(job, plans.chosen->words);
+  return plans;
+}
+
 }  // namespace
 
 int run_plan(const Arguments& arguments) {
@@ -204,14 +220,19 @@ int run_plan(const Arguments& arguments) {
   if (!job::prints_for_the_job()) return 0;  // one process of a job prints
   auto job = job::read_job(read_settings(arguments));
   check_training(job);
+  const auto plans = search(arguments, job);
   for (const auto& line : job::idle_settings(job)) log::warn(line);
   if (job.parallel.pipeline > 1) job.pipeline.cut = cut_of(job, shape_of(job));  // found once
   const auto planned = plan_of(job);
   const auto schedule = plan_schedule(job, job.pipeline.cut);
   auto result = result_of(job, planned);
   result["schedule"] = schedule.result;
-  write_result(arguments, text_of(planned, result) + (schedule.text.empty() ? "" : "\n" + schedule.text), result);
-  draw(arguments, planned);
+  if (plans) result.update(plans_json(*plans));
+  write_result(arguments,
+               (plans ? plans_text(*plans) + "\n" : "") + text_of(planned, result) +
+                   (schedule.text.empty() ? "" : "\n" + schedule.text),
+               result);
+  if (!plans) draw(arguments, planned);
   return 0;
 }
 

@@ -86,11 +86,12 @@ Job read_job(settings::Settings settings) {
   apply_presets(settings);
   Job job{.settings = std::move(settings)};
   for (const auto* section : sections()) section->read(job.settings, job);
-  check_mesh(job);
+  if (!is_auto(job)) check_mesh(job);
   return job;
 }
 
 void check_training(const Job& job) {
+  if (is_auto(job)) return;
   check_combinations(job);
   for (const auto* section : sections()) {
     if (section->check != nullptr) section->check(job);
@@ -100,9 +101,9 @@ void check_training(const Job& job) {
 void set_ranks(settings::Settings& settings, int ranks) {
   fit_mesh(settings, ranks);
   settings.set("ranks", std::to_string(ranks));
-  if (const auto& over = settings.get_list("head.over"); over != std::vector<std::string>{"last"}) {
-    settings.set("head.over", "all");
-  }
+  const auto& over = settings.get_list("head.over");
+  const auto names = [&](const char* name) { return std::ranges::find(over, name) != over.end(); };
+  settings.set("head.over", names("all") || names("pipeline") ? "all" : "last");
   if (settings.get_list("memory.limit").size() > 1) settings.set("memory.limit", "");
   if (settings.get_int("ps.servers") >= ranks) settings.set("ps.servers", "0");
 }
@@ -147,6 +148,7 @@ DataShape shape_of(const Job& job) {
 bool is_idle(const Job& job, std::string_view key) { return !why_idle(job, key).empty(); }
 
 std::vector<std::string> idle_settings(const Job& job) {
+  if (is_auto(job)) return {};
   std::vector<std::string> lines;
   for (const auto& setting : schema()) {
     if (!job.settings.given(setting.key) || job.settings.is_default(setting.key)) continue;

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tandem/base/context.h"
+#include "tandem/base/draws.h"
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/classifier/block_sizes.h"
@@ -87,6 +88,7 @@ void check_budget(const Job& job, int rank, const memory::Composition& step) {
 std::vector<std::vector<memory::Stage>> stages_with(const Job& of, const DataShape& shape, const TaskPlan& plan,
                                                     bool in_parts, int rank) {
   const memory::ProbeScope aside;
+  const WithoutDraws no_draws;
   const auto held = held_classes(of, plan.counts, rank);
   const auto job = with_draw(of, draws_of(of, held.count).front());
   const auto group = comm::make_rehearsal_group(rank, job.parallel.ranks, job.parallel.transport);
@@ -159,6 +161,7 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
                          const DataAmount& amount, int64_t scored, const std::optional<memory::Composition>& known) {
   if (known && amount.test_images == 0) return {*known, 0};
   const memory::ProbeScope aside;
+  const WithoutDraws no_draws;
   const auto job = with_draw(of, scored);
   const auto own = held_classes(job, plan.counts, rank);
   const auto batch =

@@ -61,6 +61,7 @@ class PlannedRanks {
 
   PeaksOf peaks();
   std::vector<PlannedRank> ranks(const std::vector<int64_t>& counts);
+  const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
 
   /// Of rank 0.
   const Recomputation& recomputation() { return recomputation(0); }
@@ -73,7 +74,6 @@ class PlannedRanks {
 
  private:
   const Recomputation& recomputation(int rank);
-  const PlannedRank& rank(int rank, const std::vector<int64_t>& counts);
   bool is_small(int rank, int64_t own_classes);
 
   const Job& job_;

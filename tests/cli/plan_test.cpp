@@ -241,10 +241,42 @@ TEST(Plan, TellsTheScheduleOfAPipeline) {
   EXPECT_NEAR(plain["bubble"].get<double>(), 3.0 / 11, 1e-12);
   EXPECT_EQ(plain["ranks"][1]["held_graphs"], 3);
   EXPECT_EQ(plain["ranks"][1]["held_weight_work"], 0);
+  const auto makespan = [&](const Words& more) {
+    return plan(with(job, with({"pipeline.head_cost=1"}, more)))["schedule"]["makespan"].get<double>();
+  };
+  EXPECT_EQ(makespan({"head.over=last"}), 65);  // 8 * (3 + 4) and the bubble
+  EXPECT_EQ(makespan({"head.over=pipeline", "pipeline.schedule=gpipe"}), 41);
+  EXPECT_EQ(makespan({"head.over=pipeline"}), 37);
+  EXPECT_EQ(plan(with(job, {"head.over=all"}))["schedule"]["ranks"][1]["held"], 4);  // min(m, p - r + 1)
   EXPECT_TRUE(plan({"data=synthetic", "head.classes=11"})["schedule"].is_null());
   EXPECT_EQ(run_here(with({"plan"}, with(job, {"pipeline.costs=1,1"}))).err,
             "error: pipeline.costs has 2 numbers, wanted 3: give those of forward, input gradients and weight "
             "gradients: 1,1,1\n");
+}
+
+TEST(Plan, SearchesForAPlan) {
+  const test::TemporaryFolder folder;
+  const auto figure = (folder.path() / "plans.svg").string();
+  const Words job = {"data=synthetic", "data.size=16",   "head.classes=11", "model=resnet_glyph",
+                     "ranks=4",        "train.batch=32", "threads=1",       "parallel=auto"};
+  const auto all = json_of(run_here(with({"plan", "--json", "-", "--figure", figure}, job)));
+  EXPECT_TRUE(std::filesystem::exists(figure));
+  ASSERT_GE(all["plans"].size(), 2U);
+  EXPECT_TRUE(all["plans"][0]["is_chosen"]);
+  EXPECT_GT(all["lower_bound"], 0);
+  EXPECT_NEAR(all["gap"], all["plans"][0]["seconds"].get<double>() / all["lower_bound"].get<double>() - 1, 1e-12);
+  for (const auto* key : {"mesh", "schedule", "seconds", "peak_bytes", "settings"}) {
+    EXPECT_TRUE(all["plans"][1].contains(key)) << key;
+  }
+  auto chosen = job;
+  for (const auto& word : all["plans"].back()["settings"]) chosen.push_back(word);
+  expect_equal(chosen);
+  const auto least = all["plans"].back()["peak_bytes"].get<int64_t>();
+  const auto tight = plan(with(job, {"memory.limit=" + std::to_string(least)}));
+  EXPECT_EQ(tight["ranks"][0]["predicted_peak_bytes"].get<int64_t>() <= least, true);
+  const auto none = run_here(with({"plan"}, with(job, {"memory.limit=100K"})));
+  EXPECT_EQ(none.status, 78);
+  EXPECT_NE(none.err.find("error: memory.limit is 102,400 bytes, wanted at least "), std::string::npos) << none.err;
 }
 
 }  // namespace

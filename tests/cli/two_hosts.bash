@@ -65,7 +65,8 @@ hosts, threads = (json.load(open(f"{sys.argv[1]}/{sys.argv[2]}-{name}/result.jso
 assert hosts["ranks"] == 4
 for ours, theirs in zip(hosts["losses"], threads["losses"], strict=True):
     assert abs(ours - theirs) < 1e-10, (hosts["losses"], threads["losses"])
-assert hosts["wire"] == threads["wire"], (hosts["wire"], threads["wire"])
+if sys.argv[2] != "auto":  # whose plan is the links' to choose
+    assert hosts["wire"] == threads["wire"], (hosts["wire"], threads["wire"])
 PYTHON
 }
 

@@ -45,8 +45,8 @@ void begin_at_zero(StepTimeline& timeline) {
 }
 
 report::StepBar::Kind kind_of(What what) {
-  if (what == What::forward) return report::StepBar::Kind::forward;
-  if (what == What::weight_gradient) return report::StepBar::Kind::weight_gradients;
+  if (what == What::forward || what == What::scores) return report::StepBar::Kind::forward;
+  if (what == What::weight_gradient || what == What::class_gradient) return report::StepBar::Kind::weight_gradients;
   return is_message(what) ? report::StepBar::Kind::waits : report::StepBar::Kind::backward;
 }
 

@@ -64,6 +64,11 @@ std::string best_text(const Trained& trained) {
          (place.empty() ? "whose checkpoint is in the run from which this one goes on" : place) + "\n";
 }
 
+nlohmann::json predicted_json(const Trained& trained) {
+  const double seconds = trained.predicted_step_seconds;
+  return seconds > 0 ? nlohmann::json(seconds) : nlohmann::json();
+}
+
 }  // namespace
 
 double images_per_second(const train::Outcome& outcome) {
@@ -84,6 +89,7 @@ nlohmann::json trained_json(const Trained& trained) {
                            {"seconds", outcome.seconds},
                            {"total_seconds", outcome.total_seconds},
                            {"step_seconds", outcome.step_seconds},
+                           {"predicted_step_seconds", predicted_json(trained)},
                            {"steps", outcome.steps},
                            {"skipped_steps", outcome.skipped_steps},
                            {"loss_scale", number_json(value_of(facts, "loss_scale"))},
@@ -134,6 +140,10 @@ std::string trained_text(const Trained& trained, const std::filesystem::path& re
   text += features_text(trained.features) + memory_text(trained.ranks) + wire_text(trained.ranks);
   if (const auto hidden = value_of(trained.facts, "hidden")) {
     text += "overlap  " + format_percent(*hidden) + " of the gradients' travel is hidden\n";
+  }
+  if (trained.predicted_step_seconds > 0) {
+    text += "step     " + format_number("%.4g", trained.outcome.step_seconds * 1e3) + " ms, predicted " +
+            format_number("%.4g", trained.predicted_step_seconds * 1e3) + " ms\n";
   }
   const auto count = [&](std::string_view name) { return format_count(count_of(trained.facts, name)); };
   if (value_of(trained.facts, "steps_with_lag")) {

@@ -26,6 +26,7 @@ struct Trained {
   parallel::MeshSizes mesh;                             // of the ranks
   comm::Transport transport = comm::Transport::memory;  // of CPU tensors between the ranks
   int replicas = 1;                                     // of a rank, that share its part of a batch
+  double predicted_step_seconds = 0;                    // of a plan that was searched for; 0: it was not
   train::Facts facts;                                   // of the step, over all ranks
   std::vector<job::RankFacts> ranks;
   std::vector<job::FormMemory> forms;  // of the head, other than the run's

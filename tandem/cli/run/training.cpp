@@ -16,6 +16,7 @@
 #include "tandem/cli/stop_signals.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/split.h"
+#include "tandem/job/auto_plan.h"
 #include "tandem/job/epoch_hints.h"
 #include "tandem/job/image_answers.h"
 #include "tandem/job/model_card.h"
@@ -51,13 +52,17 @@ std::string mesh_text(const parallel::MeshSizes& mesh) {
 
 class TrainingRun {
  public:
-  TrainingRun(const Arguments& arguments, const job::Job& job, const data::Split& data, comm::ProcessGroup& group)
+  /// `predicted`: seconds of a step, of a plan that was searched for; 0: it was not.
+  TrainingRun(const Arguments& arguments, const job::Job& job, const data::Split& data, comm::ProcessGroup& group,
+              double predicted)
       : arguments_(arguments),
         job_(job),
         data_(data),
         group_(group),
         leads_(group.rank() == 0),
-        shape_(shape_of(job, *data.train)) {}
+        shape_(shape_of(job, *data.train)) {
+    trained_.predicted_step_seconds = predicted;
+  }
 
   ExitCode operator()() {
     training_ = job::training_loader(job_, *data_.train, group_);
@@ -193,6 +198,7 @@ class TrainingRun {
   train::Outcome run(train::Trainer& trainer, train::Observer& observer) {
     std::optional<memory::LimitScope> limit;
     if (job_.memory.is_limited()) limit.emplace(group_.rank(), job_.memory.limits[group_.rank()]);
+    if (job_.memory.guard) limit.emplace(group_.rank(), *job_.memory.guard);
     try {
       return trainer.run(observer);
     } catch (const c10::OutOfMemoryError&) {
@@ -336,8 +342,13 @@ class TrainingRun {
 ExitCode run_training(const Arguments& arguments, const job::Job& job, const data::Split& data,
                       comm::ProcessGroup& group) {
   auto own = job;
-  settle_cut(own, shape_of(job, *data.train), group);
-  return TrainingRun(arguments, own, data, group)();
+  const auto shape = shape_of(job, *data.train);
+  const auto plan = settle_plan(own, shape, group);
+  if (plan && group.rank() == 0) {
+    for (const auto& line : job::idle_settings(own)) log::warn(line);
+  }
+  settle_cut(own, shape, group);
+  return TrainingRun(arguments, own, data, group, plan ? plan->seconds : 0)();
 }
 
 }  // namespace tandem::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/job/detail/part_costs.h"
 #include "tandem/job/job.h"
 #include "tandem/memory/chain.h"
 #include "tandem/models/model.h"
@@ -12,13 +13,6 @@
 #include "tandem/pipeline/program.h"
 
 namespace tandem::job {
-
-/// What a block takes of each image.
-struct ValueShape {
-  std::vector<int64_t> sizes;  // without the images' dim, the first
-  at::MemoryFormat format = at::MemoryFormat::Contiguous;
-  bool requires_grad = false;
-};
 
 /// How the job's model is cut into the stages of its pipeline.
 struct StagePlan {
@@ -37,9 +31,6 @@ struct StagePlan {
   /// What a stage takes of so many images, without values.
   memory::Flow input_of(int stage, int64_t images, const at::TensorOptions& options) const;
 };
-
-/// What a stage takes: on a nominal core, as shapes tell, the same on each machine; or as this process measures it.
-enum class CutBy : uint8_t { work, time };
 
 /// Cuts as pipeline.cut says, or so that the slowest stage, the last with the classifier, is as fast as it can be by
 /// `by` (memory::BlockWork, or the best of a few runs); inside blocks, where shortcuts travel along, only if there are

@@ -79,7 +79,10 @@ std::string standard_text(const settings::Schema& schema, std::string_view key) 
 
 std::span<const Shorthand> shorthands() { return kShorthands; }
 
+bool is_auto(const Job& job) { return job.settings.get_string("parallel") == kAutoPlan; }
+
 std::string_view strategy_name(std::string_view parallel) {
+  if (parallel == kAutoPlan) return parallel::strategies().front().name;  // until the plan is known
   const auto* shorthand = shorthand_of(parallel);
   return shorthand != nullptr ? shorthand->strategy : parallel;
 }
@@ -148,7 +151,7 @@ const Section& mesh_section() {
            {"mesh.pipeline",
             int64_t{1},
             "ranks among which the model's blocks are divided, in stages that the micro-batches of train.accumulate "
-            "pass through (pipeline.schedule); a divisor of ranks; with parallel=ddp, zero1 or zero2",
+            "pass through (pipeline.schedule); a divisor of ranks; with parallel=ddp, zero1, zero2 or fsdp",
             {1, 1024}}},
       .read = read_mesh};
   return section;

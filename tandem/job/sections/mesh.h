@@ -18,6 +18,12 @@ struct Shorthand {
 
 std::span<const Shorthand> shorthands();
 
+/// The value that leaves it to a search (auto_plan.h).
+inline constexpr std::string_view kAutoPlan = "auto";
+
+/// Whether the job leaves it to a search how its ranks share the work. Its plans are checked, not the job itself.
+bool is_auto(const Job& job);
+
 /// The strategy that `parallel` names, itself or by a shorthand.
 std::string_view strategy_name(std::string_view parallel);
 

@@ -81,6 +81,7 @@ void check_cuda(int ranks, const parallel::Strategy& strategy) {
 std::vector<std::string_view> parallel_names() {
   auto names = names_of(parallel::strategies());
   for (const auto& shorthand : shorthands()) names.push_back(shorthand.name);
+  names.push_back(kAutoPlan);
   return names;
 }
 
@@ -112,7 +113,10 @@ parallel::RankOfBatch Parallel::rank_of_batch(int rank, int of_ranks) const {
 }
 
 const Section& parallel_section() {
-  static const auto strategies = docs_of(shorthands(), docs_of(parallel::strategies(), "how the ranks share the work"));
+  static const auto strategies =
+      docs_of(shorthands(), docs_of(parallel::strategies(), "how the ranks share the work")) +
+      "; auto: by the fastest plan that fits memory.limit, which chooses mesh, strategy, schedule, micro-batches, "
+      "recompute and head.over, but for those that are given";
   static const Section section = {
       .rows =
           {{"ranks",
