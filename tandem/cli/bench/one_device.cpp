@@ -51,7 +51,7 @@ class PlainTraining {
     data::Batch batch;
     for (int64_t step = 0; step < steps_.count && loader->next(batch); ++step) {
       before(batch, step);
-      const auto loss = this->loss(batch);
+      const auto loss = this->loss(batch, step);
       result_.losses.push_back(loss.item<double>());
       take(loss);
       if (step == 0) result_.gradients = copies_of(speed_);
@@ -60,9 +60,11 @@ class PlainTraining {
     return std::move(result_);
   }
 
-  Tensor loss(const data::Batch& batch) const {
-    const auto logits = backbone_->forward(batch.images.to(at::kDouble)).mm(head_.t());
-    return at::nll_loss(logits - logits.logsumexp(1, /*keepdim=*/true), batch.labels);
+  Tensor loss(const data::Batch& batch, int64_t step = 0) const {
+    const auto logits = this->logits(backbone_->forward(batch.images.to(at::kDouble)), batch.labels, step);
+    const auto logarithms = logits - logits.logsumexp(1, /*keepdim=*/true);
+    const auto& head = steps_.head;
+    return at::nll_loss(logarithms, batch.labels) * (1 - head.smoothing) - logarithms.mean() * head.smoothing;
   }
 
   /// A step of the weights: w - rate (momentum v + g).
@@ -91,6 +93,20 @@ class PlainTraining {
   const comm::ProcessGroup& group() const { return *group_; }
 
  private:
+  Tensor logits(const Tensor& made, const Tensor& labels, int64_t step) const {
+    const auto& head = steps_.head;
+    const auto features = head.has_bias ? at::cat({made, at::ones({made.size(0), 1}, made.options())}, 1) : made;
+    const auto lengths = [](const Tensor& rows) { return rows.norm(2, {1}, /*keepdim=*/true); };
+    const auto products = head.scale == 0
+                              ? features.mm(head_.t())
+                              : (features / lengths(features)).mm((head_ / lengths(head_)).t()) * head.scale;
+    if (head.margin == nullptr) return products;
+    const auto targets = labels.unsqueeze(1);
+    const auto size = head.scale == 0 ? lengths(features) * lengths(head_).index_select(0, labels)
+                                      : at::full({}, head.scale, products.options());
+    return products.scatter(1, targets, head.margin(products.gather(1, targets) / size, step) * size);
+  }
+
   Named all() const {
     auto all = weights_;
     all.insert(alphas_.begin(), alphas_.end());

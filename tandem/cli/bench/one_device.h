@@ -17,9 +17,18 @@ struct OneDevice {
   Named first_weights, gradients, weights;  // gradients of the first step; weights after the last
 };
 
+/// A softmax over products of features and weights, or over scaled cosines, with a margin.
+struct PlainHead {
+  double scale = 0;                                           // of cosines; 0: products
+  Tensor (*margin)(const Tensor& cosine, int64_t step) = {};  // what stands for a target's cosine; null: itself
+  double smoothing = 0;
+  bool has_bias = false;
+};
+
 struct PlainSteps {
   int64_t count = 1;
   double rate = 0, momentum = 0;
+  PlainHead head = {};
 };
 
 OneDevice train_plainly(job::Job job, const PlainSteps& steps);

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
+#include <numbers>
 
 #include "tandem/base/error.h"
 #include "tandem/cli/bench/one_device.h"
@@ -29,9 +31,46 @@ struct Reference {
   Words model;
   OneDevice (*train)(job::Job job, const PlainSteps& steps);
   int64_t most_steps = std::numeric_limits<int64_t>::max();  // where one takes long
+  PlainHead head = {};
 
   int64_t steps(const ParityBench& bench) const { return std::min(bench.steps, most_steps); }
 };
+
+constexpr double kScale = 8, kMargin = 0.3, kFactor = 3, kAnneal = 2;
+
+Tensor arcface(const Tensor& cosine, int64_t) { return (cosine.acos() + kMargin).cos(); }
+Tensor detached_arcface(const Tensor& cosine, int64_t) { return cosine + (arcface(cosine, 0) - cosine).detach(); }
+Tensor cosface(const Tensor& cosine, int64_t) { return cosine - kMargin; }
+
+/// (-1)^k cos(factor angle) - 2k, whose weight grows from step to step.
+Tensor l_softmax(const Tensor& cosine, int64_t step) {
+  const auto angle = cosine.acos() * kFactor, turns = (angle.detach() / std::numbers::pi).floor();
+  const double plain = kAnneal / (1 + static_cast<double>(step));
+  return (cosine * plain + (1 - turns.remainder(2) * 2) * angle.cos() - turns * 2) / (1 + plain);
+}
+
+/// Heads whose classes are divided over a pipeline.
+const std::array<Reference, 6> kHeads = {{
+    {{"model=resnet_glyph", "model.norm=none", "head=arcface", "head.scale=8", "head.margin=0.3"},
+     train_plainly,
+     kParitySlowSteps,
+     {kScale, arcface}},
+    {{"model=resnet_glyph", "model.norm=none", "head=arcface", "head.scale=8", "head.margin=0.3",
+      "head.gradient=detached"},
+     train_plainly,
+     kParitySlowSteps,
+     {kScale, detached_arcface}},
+    {{"model=resnet_glyph", "model.norm=none", "head=cosface", "head.scale=8", "head.margin=0.3"},
+     train_plainly,
+     kParitySlowSteps,
+     {kScale, cosface}},
+    {{"model=resnet_glyph", "model.norm=none", "head=l-softmax", "head.factor=3", "head.anneal=2,1,1,0"},
+     train_plainly,
+     kParitySlowSteps,
+     {0, l_softmax}},
+    {{"model=resnet_glyph", "model.norm=none", "head.smoothing=0.2"}, train_plainly, kParitySlowSteps, {0, {}, 0.2}},
+    {{"model=resnet_glyph", "model.norm=none", "head=linear"}, train_plainly, kParitySlowSteps, {0, {}, 0, true}},
+}};
 
 const Reference kMlp = {{}, train_plainly}, kPixels = {{"model=none", "embedding=64"}, train_plainly},
                 kResNet = {{"model=resnet_glyph", "model.norm=none"}, train_plainly},
@@ -56,6 +95,66 @@ struct Plan {
     return all;
   }
 };
+
+/// Classes over all ranks of pipelines, alone and beside other axes.
+void add_divided_heads(std::vector<Plan>& plans) {
+  const auto add = [&](std::string_view parallel, const Reference& reference, Words more, int divisor, int most) {
+    plans.push_back({.parallel = parallel,
+                     .reference = &reference,
+                     .more = std::move(more),
+                     .divisor = divisor,
+                     .most = most,
+                     .recomputes = false,
+                     .accumulate = {3}});
+  };
+  for (const auto& head : kHeads) {
+    for (const auto* schedule : {"gpipe", "1f1b", "v-half"}) {
+      const bool has_two = std::string_view(schedule) == "v-half";  // stages a rank, of five blocks
+      add("pipeline", head, {"head.over=pipeline", std::string("pipeline.schedule=") + schedule}, 1, has_two ? 2 : 4);
+    }
+  }
+  for (const auto* schedule : {"interleaved", "zb-h1", "zb-h2", "zb-v", "v-min"}) {
+    plans.push_back({.parallel = "pipeline",
+                     .reference = &kHeads[0],
+                     .more = {"head.over=all", std::string("pipeline.schedule=") + schedule},
+                     .divisor = 2,
+                     .most = 2,
+                     .recomputes = false,
+                     .accumulate = {4}});
+  }
+  const auto& arcface = kHeads[0];
+  add("ddp", arcface, {"mesh.pipeline=2", "head.over=all"}, 2, 6);
+  add("ddp", arcface, {"mesh.tensor=2", "mesh.pipeline=2", "head.over=all", "pipeline.schedule=gpipe"}, 4, 4);
+  add("ddp", arcface, {"mesh.tensor=2", "mesh.pipeline=2", "head.over=pipeline"}, 4, 4);
+  add("ddp", arcface, {"mesh.tensor=2", "mesh.pipeline=2", "head.over=data,pipeline"}, 8, 8);
+  add("ddp", arcface, {"mesh.tensor=2", "mesh.pipeline=2", "head.over=all", "pipeline.schedule=v-half"}, 8, 8);
+}
+
+/// Real models over each two axes of a mesh, and over three with the classes over all of them.
+void add_pairs_of_axes(std::vector<Plan>& plans) {
+  const auto add = [&](const Reference& model, std::string_view parallel, Words more, int ranks, int64_t parts,
+                       bool recomputes = false) {
+    plans.push_back({.parallel = parallel,
+                     .reference = &model,
+                     .more = std::move(more),
+                     .divisor = ranks,
+                     .most = ranks,
+                     .recomputes = recomputes,
+                     .accumulate = {parts}});
+  };
+  for (const auto* model : {&kResNet18, &kViT}) {
+    add(*model, "ddp", {"mesh.tensor=2"}, 4, 2);
+    add(*model, "fsdp", {"mesh.shard=2"}, 4, 2);
+    add(*model, "fsdp", {"mesh.tensor=2"}, 4, 3);
+    add(*model, "ddp", {"mesh.pipeline=2", "head.over=all"}, 4, 3);
+    add(*model, "fsdp", {"mesh.pipeline=2"}, 4, 3);
+    add(*model, "zero2", {"mesh.pipeline=2", "pipeline.schedule=v-half"}, 4, 3);
+    add(*model, "fsdp", {"mesh.pipeline=2", "pipeline.schedule=zb-v", "head.over=all"}, 4, 3, true);
+    add(*model, "ddp", {"mesh.tensor=2", "mesh.pipeline=2", "head.over=all"}, 4, 2);
+    add(*model, "fsdp", {"mesh.tensor=2", "mesh.pipeline=2", "pipeline.schedule=interleaved"}, 8, 2, true);
+    add(*model, "fsdp", {"mesh.tensor=2", "mesh.pipeline=2", "pipeline.schedule=zb-h1", "head.over=all"}, 8, 3);
+  }
+}
 
 /// Each strategy, plans whose ranks do not all have images of their own, pipelines, and a search.
 std::vector<Plan> all_plans() {
@@ -100,6 +199,8 @@ std::vector<Plan> all_plans() {
                    .more = {"mesh.tensor=2", "mesh.pipeline=2", "pipeline.schedule=zb-h1"},
                    .divisor = 4,
                    .recomputes = false});
+  add_divided_heads(plans);
+  add_pairs_of_axes(plans);
   plans.push_back({.parallel = "ddp", .reference = &kSearch});
   return plans;
 }
@@ -141,6 +242,10 @@ double largest_of(const Named& tensors) {
   return most;
 }
 
+ParityNumbers largest_of(const OneDevice& one) {
+  return {*std::ranges::max_element(one.losses), largest_of(one.gradients), largest_of(one.weights)};
+}
+
 double difference(const train::Parameter& own, const Tensor& whole) {
   auto expected = whole;
   for (const auto& split : own.placement.splits) expected = expected.narrow(split.dim, split.first, split.count);
@@ -178,7 +283,9 @@ OneDevice on_one_device(const ParityBench& bench, const Reference& reference) {
                             .ranks = 1,
                             .accumulate = 1,
                             .recompute = "none"};
-  return reference.train(job_of(bench, alone), {.count = reference.steps(bench), .rate = kRate, .momentum = kMomentum});
+  return reference.train(
+      job_of(bench, alone),
+      {.count = reference.steps(bench), .rate = kRate, .momentum = kMomentum, .head = reference.head});
 }
 
 /// Trains one plan on this rank. SGD's momentum after the first step, which ranks that meet may still have to unify, is
@@ -256,9 +363,10 @@ ParityResult bench_parity(const ParityBench& bench) {
   std::map<const Reference*, OneDevice> references;
   for (const auto* reference : {&kMlp, &kPixels, &kResNet, &kResNet18, &kViT, &kCells, &kSearch})
     references[reference] = on_one_device(bench, *reference);
+  for (const auto& reference : kHeads) references[&reference] = on_one_device(bench, reference);
   const auto& one = references[&kMlp];
   ParityResult result;
-  result.largest = {*std::ranges::max_element(one.losses), largest_of(one.gradients), largest_of(one.weights)};
+  result.largest = largest_of(one);
   result.moved = moved(one);
   for (const auto& plan : all_plans()) {
     const auto& expected = references[plan.reference];
@@ -266,7 +374,8 @@ ParityResult bench_parity(const ParityBench& bench) {
     for (int ranks = plan.divisor; ranks <= most; ranks += plan.divisor) {
       for (const int64_t parts : plan.accumulate.empty() ? bench.accumulate : plan.accumulate) {
         for (const auto& recompute : plan.recomputes ? bench.recompute : Words{"none"}) {
-          const ParityCase compared{std::string(plan.parallel), plan.words(), ranks, parts, recompute};
+          ParityCase compared{std::string(plan.parallel), plan.words(), ranks, parts, recompute};
+          compared.largest = largest_of(expected);
           const auto job = job_of(bench, compared);
           comm::run_ranks(job.parallel.ranks,
                           [&](comm::ProcessGroup& group) {
@@ -276,7 +385,7 @@ ParityResult bench_parity(const ParityBench& bench) {
                           {.threads = job.parallel.parts() / job.parallel.ranks});
           auto& measured = result.cases.back();
           const bool is_traced = !job.parallel.strategy->is_one_process && job.parallel.pipeline == 1;
-          if (is_traced && is_more_than_rounding(measured.difference, result.largest)) {
+          if (is_traced && is_more_than_rounding(measured.difference, measured.largest)) {
             measured.parts = where_it_parts(bench, measured);
           }
         }

@@ -32,6 +32,7 @@ struct ParityCase {
   int ranks = 0;
   int64_t accumulate = 0;
   std::string recompute;
+  ParityNumbers largest;     // absolute values on one device, to judge the difference by
   ParityNumbers difference;  // from one device, the greatest absolute ones
   std::string parts;         // where it parts from one device, of plans that differ by more than rounding
 };
@@ -40,7 +41,7 @@ struct ParityCase {
 inline constexpr double kParityRounding = 1e-12;
 
 struct ParityResult {
-  ParityNumbers largest;  // absolute values on one device, to judge the differences by
+  ParityNumbers largest;  // of the first model on one device
   double moved = 0;       // the largest change of a weight
   std::vector<ParityCase> cases;
 };
