@@ -115,15 +115,6 @@ std::vector<Words> candidates(const Job& job) {
   return all;
 }
 
-std::string mesh_text(const parallel::MeshSizes& sizes) {
-  std::string text;
-  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
-    if (sizes.size(axis) == 1) continue;
-    text += (text.empty() ? "" : " x ") + std::string(name_of(axis)) + " " + std::to_string(sizes.size(axis));
-  }
-  return text.empty() ? "1 rank" : text;
-}
-
 SharedPlan plan_of(const Job& own, Words words, const StepEstimate& estimate) {
   const auto sizes = own.parallel.mesh(own.parallel.ranks);
   std::string cut;
@@ -207,6 +198,15 @@ std::vector<size_t> some_of(const std::vector<size_t>& all, size_t most) {
 }
 
 }  // namespace
+
+std::string mesh_text(const parallel::MeshSizes& sizes) {
+  std::string text;
+  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
+    if (sizes.size(axis) == 1) continue;
+    text += (text.empty() ? "" : " x ") + std::string(name_of(axis)) + " " + std::to_string(sizes.size(axis));
+  }
+  return text.empty() ? "1 rank" : text;
+}
 
 Job with_plan(const Job& job, const std::vector<std::string>& words) {
   auto settings = job.settings;

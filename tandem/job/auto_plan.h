@@ -10,6 +10,9 @@
 
 namespace tandem::job {
 
+/// The axes with several ranks: "data 2 x pipeline 4"; "1 rank".
+std::string mesh_text(const parallel::MeshSizes& sizes);
+
 /// A way to share a job's work among its ranks.
 struct SharedPlan {
   std::vector<std::string> words;  // settings that make it, beside the job's

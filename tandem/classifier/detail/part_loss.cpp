@@ -66,15 +66,12 @@ std::vector<Tensor> PartScores::sums() && {
   return all;
 }
 
-struct PartLoss::Softmax : detail::BlockSoftmax {
-  using BlockSoftmax::BlockSoftmax;
-};
-
 PartLoss::PartLoss(Tensor features, Tensor weight, const Tensor& targets, int64_t first, const Scoring& scoring,
                    const BlockOptions& blocks)
     : features_(std::move(features)), weight_(std::move(weight)) {
   detail::check_arguments(features_, weight_, targets, scoring);
-  softmax_ = std::make_unique<Softmax>(features_, weight_.detach(), targets, first, scoring, keeping_nothing(blocks));
+  softmax_ = std::make_unique<detail::BlockSoftmax>(features_, weight_.detach(), targets, first, scoring,
+                                                    keeping_nothing(blocks));
 }
 
 PartLoss::~PartLoss() = default;

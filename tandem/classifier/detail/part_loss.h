@@ -20,6 +20,10 @@
 // (arXiv:2411.05288), which need barriers, and a softmax without margin; the sums: own.
 namespace tandem::classifier {
 
+namespace detail {
+class BlockSoftmax;
+}
+
 /// What a part says of some rows.
 struct PartScores {
   Tensor numbers;      // [3, n]: maximum, sum of exp(score - maximum), the target's score with margin, or where the
@@ -58,8 +62,7 @@ class PartLoss {
   void add_class_gradient(const Tensor& log_sum, const Tensor& share, int64_t classes);
 
  private:
-  struct Softmax;
-  std::unique_ptr<Softmax> softmax_;
+  std::unique_ptr<detail::BlockSoftmax> softmax_;
   Tensor features_, weight_;
   int64_t begin_ = 0;  // of the rows that scores_ has
   PartScores scores_;

@@ -39,15 +39,9 @@ namespace fs = std::filesystem;
 constexpr const char *kResult = "result.json", *kSettings = "settings.toml";
 
 /// ", data 2 x tensor 2" of ranks that stand along several axes, or along one of the model's, else "".
-std::string mesh_text(const parallel::MeshSizes& mesh) {
-  using parallel::Axis;
+std::string mesh_suffix(const parallel::MeshSizes& mesh) {
   if (mesh.ranks() == mesh.data || mesh.ranks() == mesh.shard) return "";
-  std::string text;
-  for (const auto axis : {Axis::data, Axis::shard, Axis::tensor, Axis::pipeline}) {
-    if (mesh.size(axis) == 1) continue;
-    text += (text.empty() ? ", " : " x ") + std::string(name_of(axis)) + " " + std::to_string(mesh.size(axis));
-  }
-  return text;
+  return ", " + job::mesh_text(mesh);
 }
 
 class TrainingRun {
@@ -284,7 +278,7 @@ class TrainingRun {
     if (data_.retrieval) log::info("retrieval " + data_.retrieval->what);
     const auto recomputed = plan_text(plan_.task.recompute);
     log::info("plan     " + job_.model.name + " × " + std::to_string(job_.parallel.parts()) + " (" +
-              std::string(job_.parallel.strategy->title) + mesh_text(job_.parallel.mesh(group_.size())) + ") · " +
+              std::string(job_.parallel.strategy->title) + mesh_suffix(job_.parallel.mesh(group_.size())) + ") · " +
               std::string(job_.head.form->plan) +
               (job_.head.form->is_whole ? "" : " " + job::counts_text(with_copies(job_, plan_.task.counts))) +
               (recomputed.empty() ? "" : " · recompute " + recomputed));
