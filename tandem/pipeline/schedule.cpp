@@ -10,7 +10,7 @@
 namespace tandem::pipeline {
 namespace {
 
-constexpr std::array<Schedule, 9> kSchedules = {{
+constexpr std::array<Schedule, 10> kSchedules = {{
     {.name = "gpipe", .doc = "all forwards, then all backwards, and all micro-batches held", .make = make_gpipe},
     {.name = "1f1b",
      .doc = "a forward and a backward in turn, with as many held as there are ranks behind",
@@ -40,6 +40,13 @@ constexpr std::array<Schedule, 9> kSchedules = {{
      .chunks = 2,
      .goes_back = true,
      .make = make_v_min},
+    {.name = "v-held",
+     .doc = "two stages a rank, the fastest of these three, where forward and each half of backward take as long, with "
+            "at most pipeline.held graphs of stages",
+     .chunks = 2,
+     .goes_back = true,
+     .takes_held = true,
+     .make = make_v_held},
     {.name = "inference", .doc = "forwards alone", .has_backward = false, .make = make_inference},
 }};
 

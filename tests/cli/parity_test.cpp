@@ -37,7 +37,7 @@ TEST(Parity, EveryStrategyTrainsAsOneDevice) {
     if (is_strategy) seen.insert(one.parallel);
     others += is_strategy ? 0 : 1;
   }
-  EXPECT_EQ(others, (5 * 3U + 2 + 2 + 2 + 3 + 3 * 2) * 2 * 2 + (4 * 3 + 4 * 2 + 1 + 1 + 1 + 1) * 2 + 3 +
+  EXPECT_EQ(others, (5 * 3U + 2 + 2 + 2 + 3 + 3 * 2) * 2 * 2 + (4 * 3 + 5 * 2 + 1 + 1 + 1 + 1) * 2 + 3 +
                         6 * (3 + 3 + 2) + 5 + 1 + 4 + 2 * 12)
       << "1 to 3 ranks along tensor, 2 and 4 of two axes, 8 of three, 1 to 3 that search; pipelines of 1 to 3 ranks, "
          "or of two with two stages each, and beside data and tensor; heads divided over pipelines, and real models "
@@ -77,7 +77,7 @@ TEST(Parity, WritesItsPageAndItsResult) {
   const auto result = nlohmann::json::parse(text(json));
   EXPECT_NE(text(page).find("\n| ddp model=none embedding=64 mesh.tensor=2 | "), std::string::npos);
   EXPECT_EQ(result["cases"].size(), 4 * all_strategies().size() + (5 * 2 + 2 + 2 + 2 + 2 + 3 * 2) * 2 +
-                                        (8 * 2 + 1 + 1 + 1 + 1) + 2 + 2 + 6 * 3 * 2 + 5 + 1 + 4 + 2 * 12);
+                                        (9 * 2 + 1 + 1 + 1 + 1) + 2 + 2 + 6 * 3 * 2 + 5 + 1 + 4 + 2 * 12);
   EXPECT_EQ(result["cases"][0]["parallel"], "ddp");
   EXPECT_TRUE(result["cases"][0]["difference"]["weight"].is_number());
   EXPECT_EQ(test::run_here({"bench", "parity", "page=/nowhere/page.md"}).err,

@@ -47,7 +47,7 @@ TEST(PipelineBench, RunsEveryScheduleWithDelays) {
       {"bench", "pipeline", "modes=delays", "delayed_ranks=2", "micro_batches=4", "batch=4", "unit=1", "--json", "-"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   const auto cases = nlohmann::json::parse(ended.out)["cases"];
-  ASSERT_EQ(cases.size(), 9u);
+  ASSERT_EQ(cases.size(), 10u);
   for (const auto& one : cases) {
     EXPECT_GE(one["seconds"], one["simulated_seconds"]) << one;
     EXPECT_TRUE(one["peer_seconds"].is_null());

@@ -107,6 +107,24 @@ TEST(Schedule, VMin) {
   EXPECT_EQ(large.held, Numbers(8, 4));
 }
 
+/// From v-min's makespan to zb-v's, and none that is allowed more is slower.
+TEST(Schedule, VHeld) {
+  for (const auto& [ranks, micro_batches] : {std::pair{2, 4}, {3, 7}, {4, 8}, {5, 9}, {8, 16}}) {
+    double before = figures_of("v-min", ranks, micro_batches).makespan;
+    const double half = figures_of("v-half", ranks, micro_batches).makespan;
+    for (int held = least_held(ranks); held <= 2 * ranks; ++held) {
+      const auto program =
+          make_program(schedule_of("v-held"), {.ranks = ranks, .micro_batches = micro_batches, .held = held});
+      for (const auto& rank : prove(program)) EXPECT_LE(rank.both, held);
+      const double makespan = simulate(program, even_costs(program, {})).makespan;
+      EXPECT_LE(makespan, before) << ranks << " ranks, " << held << " held";
+      before = makespan;
+      if (held >= 2 * ((ranks + 2) / 2)) EXPECT_LE(makespan, half);
+    }
+    EXPECT_LE(before, figures_of("zb-v", ranks, micro_batches).makespan);
+  }
+}
+
 TEST(Schedule, Inference) {
   EXPECT_EQ(figures_of("inference", 4, 8).makespan, 11);
   EXPECT_EQ(figures_of("inference", 8, 16).makespan, 23);
@@ -126,8 +144,9 @@ TEST(Schedule, WeightGradientsGoInTheOrderOfTheMicroBatches) {
 }
 
 TEST(Schedule, NamesWhatItWants) {
-  EXPECT_EQ(test::text_of<SettingsError>([] { schedule_of("gpip"); }),
-            "schedule is 'gpip', wanted gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min or inference");
+  EXPECT_EQ(
+      test::text_of<SettingsError>([] { schedule_of("gpip"); }),
+      "schedule is 'gpip', wanted gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, v-held or inference");
   EXPECT_EQ(
       test::text_of<SettingsError>([] { make_program(schedule_of("interleaved"), {.ranks = 4, .micro_batches = 6}); }),
       "micro_batches is 6 with schedule interleaved and 4 ranks, wanted a multiple of them: use another schedule, "

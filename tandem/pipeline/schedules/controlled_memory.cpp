@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <set>
 
 #include "tandem/pipeline/schedules/rank_list.h"
+#include "tandem/pipeline/simulation.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -122,36 +124,57 @@ class Squeeze {
   std::map<Action, int> ends_;
 };
 
-template <class PatternOf>
-Program squeeze(const ScheduleSize& size, int limit, const PatternOf& pattern_of) {
-  Program program{.micro_batches = size.micro_batches, .rank_of = v_stages(size.ranks)};
+using PatternOf = Pattern (*)(int rank, int ranks);
+
+Program squeeze(const ScheduleSize& size, int limit, PatternOf pattern_of) {
+  const int ranks = size.ranks;
+  Program program{.micro_batches = size.micro_batches, .rank_of = v_stages(ranks)};
   std::vector<std::vector<Planned>> lists;
-  for (int rank = 0; rank < size.ranks; ++rank) {
-    lists.push_back(repeat(pattern_of(rank), rank, 2 * size.ranks - 1 - rank, size.micro_batches));
+  for (int rank = 0; rank < ranks; ++rank) {
+    lists.push_back(repeat(pattern_of(rank, ranks), rank, 2 * ranks - 1 - rank, size.micro_batches));
   }
   program.lists = Squeeze(std::move(lists), limit).run();
   return program;
 }
 
+Pattern half_pattern(int rank, int ranks) {
+  const int gap = ranks % 2 == 0 ? 3 : 0;
+  return {2 * rank, 3 * ranks - rank - 2, 3 * ranks + gap + 2 * rank - 1, 6 * ranks + gap - rank - 2};
+}
+
+Pattern least_pattern(int rank, int ranks) {
+  const int gap = ranks % 3 == 0 ? 2 : 0;
+  return {rank, 2 * ranks - rank - 1, 2 * ranks + gap + rank, 4 * ranks + gap - rank - 1};
+}
+
+int held_by_half(int ranks) { return 2 * ((ranks + 2) / 2); }
+
+/// Units of time that it takes where all actions take one.
+double makespan_of(const Program& program) {
+  const auto whole = with_messages(program);
+  return simulate(whole, even_costs(whole, {.forward = 2, .input_gradient = 2, .weight_gradient = 2})).makespan;
+}
+
 }  // namespace
+
+int least_held(int ranks) { return 2 * ((ranks + 4) / 3); }
 
 /// Two stages a rank, down the ranks and up again, so that first stages, whose graphs live long, and last ones, whose
 /// live shortly, add up to the same on each rank: p / 2 + 1 micro-batches, half of what 1f1b holds, in less time.
 ///
 /// Source: Qi et al. 2024, Pipeline Parallelism with Controllable Memory, section 3 (arXiv:2405.15362).
-Program make_v_half(const ScheduleSize& size) {
-  const int ranks = size.ranks, gap = ranks % 2 == 0 ? 3 : 0;
-  return squeeze(size, 2 * ((ranks + 2) / 2), [&](int rank) {
-    return Pattern{2 * rank, 3 * ranks - rank - 2, 3 * ranks + gap + 2 * rank - 1, 6 * ranks + gap - rank - 2};
-  });
-}
+Program make_v_half(const ScheduleSize& size) { return squeeze(size, held_by_half(size.ranks), half_pattern); }
 
 /// The same with the least memory: (p + 4) / 3 micro-batches.
-Program make_v_min(const ScheduleSize& size) {
-  const int ranks = size.ranks, gap = ranks % 3 == 0 ? 2 : 0;
-  return squeeze(size, 2 * ((ranks + 4) / 3), [&](int rank) {
-    return Pattern{rank, 2 * ranks - rank - 1, 2 * ranks + gap + rank, 4 * ranks + gap - rank - 1};
-  });
+Program make_v_min(const ScheduleSize& size) { return squeeze(size, least_held(size.ranks), least_pattern); }
+
+/// What lies between: more held shortens the bubble step by step.
+Program make_v_held(const ScheduleSize& size) {
+  const int held = std::max(size.held, least_held(size.ranks));
+  std::vector<Program> programs = {squeeze(size, held, least_pattern)};
+  if (held >= held_by_half(size.ranks)) programs.push_back(squeeze(size, held, half_pattern));
+  if (held >= 2 * size.ranks) programs.push_back(make_zero_bubble_v(size));
+  return *std::ranges::min_element(programs, {}, makespan_of);
 }
 
 }  // namespace tandem::pipeline

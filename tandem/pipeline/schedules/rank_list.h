@@ -62,6 +62,7 @@ Program make_zero_bubble_h2(const ScheduleSize& size);
 Program make_zero_bubble_v(const ScheduleSize& size);
 Program make_v_half(const ScheduleSize& size);
 Program make_v_min(const ScheduleSize& size);
+Program make_v_held(const ScheduleSize& size);
 Program make_inference(const ScheduleSize& size);
 
 }  // namespace tandem::pipeline
