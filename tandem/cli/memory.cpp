@@ -138,10 +138,6 @@ void write_snapshot(const Arguments& arguments) {
 
 void measure(const Arguments& arguments) {
   const auto job = job::read_job(memory_settings(arguments));
-  if (is_auto(job)) {
-    throw SettingsError("parallel is auto, wanted a plan whose step is measured",
-                        "tandem plan parallel=auto finds one");
-  }
   check_training(job);
   if (job::prints_for_the_job()) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);

@@ -199,17 +199,18 @@ void draw(const Arguments& arguments, const Planned& planned) {
   storage::write_named_file("--figure file", *path, report::memory_figure_svg(bars));
 }
 
-/// With parallel=auto: the plans; `job` becomes the chosen one.
+/// Of a job that needs a search: the plans; `job` becomes the chosen one.
 std::optional<job::SharedPlans> search(const Arguments& arguments, job::Job& job) {
-  if (!is_auto(job)) return std::nullopt;
+  if (!needs_search(job)) return std::nullopt;
   at::set_num_threads(job::threads_of(job.parallel));
   const auto limit = limit_of(job);
-  auto plans = search_plans(job, shape_of(job), {.limit = limit});
+  job::PlanEstimate estimates(shape_of(job));
+  auto plans = search_plans(job, estimates, {.limit = limit});
   if (const auto path = arguments.flag("--figure")) {
     storage::write_named_file("--figure file", *path, plans_figure(plans));
   }
-  if (!plans.chosen) refuse_limit(plans, *limit);
-  job = with_plan(job, plans.chosen->words);
+  if (plans.fitting.empty()) refuse_limit(job, plans, *limit);
+  job = with_plan(job, plans.fitting.front().words);
   return plans;
 }
 

@@ -8,7 +8,7 @@ namespace tandem::cli {
 namespace {
 
 bool is_chosen(const job::SharedPlan& plan, const job::SharedPlans& plans) {
-  return plans.chosen && plans.chosen->words == plan.words;
+  return !plans.fitting.empty() && plans.fitting.front().words == plan.words;
 }
 
 std::string milliseconds(double seconds) { return format_number("%.4g", seconds * 1e3) + " ms"; }
@@ -27,7 +27,11 @@ std::string plans_text(const job::SharedPlans& plans) {
     table.add_row({milliseconds(plan.seconds), times(plan.seconds, plans), format_bytes(plan.peak_bytes), plan.text(),
                    is_chosen(plan, plans) ? "chosen" : ""});
   }
-  return text + table.str();
+  text += table.str();
+  if (plans.fitting.empty()) return text;
+  text += "settings ";
+  for (const auto& word : plans.fitting.front().words) text += " " + word;
+  return text + "\n";
 }
 
 nlohmann::json plans_json(const job::SharedPlans& plans) {
@@ -46,7 +50,8 @@ nlohmann::json plans_json(const job::SharedPlans& plans) {
   }
   return {{"plans", all},
           {"lower_bound", plans.lower_bound},
-          {"gap", plans.chosen ? nlohmann::json(plans.chosen->seconds / plans.lower_bound - 1) : nlohmann::json()}};
+          {"gap", plans.fitting.empty() ? nlohmann::json()
+                                        : nlohmann::json(plans.fitting.front().seconds / plans.lower_bound - 1)}};
 }
 
 std::string plans_figure(const job::SharedPlans& plans) {

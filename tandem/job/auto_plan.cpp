@@ -3,131 +3,57 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/comm/agree.h"
 #include "tandem/comm/joint_work.h"
-#include "tandem/job/detail/measure_links.h"
+#include "tandem/job/detail/plan_candidates.h"
 #include "tandem/job/large_ranks.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
-#include "tandem/models/model.h"
-#include "tandem/settings/value.h"
 
 namespace tandem::job {
 namespace {
 
 using parallel::Axis;
 
-constexpr int64_t kMostMicroBatches = 64;
-constexpr int kMostRehearsed = 24;  // plans of one search
-constexpr double kDoubt = 1.25;     // by which an estimate of bytes may be too high
+constexpr int64_t kMostRehearsed = 32;  // plans of one search
+constexpr double kDoubt = 1.25;         // by which an estimate of bytes may be too high
 constexpr size_t kMostOfFront = 8;
+const std::string kTest = "a test";
 
 using Words = std::vector<std::string>;
 
-/// Those that divide n, from 1 on.
-std::vector<int> divisors(int n) {
-  std::vector<int> all;
-  for (int i = 1; i <= n; ++i) {
-    if (n % i == 0) all.push_back(i);
-  }
-  return all;
+std::string schedule_text(const Job& job) {
+  const auto& name = job.settings.get_string("pipeline.schedule");
+  const auto* schedule = job.pipeline.schedule;
+  return schedule != nullptr && schedule->takes_held ? name + " " + std::to_string(job.pipeline.held) : name;
 }
 
-/// What a setting may be: what it was given, or each of `some`.
-Words choices(const settings::Settings& settings, const char* key, const Words& some) {
-  if (settings.given(key)) return {settings::format_value(settings.get(key))};
-  return some;
+/// Whether the plan needs the cut of its estimate in its settings: it is not that which these give.
+bool keeps_cut(const Job& job, const Job& own) {
+  return own.pipeline.measures_cut || (is_auto(job) && own.pipeline.cut.empty());
 }
 
-/// 1, 2, 4, ... images of a rank at least one each.
-Words micro_batch_choices(const Job& job, int batch_ranks, int pipeline) {
-  Words some;
-  const int64_t most = std::min(kMostMicroBatches, std::max<int64_t>(1, job.training.batch / batch_ranks));
-  for (int64_t count = 1; count <= most; count *= 2) {
-    if (count >= pipeline || 2 * count > most) some.push_back(std::to_string(count));
-  }
-  return choices(job.settings, "train.accumulate", some);
-}
-
-/// Each of `words` with each of the choices of one more setting.
-std::vector<Words> with_each(const std::vector<Words>& words, const std::string& key, const Words& choices) {
-  std::vector<Words> all;
-  for (const auto& some : words) {
-    for (const auto& choice : choices) {
-      all.push_back(some);
-      all.back().push_back(key + "=" + choice);
-    }
-  }
-  return all;
-}
-
-Words training_schedules() {
-  Words names;
-  for (const auto& schedule : pipeline::schedules()) {
-    if (schedule.has_backward) names.emplace_back(schedule.name);
-  }
-  return names;
-}
-
-/// Those that train any job in each step as one device, on so many ranks that share a batch.
-Words strategies_of(int batch_ranks) {
-  Words names;
-  for (const auto& strategy : parallel::strategies()) {
-    if (strategy.takes_gradients && (batch_ranks > 1 || !strategy.divides)) names.emplace_back(strategy.name);
-  }
-  return names;
-}
-
-/// All ways to divide the job over one mesh, some of which it cannot have.
-std::vector<Words> plans_of_mesh(const Job& job, int tensor, int pipeline) {
-  const auto& settings = job.settings;
-  const int batch_ranks = job.parallel.ranks / tensor / pipeline;
-  std::vector<Words> all = {{"mesh.tensor=" + std::to_string(tensor), "mesh.pipeline=" + std::to_string(pipeline)}};
-  all = with_each(all, "parallel", strategies_of(batch_ranks));
-  all = with_each(all, "train.accumulate", micro_batch_choices(job, batch_ranks, pipeline));
-  all = with_each(all, "recompute", choices(settings, "recompute", {"none", "sqrt", "all"}));
-  if (pipeline == 1) return all;
-  all = with_each(all, "head.over", choices(settings, "head.over", {"last", "all"}));
-  return with_each(all, "pipeline.schedule", choices(settings, "pipeline.schedule", training_schedules()));
-}
-
-/// How many ranks may stand along an axis.
-std::vector<int> sizes_of_axis(const Job& job, const char* key, Axis axis, int ranks) {
-  if (job.settings.given(key)) {
-    const auto given = static_cast<int>(job.settings.get_int(key));
-    return ranks % given == 0 ? std::vector<int>{given} : std::vector<int>();
-  }
-  return models::axes_of(job.model.name).has(axis) ? divisors(ranks) : std::vector<int>{1};
-}
-
-std::vector<Words> candidates(const Job& job) {
-  std::vector<Words> all;
-  for (const int tensor : sizes_of_axis(job, "mesh.tensor", Axis::tensor, job.parallel.ranks)) {
-    for (const int pipeline : sizes_of_axis(job, "mesh.pipeline", Axis::pipeline, job.parallel.ranks / tensor)) {
-      for (auto& words : plans_of_mesh(job, tensor, pipeline)) all.push_back(std::move(words));
-    }
-  }
-  return all;
-}
-
-SharedPlan plan_of(const Job& own, Words words, const StepEstimate& estimate) {
+SharedPlan plan_of(const Job& own, Words words, const StepEstimate& estimate, bool keeps_cut) {
   const auto sizes = own.parallel.mesh(own.parallel.ranks);
   std::string cut;
   for (const auto& name : estimate.cut) cut += (cut.empty() ? "" : ",") + name;
-  if (!cut.empty() && !own.settings.given("pipeline.cut")) words.push_back("pipeline.cut=" + cut);
+  if (!cut.empty() && keeps_cut) words.push_back("pipeline.cut=" + cut);
   return {.words = std::move(words),
           .mesh = mesh_text(sizes),
-          .schedule = sizes.pipeline > 1 ? own.settings.get_string("pipeline.schedule") : "",
+          .schedule = sizes.pipeline > 1 ? schedule_text(own) : "",
           .strategy = std::string(own.parallel.strategy->name),
           .recompute = std::string(own.memory.recompute->name),
           .micro_batches = own.training.accumulate,
           .divides_head = divides_head(own),
           .seconds = estimate.seconds,
+          .stages = estimate.stages,
+          .after_seconds = estimate.after,
           .peak_bytes = estimate.peak_bytes,
           .worst = estimate.worst};
 }
@@ -146,7 +72,7 @@ void rehearse(SharedPlan& plan, const Job& of, const DataShape& shape) {
     if (peak.bytes <= plan.peak_bytes) continue;
     plan.peak_bytes = peak.bytes;
     plan.worst = coordinate;
-    plan.worst_block = peak.in_test ? "a test" : "block '" + peak.block + "'";
+    plan.worst_block = peak.in_test ? kTest : "block '" + peak.block + "'";
   }
   plan.is_rehearsed = true;
 }
@@ -172,9 +98,11 @@ bool unless_refused(std::string& fault, const Work& work) {
   }
 }
 
-void check_some(const std::vector<SharedPlan>& plans, const std::string& fault) {
+std::string remedy_of(const Job& job) { return is_auto(job) ? "give parallel" : "give pipeline.schedule"; }
+
+void check_some(const std::vector<SharedPlan>& plans, const Job& job, const std::string& fault) {
   if (!plans.empty()) return;
-  throw SettingsError("parallel=auto finds no plan that the job can have: " + fault, "give parallel");
+  throw SettingsError(searched_setting(job) + ", but no plan is one that the job can have: " + fault, remedy_of(job));
 }
 
 /// Those that no other is both faster and smaller than. `plans`: the fastest first.
@@ -221,33 +149,33 @@ Job with_plan(const Job& job, const std::vector<std::string>& words) {
 namespace {
 
 void check_can_measure(const Job& job) {
-  const auto refuse = [](const std::string& what, const std::string& remedy) {
-    throw SettingsError("parallel is auto " + what, remedy);
+  const auto refuse = [&](const std::string& what) {
+    throw SettingsError(searched_setting(job) + " " + what, remedy_of(job));
   };
-  if (job.search) refuse("in a search of cells, wanted a strategy", "use parallel=ddp");
-  if (job.parallel.device.is_cuda()) refuse("with device=cuda, whose times are not measured", "use parallel=ddp");
+  if (job.search) refuse("in a search of cells, wanted a strategy");
+  if (job.parallel.device.is_cuda()) refuse("with device=cuda, whose times are not measured");
 }
 
 /// What is thrown elsewhere than by us reaches the other ranks, too.
-SharedPlan chosen_plan(const Job& job, const DataShape& shape, const Links& links) {
+SharedPlan chosen_plan(const Job& job, PlanEstimate& estimates) {
   const auto limit = limit_of(job);
   try {
-    const auto plans = search_plans(job, shape, {.by = CutBy::time, .links = links, .limit = limit});
-    if (!plans.chosen) refuse_limit(plans, *limit);
-    return *plans.chosen;
+    const auto plans = search_plans(job, estimates, {.limit = limit, .wants_front = false});
+    if (plans.fitting.empty()) refuse_limit(job, plans, *limit);
+    return plans.fitting.front();
   } catch (const c10::Error& error) {
-    throw SettingsError(std::string("parallel=auto: ") + error.what_without_backtrace(), "give parallel");
+    throw SettingsError(searched_setting(job) + ": " + error.what_without_backtrace(), remedy_of(job));
   }
 }
 
 }  // namespace
 
 std::optional<SharedPlan> settle_plan(Job& job, const DataShape& shape, comm::ProcessGroup& group) {
-  if (!is_auto(job)) return std::nullopt;
+  if (!needs_search(job)) return std::nullopt;
   check_can_measure(job);
-  const auto links = measure_links(group);
+  auto estimates = measure_plans(job, shape, group);
   SharedPlan plan;
-  comm::on_leader(group, [&] { plan = chosen_plan(job, shape, links); });
+  comm::on_leader(group, [&] { plan = chosen_plan(job, estimates); });
   std::string words;
   for (const auto& word : plan.words) words += word + "\n";
   std::istringstream lines(comm::broadcast_text(words, 0, group));
@@ -269,56 +197,117 @@ std::optional<int64_t> limit_of(const Job& job) {
   const auto& limits = job.memory.limits;
   if (limits.empty()) return std::nullopt;
   if (std::ranges::adjacent_find(limits, std::not_equal_to()) != limits.end()) {
-    throw SettingsError("memory.limit has several numbers with parallel=auto, wanted one for all ranks",
+    throw SettingsError("memory.limit has several numbers and " + searched_setting(job) + ", wanted one for all ranks",
                         "give the smallest");
   }
   return limits.front();
 }
 
-SharedPlans search_plans(const Job& job, const DataShape& shape, const SearchOptions& options) {
-  PlanEstimate estimates(shape, options.by, options.links);
-  std::vector<SharedPlan> plans;
-  SharedPlans found;
-  found.lower_bound = std::numeric_limits<double>::infinity();
+PlanEstimate measure_plans(const Job& job, const DataShape& shape, comm::ProcessGroup& group) {
+  PlanEstimate estimates(shape);
   std::string fault;
-  for (const auto& words : candidates(job)) {
-    unless_refused(fault, [&] {
-      const auto own = with_plan(job, words);
-      plans.push_back(plan_of(own, words, estimates.of(own)));
-      found.lower_bound = std::min(found.lower_bound, estimates.lower_bound(own));
-    });
+  for (const auto& words : plans_to_measure(job)) {
+    unless_refused(fault, [&] { estimates.measure(with_plan(job, words), group); });  // by all ranks, or none
   }
-  found.estimated = std::ssize(plans);
-  check_some(plans, fault);
-  std::ranges::stable_sort(plans, {}, &SharedPlan::seconds);
-  const auto rehearse_next = [&](SharedPlan& plan) {
-    if (plan.is_rehearsed || plan.peak_bytes == kRefused) return;
-    ++found.rehearsed;
-    if (!unless_refused(fault, [&] { rehearse(plan, job, shape); })) plan.peak_bytes = kRefused;
-  };
-  for (const auto i : some_of(front_of(plans), kMostOfFront)) rehearse_next(plans[i]);
-  for (auto& plan : plans) {
-    if (found.rehearsed == kMostRehearsed) break;
-    const auto about = static_cast<double>(plan.peak_bytes);
-    if (options.limit && about > static_cast<double>(*options.limit) * (plan.is_rehearsed ? 1 : kDoubt)) continue;
-    rehearse_next(plan);
-    if (plan.is_rehearsed && (!options.limit || plan.peak_bytes <= *options.limit)) break;
-  }
-  std::erase_if(plans, [](const auto& plan) { return !plan.is_rehearsed; });
-  check_some(plans, fault);
-  for (const auto i : front_of(plans)) found.front.push_back(plans[i]);
-  const auto fits = [&](const SharedPlan& plan) { return !options.limit || plan.peak_bytes <= *options.limit; };
-  if (const auto at = std::ranges::find_if(found.front, fits); at != found.front.end()) found.chosen = *at;
-  return found;
+  return estimates;
 }
 
-void refuse_limit(const SharedPlans& plans, int64_t limit) {
+namespace {
+
+class PlanSearch {
+ public:
+  PlanSearch(const Job& job, PlanEstimate& estimates, const SearchOptions& options)
+      : job_(job), estimates_(estimates), options_(options) {}
+
+  SharedPlans run() {
+    estimate_all();
+    found_.estimated = std::ssize(plans_);
+    check_some(plans_, job_, fault_);
+    std::ranges::stable_sort(plans_, {}, &SharedPlan::seconds);
+    if (options_.wants_front) rehearse_front();
+    take_fitting();
+    if (found_.fitting.empty()) {
+      rehearse_front();
+      take_fitting();
+    }
+    std::erase_if(plans_, [](const auto& plan) { return !plan.is_rehearsed; });
+    check_some(plans_, job_, fault_);
+    for (const auto i : front_of(plans_)) found_.front.push_back(plans_[i]);
+    return std::move(found_);
+  }
+
+ private:
+  void estimate_all() {
+    found_.lower_bound = std::numeric_limits<double>::infinity();
+    for (const auto& words : candidate_plans(job_)) {
+      unless_refused(fault_, [&] {
+        auto own = with_plan(job_, words);
+        if (!is_auto(job_)) take_cut(own);
+        plans_.push_back(plan_of(own, words, estimates_.of(own), keeps_cut(job_, own)));
+        found_.lower_bound = std::min(found_.lower_bound, estimates_.lower_bound(own));
+      });
+    }
+  }
+
+  /// That which the job would have with as many stages.
+  void take_cut(Job& own) {
+    if (!own.pipeline.cut.empty()) return;
+    auto& cut = cuts_[stage_ranks(own).size()];
+    if (cut.empty()) cut = cut_of(own, estimates_.shape());
+    own.pipeline.cut = cut;
+  }
+
+  void rehearse_once(SharedPlan& plan) {
+    if (plan.is_rehearsed || plan.peak_bytes == kRefused) return;
+    if (!unless_refused(fault_, [&] { rehearse(plan, job_, estimates_.shape()); })) plan.peak_bytes = kRefused;
+    found_.rehearsed += plan.is_rehearsed ? 1 : 0;
+  }
+
+  void rehearse_front() {
+    for (const auto i : some_of(front_of(plans_), kMostOfFront)) rehearse_once(plans_[i]);
+  }
+
+  bool fits(const SharedPlan& plan) const { return !options_.limit || plan.peak_bytes <= *options_.limit; }
+
+  /// Of one that is not rehearsed yet. Schedules alone are few, and none is left out.
+  bool may_fit(const SharedPlan& plan) const {
+    if (!is_auto(job_) || !options_.limit) return true;
+    return static_cast<double>(plan.peak_bytes) <= kDoubt * static_cast<double>(*options_.limit);
+  }
+
+  void take_fitting() {
+    for (auto& plan : plans_) {
+      if (std::ssize(found_.fitting) == options_.wanted) return;
+      const bool is_bounded = is_auto(job_) && found_.rehearsed >= kMostRehearsed;
+      if (!is_bounded && may_fit(plan)) rehearse_once(plan);
+      if (plan.is_rehearsed && fits(plan)) found_.fitting.push_back(plan);
+    }
+  }
+
+  const Job& job_;
+  PlanEstimate& estimates_;
+  const SearchOptions& options_;
+  std::vector<SharedPlan> plans_;
+  SharedPlans found_;
+  std::map<size_t, std::vector<std::string>> cuts_;  // by stages
+  std::string fault_;                                // the first plan's that the job cannot have
+};
+
+}  // namespace
+
+SharedPlans search_plans(const Job& job, PlanEstimate& estimates, const SearchOptions& options) {
+  return PlanSearch(job, estimates, options).run();
+}
+
+void refuse_limit(const Job& job, const SharedPlans& plans, int64_t limit) {
   const auto& least = plans.front.back();
+  const std::string others = is_auto(job) ? "" : ", recompute=all, parallel=auto";
+  const std::string batch = least.worst_block == kTest ? "eval.batch" : "train.batch";
   throw SettingsError("memory.limit is " + format_count(limit) + " bytes, wanted at least " +
                           format_count(least.peak_bytes) + ", which of the plans tried the one with the fewest (" +
                           least.text() + ") needs on the ranks of stage " + std::to_string(least.worst) + ", in " +
                           least.worst_block,
-                      "give more memory or ranks, or lower train.batch");
+                      "give more memory or ranks" + others + ", or lower " + batch);
 }
 
 }  // namespace tandem::job

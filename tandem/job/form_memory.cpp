@@ -82,12 +82,21 @@ std::vector<FormMemory> compare_forms(const Job& job, const std::vector<PlannedR
 std::vector<FormMemory> predict_other_forms(const Job& job, const DataShape& shape, int64_t batches,
                                             comm::ProcessGroup& group) {
   std::vector<FormMemory> forms;
+  const auto predict = [&](const std::string& name, const std::string& word) {
+    const auto other = other_head(job, {word});
+    if (!other || !fits_easily(*other, shape, group)) return;
+    const auto plan = plan_rank(*other, shape, {.batches = batches}, group);
+    forms.push_back({name, of_all_ranks(plan.own.step.account.at_peak, group)});
+  };
   for (const auto& form : head_forms()) {
     if (form.is_whole || &form == job.head.form) continue;
-    const auto other = other_head(job, {"head.parallel=" + std::string(form.name)});
-    if (!other || !fits_easily(*other, shape, group)) continue;
-    const auto plan = plan_rank(*other, shape, {.batches = batches}, group);
-    forms.push_back({std::string(form.name), of_all_ranks(plan.own.step.account.at_peak, group)});
+    predict(std::string(form.name), "head.parallel=" + std::string(form.name));
+  }
+  if (job.parallel.pipeline == 1 || job.head.form->is_whole) return forms;
+  if (divides_head(job)) {
+    predict("of the last stage", "head.over=last");
+  } else {
+    predict("of all stages", "head.over=all");
   }
   return forms;
 }

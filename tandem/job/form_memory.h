@@ -21,7 +21,8 @@ struct FormMemory {
 std::vector<FormMemory> compare_forms(const Job& job, const std::vector<PlannedRank>& ranks,
                                       const std::vector<int64_t>& counts, LargeRanks& large);
 
-/// Predicts the memory of the job with each other form of the head that splits the classes, without memory.limit and
+/// Predicts the memory of the job with each other form of the head that splits the classes, and with a pipeline also
+/// with the classes over its last stage, or over all, whichever the job has not; without memory.limit and
 /// recomputation. A form is left out with which the job could not train, or that would not easily fit in memory.
 /// `batches`: of a training epoch. Collective.
 std::vector<FormMemory> predict_other_forms(const Job& job, const DataShape& shape, int64_t batches,

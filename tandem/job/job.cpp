@@ -148,7 +148,7 @@ DataShape shape_of(const Job& job) {
 bool is_idle(const Job& job, std::string_view key) { return !why_idle(job, key).empty(); }
 
 std::vector<std::string> idle_settings(const Job& job) {
-  if (is_auto(job)) return {};
+  if (needs_search(job)) return {};
   std::vector<std::string> lines;
   for (const auto& setting : schema()) {
     if (!job.settings.given(setting.key) || job.settings.is_default(setting.key)) continue;

@@ -7,6 +7,7 @@
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/split.h"
 #include "tandem/job/ranks.h"
+#include "tandem/job/sections/mesh.h"
 #include "tandem/train/pipeline_passes.h"
 #include "tandem/train/supervised_step.h"
 
@@ -140,6 +141,7 @@ std::unique_ptr<parallel::Mesh> make_mesh(const Job& job, comm::ProcessGroup& wo
 
 Assembly assemble(const Job& job, const DataShape& shape, const TaskPlan& plan, comm::ProcessGroup& world,
                   const std::function<void(train::Task&)>& prepare) {
+  check_has_plan(job);
   Assembly parts{.mesh = make_mesh(job, world)};
   parts.task = make_task(job, shape, plan, *parts.mesh);
   if (prepare) prepare(*parts.task);

@@ -20,6 +20,7 @@
 #include "tandem/job/detail/plan_types.h"
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
+#include "tandem/job/sections/mesh.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 
@@ -289,6 +290,7 @@ std::vector<PlannedRank> PlannedRanks::ranks(const std::vector<int64_t>& counts)
 }
 
 RankPlan plan_rank(const Job& as_read, const DataShape& shape, const DataAmount& amount, comm::ProcessGroup& group) {
+  check_has_plan(as_read);
   Job job = as_read;
   if (job.parallel.device.is_cpu()) job.parallel.transport = group.transport();
   if (job.parallel.mesh(group.size()).tensor > 1) comm::on_leader(group, [&] { check_types(job, shape); });

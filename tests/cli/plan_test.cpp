@@ -181,6 +181,28 @@ TEST(Plan, OfTheOtherFormStandsInTheReport) {
   }
 }
 
+/// So with the classes over one stage of a pipeline, and over all.
+TEST(Plan, OfTheOtherStagesStandsInTheReport) {
+  const test::TemporaryFolder folder;
+  std::map<std::string, nlohmann::json> memory;
+  for (const std::string over : {"last", "all"}) {
+    memory[over] = json_of(run_tandem({"train", "data=synthetic", "model=resnet_glyph", "head.classes=20003",
+                                       "embedding=64", "train.batch=64", "train.steps=2", "ranks=3", "threads=1",
+                                       "parallel=pipeline", "train.accumulate=4", "--json", "-", "head.over=" + over,
+                                       "report.compare=true", "out=" + (folder.path() / over).string()}))["memory"];
+  }
+  for (const auto& [over, other, form] :
+       {std::tuple{"last", "all", "of the last stage"}, std::tuple{"all", "last", "of all stages"}}) {
+    const auto predicted = memory[other]["forms"][form]["ranks"];
+    ASSERT_EQ(predicted.size(), 3U) << form;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const auto peak = memory[over]["ranks"][rank]["train"]["peak_bytes"].get<int64_t>();
+      EXPECT_GE(predicted[rank]["peak_bytes"].get<int64_t>(), peak) << form;
+      EXPECT_LE(predicted[rank]["peak_bytes"].get<int64_t>(), peak + 1024) << form;
+    }
+  }
+}
+
 TEST(Plan, DrawsTheForms) {
   const test::TemporaryFolder folder;
   const auto path = (folder.path() / "forms.svg").string();
@@ -252,6 +274,31 @@ TEST(Plan, TellsTheScheduleOfAPipeline) {
   EXPECT_EQ(run_here(with({"plan"}, with(job, {"pipeline.costs=1,1"}))).err,
             "error: pipeline.costs has 2 numbers, wanted 3: give those of forward, input gradients and weight "
             "gradients: 1,1,1\n");
+}
+
+TEST(Plan, FitsASchedule) {
+  const Words job = {"data=synthetic",    "data.size=16",       "head.classes=11", "model=resnet_glyph", "ranks=2",
+                     "parallel=pipeline", "train.accumulate=4", "train.batch=32",  "threads=1"};
+  const auto least = plan(with(job, {"pipeline.schedule=v-min"}))["ranks"];
+  int64_t limit = 0;
+  for (const auto& rank : least) limit = std::max(limit, rank["predicted_peak_bytes"].get<int64_t>());
+  const Words fit = with(job, {"pipeline.schedule=fit", "memory.limit=" + std::to_string(limit)});
+  const auto fitting = plan(fit);
+  for (const auto& rank : fitting["ranks"]) EXPECT_LE(rank["predicted_peak_bytes"].get<int64_t>(), limit);
+  const test::TemporaryFolder folder;
+  const auto run = (folder.path() / "run").string();
+  const auto trained = run_tandem(with({"train", "train.steps=2", "out=" + run}, fit));
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_NE(trained.out.find(", predicted "), std::string::npos) << trained.out;
+  EXPECT_EQ(test::slurp(folder.path() / "run" / "settings.toml").find("\"fit\""), std::string::npos);
+  const auto none = run_here(with({"plan"}, with(job, {"pipeline.schedule=fit", "memory.limit=100K"})));
+  EXPECT_EQ(none.status, 78);
+  EXPECT_NE(none.err.find("error: memory.limit is 102,400 bytes, wanted at least "), std::string::npos) << none.err;
+  EXPECT_EQ(
+      run_here(with({"memory", "pipeline.schedule=fit"}, job)).err,
+      "error: pipeline.schedule is fit, wanted a plan (rank 0 of 2): tandem plan with the same settings finds one\n");
+  EXPECT_EQ(run_here(with({"plan", "pipeline.schedule=v-held", "pipeline.held=1"}, job)).err,
+            "error: pipeline.held is 1 with 2 ranks along pipeline, wanted at least 4: pipeline.held=0 is the least\n");
 }
 
 TEST(Plan, SearchesForAPlan) {

@@ -4,6 +4,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
+#include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tests/job/job_of.h"
 #include "tests/job/step_peaks.h"
@@ -22,7 +23,8 @@ Words auto_job(int ranks) {
 
 SharedPlans plans_of(const Words& words, std::optional<int64_t> limit = {}) {
   memory::install_meter();
-  return search_plans(job_of(words), kShape, {.limit = limit});
+  PlanEstimate estimates(kShape);
+  return search_plans(job_of(words), estimates, {.limit = limit});
 }
 
 int64_t most_measured(const Words& words) {
@@ -42,7 +44,7 @@ TEST(AutoPlan, TheFrontRisesInTimeAndFallsInBytes) {
     EXPECT_GE(plans.front[i].seconds, plans.front[i - 1].seconds);
     EXPECT_LT(plans.front[i].peak_bytes, plans.front[i - 1].peak_bytes);
   }
-  EXPECT_EQ(plans.chosen->words, plans.front.front().words) << "without a limit the fastest";
+  EXPECT_EQ(plans.fitting.front().words, plans.front.front().words) << "without a limit the fastest";
 }
 
 /// Between any two points of the front the one with fewer bytes is what fits.
@@ -52,9 +54,9 @@ TEST(AutoPlan, ChoosesTheFastestThatFits) {
   for (size_t i = 1; i < all.front.size(); ++i) {
     const int64_t limit = all.front[i].peak_bytes;
     const auto plans = plans_of(words, limit);
-    ASSERT_TRUE(plans.chosen);
-    EXPECT_LE(plans.chosen->peak_bytes, limit);
-    EXPECT_LE(plans.chosen->seconds, all.front[i].seconds);
+    ASSERT_TRUE(!plans.fitting.empty());
+    EXPECT_LE(plans.fitting.front().peak_bytes, limit);
+    EXPECT_LE(plans.fitting.front().seconds, all.front[i].seconds);
   }
 }
 
@@ -95,11 +97,48 @@ TEST(AutoPlan, AllRanksTakeThePlanOfTheFirst) {
   EXPECT_EQ(plans, std::vector<std::string>(4, plans[0]));
 }
 
+Words fitting_job() {
+  return {"model=resnet_glyph", "parallel=pipeline", "ranks=2",      "train.accumulate=4",
+          "train.batch=32",     "threads=1",         "eval.batch=8", "pipeline.schedule=fit"};
+}
+
+SharedPlan with_schedule(Words words, const std::string& schedule) {
+  words.push_back("pipeline.schedule=" + schedule);
+  return plans_of(words).fitting.front();
+}
+
+/// Within the bytes of any schedule, none that is slower than it.
+TEST(AutoPlan, FitsAScheduleIntoALimit) {
+  const auto words = fitting_job();
+  for (const auto* name : {"gpipe", "1f1b", "zb-h1", "v-half", "v-min"}) {
+    const auto given = with_schedule(words, name);
+    const auto plans = plans_of(words, given.peak_bytes);
+    ASSERT_FALSE(plans.fitting.empty()) << name;
+    const auto& chosen = plans.fitting.front();
+    EXPECT_LE(chosen.peak_bytes, given.peak_bytes) << name;
+    EXPECT_LE(chosen.seconds, given.seconds) << name;
+    EXPECT_EQ(chosen.mesh, "pipeline 2");
+    EXPECT_EQ(chosen.micro_batches, 4);
+    auto own = words;
+    own.insert(own.end(), chosen.words.begin(), chosen.words.end());
+    EXPECT_LE(most_measured(own), chosen.peak_bytes) << chosen.text();
+  }
+}
+
+TEST(AutoPlan, OnlyAJobWithAPlanTrains) {
+  for (const auto& words : {fitting_job(), auto_job(2)}) {
+    comm::run_ranks(2, [&](comm::ProcessGroup& group) {
+      const auto text = test::text_of<SettingsError>([&] { assemble(job_of(words), kShape, group); });
+      EXPECT_TRUE(text.ends_with(", wanted a plan: tandem plan with the same settings finds one")) << text;
+    });
+  }
+}
+
 TEST(AutoPlan, TellsWhatALimitLacks) {
   const auto plans = plans_of(auto_job(2), 100'000);
-  EXPECT_FALSE(plans.chosen);
+  EXPECT_TRUE(plans.fitting.empty());
   const auto& least = plans.front.back();
-  const auto text = test::text_of<SettingsError>([&] { refuse_limit(plans, 100'000); });
+  const auto text = test::text_of<SettingsError>([&] { refuse_limit(job_of(auto_job(2)), plans, 100'000); });
   EXPECT_TRUE(text.starts_with("memory.limit is 100,000 bytes, wanted at least ")) << text;
   EXPECT_NE(text.find(least.text()), text.npos) << text;
   EXPECT_NE(text.find("on the ranks of stage " + std::to_string(least.worst) + ", in " + least.worst_block), text.npos)
@@ -109,7 +148,7 @@ TEST(AutoPlan, TellsWhatALimitLacks) {
               words.emplace_back("memory.limit=1M,2M");
               limit_of(job_of(words));
             }),
-            "memory.limit has several numbers with parallel=auto, wanted one for all ranks: give the smallest");
+            "memory.limit has several numbers and parallel is auto, wanted one for all ranks: give the smallest");
 }
 
 }  // namespace

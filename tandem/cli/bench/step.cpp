@@ -64,6 +64,7 @@ nlohmann::json measure(TimedStep& step, comm::ProcessGroup& group) {
 nlohmann::json costs(TimedStep& step, const job::Job& job, comm::ProcessGroup& group) {
   const auto own = step.measure();
   const auto ranks = job::stage_ranks(job);
+  if (ranks.size() == 1) throw UsageError("the input is costs, wanted a job with stages");
   const auto sizes = job.parallel.mesh(group.size());
   auto stages = nlohmann::json::array();
   size_t next = 0;

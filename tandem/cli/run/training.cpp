@@ -339,6 +339,8 @@ ExitCode run_training(const Arguments& arguments, const job::Job& job, const dat
   const auto shape = shape_of(job, *data.train);
   const auto plan = settle_plan(own, shape, group);
   if (plan && group.rank() == 0) {
+    log::info("chosen   " + plan->text() + ": about " + format_number("%.4g", plan->seconds * 1e3) + " ms a step, " +
+              format_bytes(plan->peak_bytes) + " at the peak");
     for (const auto& line : job::idle_settings(own)) log::warn(line);
   }
   settle_cut(own, shape, group);

@@ -4,8 +4,9 @@
 
 namespace tandem::job {
 
-/// What joins the ranks of a group: measured between rank 0 and its neighbour, and, where the launcher has started
-/// ranks on several hosts, the first of the second host. A few MiB travel. Collective.
+/// What joins the ranks of a group, as rank 0 measures it; others return no figures. On one host by a sum over all
+/// ranks, and the latency to a neighbour; where the launcher has started ranks on several hosts, by messages to a
+/// neighbour and to the first rank of the second host. Some 4 MiB travel, a few times. Collective.
 Links measure_links(comm::ProcessGroup& group);
 
 }  // namespace tandem::job

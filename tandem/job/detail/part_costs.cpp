@@ -16,8 +16,8 @@
 namespace tandem::job {
 namespace {
 
-constexpr int64_t kImages = 2;       // of a forward in training
-constexpr int64_t kMostImages = 16;  // that are rehearsed
+constexpr int64_t kImages = 2;                        // of a forward in training
+constexpr int64_t kMostImages = 16, kMostTimed = 64;  // that are rehearsed
 
 /// What passes between two parts, and which of it requires a gradient.
 struct TrackedFlow {
@@ -125,7 +125,9 @@ std::vector<PartCost> part_costs(const Job& job, const std::array<int64_t, 3>& s
   const auto& [channels, height, width] = shape;
   const auto options = at::TensorOptions(job.training.precision.type).device(job.parallel.device);
   const int64_t of_rank = std::max<int64_t>(1, std::llround(images_of(job)));
-  const int64_t images = rehearses ? std::min(of_rank, kMostImages) : by == CutBy::time ? of_rank : kImages;
+  const int64_t images = !rehearses          ? (by == CutBy::time ? of_rank : kImages)
+                         : by == CutBy::time ? std::min(of_rank, kMostTimed)
+                                             : std::min(of_rank, kMostImages);
   TrackedFlow flow = {{at::zeros({images, channels, height, width}, options)}, {false}};
   std::vector<PartCost> costs;
   std::vector<std::string> names;  // of all parameters

@@ -1,10 +1,20 @@
 #include "tandem/job/detail/plan_estimate.h"
 
-#include <algorithm>
-#include <cmath>
-#include <span>
+#include <ATen/ATen.h>
 
-#include "tandem/comm/process_group.h"
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <tuple>
+
+#include "tandem/base/seconds.h"
+#include "tandem/comm/agree.h"
+#include "tandem/comm/collectives.h"
+#include "tandem/comm/joint_work.h"
+#include "tandem/job/detail/measure_links.h"
+#include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
 #include "tandem/pipeline/proof.h"
@@ -16,7 +26,7 @@ using parallel::Axes;
 using parallel::Axis;
 using parallel::Sharded;
 
-constexpr double kUpdateBytesPerSecond = 4e9;  // of weights, gradients and state that the optimizer reads and writes
+constexpr double kPassesOfSum = 3;  // reads both, writes one
 
 /// Numbers of state that the optimizer keeps for a weight.
 int states_of(const Job& job) {
@@ -57,27 +67,94 @@ double bytes_taken(const Job& job, const PartCost& part) {
   return numbers * static_cast<double>(c10::elementSize(job.training.precision.type)) * images_of(job);
 }
 
+/// Bytes a second of adding one gradient to another.
+double memory_rate() {
+  constexpr int64_t kNumbers = 4 << 20;
+  constexpr int kRuns = 5;
+  const memory::ProbeScope aside;
+  auto sum = at::zeros({kNumbers});
+  const auto more = at::zeros({kNumbers});
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    sum.add_(more);
+    best = std::min(best, seconds_since(start));
+  }
+  return static_cast<double>(sum.nbytes()) * kPassesOfSum / best;
+}
+
 bool recomputes_all(const Job& job) { return job.memory.recompute->name == "all"; }
 
 }  // namespace
 
-const std::vector<PartCost>& PlanEstimate::costs_of(const Job& job) {
-  const int tensor = job.parallel.mesh(job.parallel.ranks).tensor;
-  const auto images = std::max<int64_t>(1, std::llround(images_of(job)));
-  const auto known = costs_.find({tensor, images});
-  if (known != costs_.end()) return known->second;
-  const memory::ProbeScope aside;
-  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
-  auto costs = part_costs(job, shape_.image, *make_mesh(job, *group), by_, /*rehearses=*/true);
-  return costs_[{tensor, images}] = std::move(costs);
+PlanEstimate::Key PlanEstimate::key_of(const Job& job) {
+  return {job.parallel.mesh(job.parallel.ranks).tensor, std::max<int64_t>(1, std::llround(images_of(job)))};
 }
 
-/// Ranks along an axis are on several hosts, or on one.
+std::vector<PartCost> PlanEstimate::find_costs(const Job& job, CutBy by) const {
+  const memory::ProbeScope aside;
+  const auto group = comm::make_rehearsal_group(0, job.parallel.ranks, job.parallel.transport);
+  return part_costs(job, shape_.image, *make_mesh(job, *group), by, /*rehearses=*/true);
+}
+
+const std::vector<PartCost>& PlanEstimate::costs_of(const Job& job) {
+  const auto key = key_of(job);
+  if (const auto known = costs_.find(key); known != costs_.end()) return known->second;
+  if (is_measured_) throw SettingsError("its parts are not measured");
+  return costs_[key] = find_costs(job, CutBy::work);
+}
+
+/// With the seconds of forward and backward of each part, medians of whole passes: no part finds its weights in a cache
+/// because it ran just before.
+std::pair<std::vector<PartCost>, Tensor> PlanEstimate::measured_costs(const Job& job) const {
+  constexpr int kPasses = 4;  // of which the first makes ready
+  std::vector<PartCost> costs;
+  std::vector<Tensor> passes;
+  try {
+    for (int i = 0; i < kPasses; ++i) {
+      costs = find_costs(job, CutBy::time);
+      std::vector<double> seconds;
+      for (const auto& cost : costs) seconds.insert(seconds.end(), {cost.forward, cost.backward});
+      if (i > 0) passes.push_back(at::tensor(seconds, at::kDouble));
+    }
+  } catch (const c10::Error& error) {  // such as of a rank with one image, which has no statistics
+    throw SettingsError(error.what_without_backtrace());
+  }
+  return {std::move(costs), std::get<0>(at::stack(passes).median(0))};
+}
+
+void PlanEstimate::measure(const Job& job, comm::ProcessGroup& group) {
+  if (!is_measured_) {
+    links_ = measure_links(group);
+    memory_rate_ = comm::reduce_number(memory_rate(), comm::Reduce::min, group);
+  }
+  is_measured_ = true;
+  if (costs_.contains(key_of(job))) return;
+  comm::barrier(group);
+  std::vector<PartCost> costs;
+  Tensor seconds;
+  comm::jointly(group, [&] { std::tie(costs, seconds) = measured_costs(job); });
+  const auto slowest = comm::all_reduce(seconds, group, comm::Reduce::max);
+  const auto* of_part = slowest.const_data_ptr<double>();
+  for (auto& cost : costs) {
+    cost.forward = *of_part++;
+    cost.backward = *of_part++;
+    cost.seconds = cost.forward + cost.backward;
+  }
+  costs_[key_of(job)] = std::move(costs);
+}
+
+/// Ranks along an axis are on several hosts, or on one. Groups that lie side by side share what joins the hosts.
 Link PlanEstimate::link_along(const Job& job, Axes axes) const {
   const auto sizes = job.parallel.mesh(job.parallel.ranks);
+  const auto host_of = [&](int rank) { return rank / links_.ranks_of_host; };
   for (int rank = 0; rank < job.parallel.ranks; ++rank) {
     const auto along = sizes.ranks_along(axes, rank);
-    if (along.front() / links_.ranks_of_host != along.back() / links_.ranks_of_host) return links_.between;
+    if (host_of(along.front()) == host_of(along.back())) continue;
+    const auto beside = std::ranges::count(along, host_of(rank), host_of);
+    auto link = links_.between;
+    link.bytes_per_second *= static_cast<double>(beside) / links_.ranks_of_host;
+    return link;
   }
   return links_.inside;
 }
@@ -88,7 +165,7 @@ std::vector<PlanEstimate::Stage> PlanEstimate::stages_of(const Job& job) {
   const int count = static_cast<int>(stage_ranks(job).size());
   if (count > std::ssize(parts)) throw SettingsError("the model has fewer parts than stages");
   const double head = divides_head(job) ? 0 : 4 * product_seconds(job, shape_.classes, slower_than_nominal(parts));
-  const auto cuts = count == 1 ? std::vector<int64_t>{0, std::ssize(parts)} : cuts_by_cost(parts, head, count);
+  const auto cuts = count == 1 ? std::vector<int64_t>{0, std::ssize(parts)} : cuts_of(job, parts, head, count);
   const auto link = link_along(job, {Axis::pipeline});
   std::vector<Stage> stages;
   for (int i = 0; i < count; ++i) {
@@ -115,6 +192,7 @@ PlanEstimate::Stage PlanEstimate::stage_of(const Job& job, std::span<const PartC
     stage.cost.graph_bytes += part.held_bytes;
     stage.workspace = std::max(stage.workspace, part.block_bytes);
     stage.weights += part.weight_bytes;
+    stage.blocks += part.block == number ? 0 : 1;
     of_block = (part.block == number ? of_block : 0) + part.weight_bytes;
     number = part.block;
     stage.largest_block = std::max(stage.largest_block, of_block);
@@ -132,21 +210,39 @@ PlanEstimate::Stage PlanEstimate::stage_of(const Job& job, std::span<const PartC
     stage.cost.graph_bytes = std::llround(bytes_taken(job, parts.front()) * segments);
   }
   stage.cost.input_gradient = stage.cost.weight_gradient = backward / 2;
+  // Gradients of each micro-batch but the first are added to those before.
+  const int ranks =
+      divides(job, Sharded::gradients) ? job.parallel.mesh(job.parallel.ranks).size(parallel::kBatchAxes) : 1;
+  const double added = 1 - 1.0 / micro_batches(job);
+  stage.cost.weight_gradient += added * kPassesOfSum * static_cast<double>(stage.weights) / ranks / memory_rate_;
   stage.cost.weight_work_bytes = stage.cost.graph_bytes;
   return stage;
 }
 
-/// Of a rank's gradients and weights along the axes of a batch, beyond what `hiding` seconds of a step's backward hide.
-double PlanEstimate::sync_seconds(const Job& job, int64_t weights, double hiding) const {
+/// Of a rank's gradients and weights along the axes of a batch, beyond what its backward hides.
+double PlanEstimate::sync_seconds(const Job& job, const std::vector<Stage>& own) const {
   const auto sizes = job.parallel.mesh(job.parallel.ranks);
   const int ranks = sizes.size(parallel::kBatchAxes);
   if (ranks == 1) return 0;
+  double weights = 0, backward = 0, blocks = 0;
+  for (const auto& stage : own) {
+    weights += static_cast<double>(stage.weights);
+    blocks += stage.blocks;
+    backward += stage.cost.backward();
+  }
   const auto link = link_along(job, parallel::kBatchAxes);
-  const double once = link.seconds(static_cast<double>(weights) * (ranks - 1) / ranks, ranks - 1);
-  const double micro = micro_batches(job);
-  const double times = divides(job, Sharded::parameters) ? 3 * micro : divides(job, Sharded::gradients) ? micro + 1 : 2;
-  constexpr double kHidden = 0.7;  // of what computing might hide
-  return std::max(once, times * once - kHidden * hiding);
+  const double micro = micro_batches(job), part = weights * (ranks - 1) / ranks;
+  const double once = link.seconds(part, ranks - 1);
+  // Each block is gathered into new memory before it runs, in both directions, and what it gives is divided.
+  const double of_blocks = link.seconds(3 * part, 3 * blocks * (ranks - 1)) + 2 * 2 * weights / memory_rate_;
+  const double all = divides(job, Sharded::parameters)  ? micro * of_blocks
+                     : divides(job, Sharded::gradients) ? (micro + 1) * once
+                                                        : 2 * once;
+  return std::max(once, all - link.hidden * std::min(all, backward));
+}
+
+double PlanEstimate::update_seconds(const Job& job, int64_t updated) const {
+  return static_cast<double>(updated) * (3 + 2 * states_of(job)) / memory_rate_;
 }
 
 /// What a rank holds between steps and at the most, but for what its graphs hold, and what it does after backward.
@@ -155,20 +251,17 @@ PlanEstimate::RankEstimate PlanEstimate::rank_of(const Job& job, const std::vect
   const bool divides_gradients = divides(job, Sharded::gradients);
   const auto divided = [&](int64_t bytes, bool is_divided) { return is_divided ? bytes / ranks : bytes; };
   int64_t weights = 0, largest = 0, workspace = 0;
-  double backward = 0;
   for (const auto& stage : own) {
     weights += stage.weights;
     largest = std::max(largest, stage.largest_block);
     workspace = std::max(workspace, stage.workspace);
-    backward += stage.cost.backward();
   }
   const int64_t head = has_head ? head_bytes(job, shape_.classes) : 0;
   const int64_t updated = divided(weights, divides(job, Sharded::optimizer)) + head;
   RankEstimate estimate;
   estimate.bytes = divided(weights, divides(job, Sharded::parameters)) + divided(weights, divides_gradients) +
                    2 * head + states * updated + (divides_gradients ? 2 * largest : 0) + workspace;
-  estimate.seconds =
-      sync_seconds(job, weights, backward) + static_cast<double>(updated) * (2 + 2 * states) / kUpdateBytesPerSecond;
+  estimate.seconds = sync_seconds(job, own) + update_seconds(job, updated);
   return estimate;
 }
 
@@ -197,6 +290,8 @@ StepEstimate PlanEstimate::of(const Job& job) {
   }
   for (size_t i = 1; i < stages.size(); ++i) estimate.cut.push_back(stages[i].first);
   estimate.seconds = simulation.makespan + after;
+  estimate.stages = std::move(costs);
+  estimate.after = after;
   return estimate;
 }
 

@@ -86,6 +86,11 @@ memory::Flow StagePlan::input_of(int stage, int64_t images, const at::TensorOpti
   return flow;
 }
 
+std::vector<int64_t> cuts_of(const Job& job, const std::vector<PartCost>& costs, double last, int stages) {
+  const auto& cut = job.pipeline.cut;
+  return cut.empty() ? cuts_by_cost(costs, last, stages) : cuts_by_name(cut, costs, stages);
+}
+
 StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& mesh, CutBy by) {
   StagePlan plan{.rank_of = stage_ranks(job), .blocks = {}};
   const int stages = plan.num_stages();
@@ -105,8 +110,7 @@ StagePlan plan_stages(const Job& job, const DataShape& shape, parallel::Mesh& me
                         std::string("use fewer ranks along pipeline, ") +
                             (has_several ? "a schedule with fewer stages a rank, " : "") + "or a larger model");
   }
-  const auto cuts = job.pipeline.cut.empty() ? cuts_by_cost(costs, classifier, stages)
-                                             : cuts_by_name(job.pipeline.cut, costs, stages);
+  const auto cuts = cuts_of(job, costs, classifier, stages);
   for (int stage = 0; stage < stages; ++stage) {
     const auto &first = costs[cuts[stage]], &last = costs[cuts[stage + 1] - 1];
     plan.blocks.push_back(range_of(first, last));

@@ -32,6 +32,10 @@ struct StagePlan {
   memory::Flow input_of(int stage, int64_t images, const at::TensorOptions& options) const;
 };
 
+/// The first parts of so many stages, and the end: as pipeline.cut says, or by what parts take. `last`: seconds of what
+/// follows the last block. Throws SettingsError: a cut that names none.
+std::vector<int64_t> cuts_of(const Job& job, const std::vector<PartCost>& costs, double last, int stages);
+
 /// Cuts as pipeline.cut says, or so that the slowest stage, the last with the classifier, is as fast as it can be by
 /// `by` (memory::BlockWork, or the best of a few runs); inside blocks, where shortcuts travel along, only if there are
 /// too few of them. Each block is made, run and dropped alone, so that no rank has more than one of those it does not

@@ -23,7 +23,8 @@ bool skips_steps(const Job& job) { return job.training.skip_nonfinite > 0; }
 bool scales_loss(const Job& job) { return job.training.loss_scale.has_value(); }
 bool moves_scale(const Job& job) { return scales_loss(job) && job.training.loss_scale->is_dynamic; }
 bool sums_in_order(const Job& job) { return job.training.shards > 0; }
-bool is_limited(const Job& job) { return job.memory.is_limited(); }
+/// The limit of a search says which plans fit, and moves no classes.
+bool is_limited(const Job& job) { return job.memory.is_limited() && !needs_search(job); }
 
 bool samples(const Job& job) { return job.settings.get_float("head.sample") < 1; }
 bool smooths(const Job& job) { return job.settings.get_float("head.smoothing") > 0; }
@@ -173,7 +174,8 @@ std::vector<Combination> all_combinations() {
       {"mesh.pipeline", "recompute=", has_pipeline, has_budget, "whose budget is of one stage",
        "use recompute=all, sqrt or log"},
       {"mesh.pipeline", "trace.blocks", has_pipeline, is_traced, "which follows one stage", one_of_them},
-      {"mesh.pipeline", "memory.limit", has_pipeline, is_limited, "which moves classes between ranks", one_of_them},
+      {"mesh.pipeline", "memory.limit", has_pipeline, is_limited, "which moves classes between ranks",
+       one_of_them + ", or use pipeline.schedule=fit"},
       {"mesh.pipeline", "head.fused_update", has_pipeline, updates_in_backward,
        "whose steps are done before all micro-batches are known", one_of_them},
       {"mesh.pipeline", "model.auxiliary", has_pipeline, has_auxiliary, "whose classifier stands in the middle",

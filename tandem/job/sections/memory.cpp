@@ -66,7 +66,7 @@ const Section& memory_section() {
       .rows = {{.key = "memory.limit",
                 .default_value = std::vector<std::string>(),
                 .doc = "bytes that each rank may use, such as 8G,16G, or one size for all ranks; the classes of the "
-                       "head are split to fit",
+                       "head are split to fit; with parallel=auto or pipeline.schedule=fit a plan is chosen that fits",
                 .other = settings::kSizes},
                {.key = "recompute",
                 .default_value = text("none"),

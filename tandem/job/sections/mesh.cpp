@@ -81,6 +81,15 @@ std::span<const Shorthand> shorthands() { return kShorthands; }
 
 bool is_auto(const Job& job) { return job.settings.get_string("parallel") == kAutoPlan; }
 
+bool needs_search(const Job& job) { return is_auto(job) || (job.pipeline.is_searched && job.parallel.pipeline > 1); }
+
+std::string searched_setting(const Job& job) { return is_auto(job) ? "parallel is auto" : "pipeline.schedule is fit"; }
+
+void check_has_plan(const Job& job) {
+  if (!needs_search(job)) return;
+  throw SettingsError(searched_setting(job) + ", wanted a plan", "tandem plan with the same settings finds one");
+}
+
 std::string_view strategy_name(std::string_view parallel) {
   if (parallel == kAutoPlan) return parallel::strategies().front().name;  // until the plan is known
   const auto* shorthand = shorthand_of(parallel);

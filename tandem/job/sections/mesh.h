@@ -1,5 +1,6 @@
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tandem/parallel/placement.h"
@@ -23,6 +24,15 @@ inline constexpr std::string_view kAutoPlan = "auto";
 
 /// Whether the job leaves it to a search how its ranks share the work. Its plans are checked, not the job itself.
 bool is_auto(const Job& job);
+
+/// Whether it leaves that, or with pipeline.schedule=fit the order of the work, to a search.
+bool needs_search(const Job& job);
+
+/// Throws SettingsError if it does: a plan is to be found first.
+void check_has_plan(const Job& job);
+
+/// By which setting it does: "parallel is auto" or "pipeline.schedule is fit".
+std::string searched_setting(const Job& job);
 
 /// The strategy that `parallel` names, itself or by a shorthand.
 std::string_view strategy_name(std::string_view parallel);

@@ -17,6 +17,7 @@ namespace tandem::job {
 namespace {
 
 constexpr std::string_view kDefaultSchedule = "1f1b";
+constexpr std::string_view kLeastBytes = "v-min";
 constexpr uint64_t kMostBytes = 64 << 20;  // of a program
 
 bool is_schedule(std::string_view name) {
@@ -43,6 +44,7 @@ void read_pipeline(settings::Settings& settings, Job& job) {
   const auto& name = settings.get_string("pipeline.schedule");
   auto& pipeline = job.pipeline;
   pipeline.chunks = static_cast<int>(settings.get_int("pipeline.chunks"));
+  pipeline.held = static_cast<int>(settings.get_int("pipeline.held"));
   pipeline.cut = settings.get_list("pipeline.cut");
   pipeline.measures_cut = pipeline.cut == std::vector<std::string>{"measured"};
   if (pipeline.measures_cut) pipeline.cut.clear();
@@ -53,8 +55,9 @@ void read_pipeline(settings::Settings& settings, Job& job) {
   }
   std::ranges::copy(costs, pipeline.costs.begin());
   pipeline.head_cost = settings.get_float("pipeline.head_cost");
-  if (is_schedule(name)) {
-    pipeline.schedule = &pipeline::schedule_of(name);
+  pipeline.is_searched = name == kFittingSchedule;
+  if (pipeline.is_searched || is_schedule(name)) {
+    pipeline.schedule = &pipeline::schedule_of(pipeline.is_searched ? kLeastBytes : name);
     return;
   }
   pipeline.file = name;
@@ -63,8 +66,18 @@ void read_pipeline(settings::Settings& settings, Job& job) {
 
 bool is_alone(const Job& job) { return job.parallel.pipeline == 1; }
 
+void check_held(const Job& job) {
+  const auto* schedule = job.pipeline.schedule;
+  const int held = job.pipeline.held, least = pipeline::least_held(job.parallel.pipeline);
+  if (schedule == nullptr || !schedule->takes_held || held == 0 || held >= least) return;
+  throw SettingsError("pipeline.held is " + std::to_string(held) + " with " + std::to_string(job.parallel.pipeline) +
+                          " ranks along pipeline, wanted at least " + std::to_string(least),
+                      "pipeline.held=0 is the least");
+}
+
 void check_pipeline(const Job& job) {
   if (is_alone(job)) return;
+  check_held(job);
   if (divides_head(job) && job.parallel.device.is_cuda()) {
     throw SettingsError("head.over is " + settings::format_value(job.settings.get("head.over")) +
                             " with device=cuda, where messages between two ranks keep one order, wanted last",
@@ -83,7 +96,8 @@ pipeline::Program program_of(const Job& job, int micro_batches) {
   const auto& pipeline = job.pipeline;
   const int ranks = job.parallel.pipeline;
   if (pipeline.schedule != nullptr) {
-    pipeline::ScheduleSize size = {.ranks = ranks, .micro_batches = micro_batches, .chunks = pipeline.chunks};
+    pipeline::ScheduleSize size = {
+        .ranks = ranks, .micro_batches = micro_batches, .chunks = pipeline.chunks, .held = pipeline.held};
     if (divides_head(job)) size.head = pipeline.head_cost > 0 ? pipeline.head_cost : 1;
     try {
       return make_program(*pipeline.schedule, size);
@@ -128,15 +142,25 @@ std::vector<int> stage_ranks(const Job& job) {
 }
 
 const Section& pipeline_section() {
-  static const auto doc = docs_of(training_schedules(), "in which order the ranks along pipeline do their work");
-  static const auto schedules = training_schedules();
+  static const auto doc = docs_of(training_schedules(), "in which order the ranks along pipeline do their work") +
+                          "; fit: the fastest of all that fits memory.limit";
+  static const auto names = [] {
+    auto all = names_of(training_schedules());
+    all.push_back(kFittingSchedule);
+    return all;
+  }();
   static const Section section = {
       .rows = {{.key = "pipeline.schedule",
                 .default_value = text(kDefaultSchedule),
                 .doc = doc,
-                .choices = names_of(schedules),
+                .choices = names,
                 .other = {"FILE", read_program_path}},
                {"pipeline.chunks", int64_t{2}, "pipeline.schedule=interleaved: stages of each rank", {1, 64}},
+               {"pipeline.held",
+                int64_t{0},
+                "pipeline.schedule=v-held: graphs of its two stages that each rank may hold at once, 4 for two "
+                "micro-batches, and as many gradients of weights; 0: as few as v-min",
+                {0, 1e6}},
                {.key = "pipeline.cut",
                 .default_value = std::vector<std::string>(),
                 .doc = "blocks with which the stages but the first begin, such as layer2.0,layer4.0; layer2.0/1: with "
@@ -161,7 +185,12 @@ const Section& pipeline_section() {
                 [](const Job& job) {
                   return is_alone(job) || job.pipeline.schedule == nullptr || job.pipeline.schedule->chunks > 0;
                 },
-                "except with pipeline.schedule=interleaved"}}};
+                "except with pipeline.schedule=interleaved"},
+               {{"pipeline.held"},
+                [](const Job& job) {
+                  return is_alone(job) || job.pipeline.schedule == nullptr || !job.pipeline.schedule->takes_held;
+                },
+                "except with pipeline.schedule=v-held"}}};
   return section;
 }
 
