@@ -16,6 +16,7 @@
 #include "tandem/cli/bench/parity.h"
 #include "tandem/cli/bench/peer.h"
 #include "tandem/cli/bench/pipeline.h"
+#include "tandem/cli/bench/plans.h"
 #include "tandem/cli/bench/recompute.h"
 #include "tandem/cli/bench/search.h"
 #include "tandem/cli/bench/step.h"
@@ -235,7 +236,7 @@ struct Bench {
   settings::Schema (*schema)();
 };
 
-constexpr std::array<Bench, 11> kBenches = {
+constexpr std::array<Bench, 12> kBenches = {
     {{"comm", run_comm, [] { return settings::Schema(comm_settings()); }},
      {"classifier", run_classifier, [] { return settings::Schema(classifier_settings()); }},
      {"activation", run_activation, activation_schema},
@@ -246,6 +247,7 @@ constexpr std::array<Bench, 11> kBenches = {
      {"ddp", run_ddp, ddp_schema},
      {"tensor", run_tensor, tensor_schema},
      {"pipeline", run_pipeline, pipeline_schema},
+     {"plans", run_plans, plans_schema},
      {"step", run_step, job::schema}}};
 
 std::vector<std::string> bench_names() {

@@ -86,8 +86,8 @@ const std::vector<Command>& table() {
       {"bench",
        "measure a part of tandem: comm, classifier, activation, memory (of one step), recompute, parity (of plans with "
        "one device), ddp (strategies beside Python's), tensor (divided layers beside DTensor), pipeline (schedules "
-       "beside torch.distributed.pipelining), search (a step of DARTS beside Python's), step (of one job, while others "
-       "take turns); tandem help bench NAME lists its settings",
+       "beside torch.distributed.pipelining), plans (that parallel=auto puts first), search (a step of DARTS beside "
+       "Python's), step (of one job, while others take turns); tandem help bench NAME lists its settings",
        "NAME [key=value...]",
        run_bench,
        {kJson}},
