@@ -139,6 +139,7 @@ void write_snapshot(const Arguments& arguments) {
 void measure(const Arguments& arguments) {
   const auto job = job::read_job(memory_settings(arguments));
   check_training(job);
+  check_has_plan(job);
   if (job::prints_for_the_job()) {
     for (const auto& line : job::idle_settings(job)) log::warn(line);
   }

@@ -113,6 +113,7 @@ int run_step(const Arguments& arguments) {
   settings.apply(words);
   const auto job = job::read_job(std::move(settings));
   check_training(job);
+  check_has_plan(job);
   job::on_ranks(job, [&](comm::ProcessGroup& group) { serve(job, !is_alone, group); });
   return 0;
 }
