@@ -15,6 +15,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::job {
 namespace {
@@ -41,9 +42,7 @@ bool keeps_cut(const Job& job, const Job& own) {
 
 SharedPlan plan_of(const Job& own, Words words, const StepEstimate& estimate, bool keeps_cut) {
   const auto sizes = own.parallel.mesh(own.parallel.ranks);
-  std::string cut;
-  for (const auto& name : estimate.cut) cut += (cut.empty() ? "" : ",") + name;
-  if (!cut.empty() && keeps_cut) words.push_back("pipeline.cut=" + cut);
+  if (!estimate.cut.empty() && keeps_cut) words.push_back("pipeline.cut=" + settings::format_value(estimate.cut));
   return {.words = std::move(words),
           .mesh = mesh_text(sizes),
           .schedule = sizes.pipeline > 1 ? schedule_text(own) : "",

@@ -8,15 +8,10 @@
 #include "tandem/job/detail/stage_plan.h"
 #include "tandem/job/parts.h"
 #include "tandem/memory/meter.h"
+#include "tandem/settings/value.h"
 
 namespace tandem::job {
 namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
-}
 
 std::vector<std::string> names_in(const std::string& text) {
   std::vector<std::string> names;
@@ -43,12 +38,12 @@ std::vector<std::string> cut_of(const Job& job, const DataShape& shape) {
 void settle_cut(Job& job, const DataShape& shape, comm::ProcessGroup& group) {
   if (!job.pipeline.measures_cut) return;
   std::string own;
-  comm::on_leader(group, [&] { own = joined(cut_of(job, shape)); });
+  comm::on_leader(group, [&] { own = settings::format_value(cut_of(job, shape)); });
   set_cut(job, comm::broadcast_text(own, 0, group));
 }
 
 void settle_cut(Job& job, const DataShape& shape) {
-  if (job.pipeline.measures_cut) set_cut(job, joined(cut_of(job, shape)));
+  if (job.pipeline.measures_cut) set_cut(job, settings::format_value(cut_of(job, shape)));
 }
 
 }  // namespace tandem::job

@@ -93,7 +93,10 @@ class RealSide : public Side {
 class SleepingSide : public Side {
  public:
   SleepingSide(const job::Job& job, const job::SharedPlan& plan, double slower)
-      : program_(program_of_plan(job)), stages_(plan.stages), slower_(slower), after_(plan.after_seconds) {
+      : program_(program_of(job, static_cast<int>(job.training.accumulate))),
+        stages_(plan.stages),
+        slower_(slower),
+        after_(plan.after_seconds) {
     for (auto& stage : stages_) {
       for (double* seconds : {&stage.forward, &stage.input_gradient, &stage.weight_gradient}) *seconds *= slower;
     }
@@ -108,12 +111,6 @@ class SleepingSide : public Side {
   std::optional<int64_t> bytes() const override { return std::nullopt; }
 
  private:
-  static pipeline::Program program_of_plan(const job::Job& job) {
-    const auto micro_batches = static_cast<int>(job.training.accumulate);
-    if (job.parallel.pipeline > 1) return job::program_of(job, micro_batches);
-    return make_program(pipeline::schedule_of("1f1b"), {.micro_batches = micro_batches});
-  }
-
   pipeline::Program program_;
   std::vector<pipeline::StageCost> stages_;
   double slower_, after_;

@@ -267,7 +267,7 @@ PlanEstimate::RankEstimate PlanEstimate::rank_of(const Job& job, const std::vect
 
 StepEstimate PlanEstimate::of(const Job& job) {
   const auto stages = stages_of(job);
-  const int pipeline = job.parallel.mesh(job.parallel.ranks).pipeline, micro = micro_batches(job);
+  const int pipeline = job.parallel.mesh(job.parallel.ranks).pipeline;
   const double product = product_seconds(job, shape_.classes, slower_than_nominal(costs_of(job)));
   std::vector<pipeline::StageCost> costs;
   for (const auto& stage : stages) costs.push_back(stage.cost);
@@ -275,8 +275,7 @@ StepEstimate PlanEstimate::of(const Job& job) {
     costs.back().forward += product;
     costs.back().input_gradient += 3 * product;
   }
-  const auto program = pipeline > 1 ? program_of(job, micro)
-                                    : pipeline::make_program(pipeline::schedule_of("1f1b"), {.micro_batches = micro});
+  const auto program = program_of(job, micro_batches(job));
   const auto simulation = simulate(program, costs, pipeline::HeadCost::even(product, pipeline));
   StepEstimate estimate;
   double after = 0;

@@ -93,6 +93,7 @@ bool divides_head(const Job& job) {
 }
 
 pipeline::Program program_of(const Job& job, int micro_batches) {
+  if (is_alone(job)) return make_program(pipeline::schedule_of(kDefaultSchedule), {.micro_batches = micro_batches});
   const auto& pipeline = job.pipeline;
   const int ranks = job.parallel.pipeline;
   if (pipeline.schedule != nullptr) {

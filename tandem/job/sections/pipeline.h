@@ -29,7 +29,7 @@ struct Pipeline {
 /// Whether the classes of the job are divided over the ranks along the pipeline, too: Head::over.
 bool divides_head(const Job& job);
 
-/// The program of the job's pipeline for so many micro-batches. Throws SettingsError.
+/// The program of the job's pipeline for so many micro-batches; without one, of one rank. Throws SettingsError.
 pipeline::Program program_of(const Job& job, int micro_batches);
 
 /// The ranks of the stages, by their coordinates along the axis pipeline; without a pipeline one stage at 0.
