@@ -1,0 +1,32 @@
+#pragma once
+#include "tandem/kernels/gpu_kernels.h"
+
+// The instances of gpu_kernels.h that its sources compile, inside namespace tandem::kernels::gpu. S: the type in
+// memory, T: that of the arithmetic.
+
+#define TANDEM_GPU_ACTIVATION(S)                              \
+  template int activate(Curve, const S*, int64_t, S*, void*); \
+  template int differentiate(Curve, const S*, const S*, int64_t, S*, void*);
+
+#define TANDEM_GPU_ABN(S)                                                                                          \
+  template int abn_forward(const AbnForward<AbnNumber<S>>&, int64_t, int64_t, S*, uint8_t*, void*);                \
+  template int abn_gradient_sums(const AbnBackward<S>&, int64_t, int64_t, const AbnUnfolded<S>&, double*, double*, \
+                                 void*, void*);                                                                    \
+  template int abn_gradient_apply(const AbnBackward<S>&, const AbnApply<AbnNumber<S>>&, int64_t, int64_t, S*, void*);
+
+#define TANDEM_GPU_ABN_CHANNELS(T)                                         \
+  template int abn_scales(const AbnScaleBody<T>&, int64_t, void*);         \
+  template int abn_parameters(const AbnParameterBody<T>&, int64_t, void*); \
+  template int abn_shifts(const AbnShiftBody<T>&, int64_t, void*);
+
+#define TANDEM_GPU_BLOCKS(T, S)                                                                        \
+  template int add_block(const Block<T, S>&, const RunningRows<T>&, void*, void*);                     \
+  template int differentiate_block(const Block<T, S>&, const ShareRows<T>&, T, T*, T*, void*, void*);  \
+  template int exponentiate_block(const Block<T, S>&, int32_t*, const ExponentRows<T>&, void*, void*); \
+  template int add_along(const S*, const T*, const T*, int64_t, int64_t, T*, void*);
+
+#define TANDEM_GPU_SCORE_LINES(T)                                                   \
+  template int64_t score_scratch<T>(int64_t, int64_t);                              \
+  template int log_sums(const ExponentRows<T>&, int64_t, T*, void*);                \
+  template int tile_scales(const int32_t*, const T*, const T*, int64_t, T*, void*); \
+  template int inverse_lengths(const T*, int64_t, int64_t, T*, void*);
