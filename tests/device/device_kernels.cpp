@@ -1,0 +1,282 @@
+#include "tests/device/device_kernels.h"
+
+#include <algorithm>
+
+#include "tandem/base/device_kernels.h"
+#include "tandem/kernels/detail/gpu_instances.h"
+#include "tandem/kernels/gpu_kernels.h"
+#include "tandem/kernels/grid/abn_grid.h"
+#include "tandem/kernels/grid/activation_grid.h"
+#include "tandem/kernels/grid/block_code_grid.h"
+#include "tandem/kernels/grid/host_grid.h"
+#include "tandem/kernels/grid/score_grid.h"
+#include "tests/device/delayed_streams.h"
+#include "tests/device/device_memory.h"
+
+namespace tandem::test {
+
+void install_device_kernels() { set_gpu_kernels(at::kPrivateUse1); }
+
+}  // namespace tandem::test
+
+// The functions of gpu_kernels.h, in the place of those of the library: their passes run on a HostGrid when the stream
+// comes to them, and once at once, on what memory will hold then (tests/device/device_work.h).
+namespace tandem::kernels::gpu {
+namespace {
+
+using test::Side;
+
+/// From addresses of the device to memory of the host.
+class Places {
+ public:
+  explicit Places(Side side) : side_(side) {}
+
+  template <class T>
+  T* operator()(T* address) {
+    if (address == nullptr) return nullptr;
+    auto place = test::place_of(address, side_);
+    keepers_.push_back(std::move(place.keeper));
+    return static_cast<T*>(place.memory);
+  }
+
+  const std::vector<std::shared_ptr<void>>& keepers() const { return keepers_; }
+
+ private:
+  Side side_;
+  std::vector<std::shared_ptr<void>> keepers_;
+};
+
+/// prepare(places) returns the work with pointers of the host; the work gets a grid.
+template <class Prepare>
+int start(void* stream, const Prepare& prepare) {
+  HostGrid grid;
+  Places now(Side::expected), later(Side::memory);
+  prepare(now)(grid);
+  test::DelayedStreams::get().push(test::stream_of_handle(stream), [work = prepare(later), keepers = later.keepers()] {
+    HostGrid own;
+    work(own);
+  });
+  return 0;
+}
+
+template <class T, class S>
+Block<T, S> placed(const Block<T, S>& block, Places& at) {
+  return {at(block.products), at(block.factors), block.rows, block.columns};
+}
+
+AbnChannels placed(const AbnChannels& of, Places& at) { return {at(of.g), at(of.bias), at(of.inverse)}; }
+
+template <class S>
+AbnBackward<S> placed(const AbnBackward<S>& in, Places& at) {
+  return {in.kind, in.slope, at(in.z), at(in.gradient), at(in.sides), at(in.centre)};
+}
+
+template <class T>
+ExponentRows<T> placed(const ExponentRows<T>& rows, Places& at) {
+  return {at(rows.exponent), at(rows.sum)};
+}
+
+}  // namespace
+
+bool are_built() { return true; }
+const char* error_text(int) { return "the test device refuses nothing"; }
+
+template <class S>
+int activate(Curve curve, const S* x, int64_t count, S* y, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [curve, from = at(x), count, to = at(y)](HostGrid& grid) { activate_on(grid, curve, from, count, to); };
+  });
+}
+
+template <class S>
+int differentiate(Curve curve, const S* x, const S* gradient, int64_t count, S* out, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [curve, from = at(x), by = at(gradient), count, to = at(out)](HostGrid& grid) {
+      differentiate_on(grid, curve, from, by, count, to);
+    };
+  });
+}
+
+template <class T>
+int abn_scales(const AbnScaleBody<T>& how, int64_t channels, void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnScaleBody<T> own = {at(how.weight), at(how.bias),       at(how.mean),  at(how.inverse),
+                                 how.least,      placed(how.to, at), at(how.scale), at(how.offset)};
+    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
+  });
+}
+
+template <class T>
+int abn_parameters(const AbnParameterBody<T>& how, int64_t channels, void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnParameterBody<T> own = {placed(how.of, at),      how.centred,           at(how.sum),    at(how.product),
+                                     at(how.weight_gradient), at(how.bias_gradient), at(how.factor), at(how.by_bias),
+                                     at(how.by_weight)};
+    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
+  });
+}
+
+template <class T>
+int abn_shifts(const AbnShiftBody<T>& how, int64_t channels, void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnShiftBody<T> own = {placed(how.of, at), how.centred,   how.rows,     at(how.by_bias),
+                                 at(how.by_weight),  at(how.slope), at(how.shift)};
+    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
+  });
+}
+
+template <class S>
+int abn_forward(const AbnForward<AbnNumber<S>>& how, int64_t rows, int64_t channels, S* x, uint8_t* sides,
+                void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnForward<AbnNumber<S>> own = {how.kind, how.slope, at(how.scale), at(how.offset)};
+    return [own, rows, channels, values = at(x), bits = at(sides)](HostGrid& grid) {
+      abn_forward_on(grid, own, rows, channels, values, bits);
+    };
+  });
+}
+
+int64_t abn_scratch(int64_t rows, int64_t channels) { return kernels::abn_scratch(rows, channels); }
+
+template <class S>
+int abn_gradient_sums(const AbnBackward<S>& in, int64_t rows, int64_t channels, const AbnUnfolded<S>& to, double* sum,
+                      double* product, void* scratch, void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnUnfolded<S> unfolded = {at(to.y), at(to.dy)};
+    return [own = placed(in, at), rows, channels, unfolded, sums = at(sum), products = at(product),
+            room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
+      abn_gradient_sums_on(grid, own, rows, channels, unfolded, sums, products, room);
+    };
+  });
+}
+
+template <class S>
+int abn_gradient_apply(const AbnBackward<S>& in, const AbnApply<AbnNumber<S>>& how, int64_t rows, int64_t channels,
+                       S* out, void* stream) {
+  return start(stream, [&](Places& at) {
+    const AbnApply<AbnNumber<S>> by = {at(how.factor), at(how.slope), at(how.shift)};
+    return [own = placed(in, at), by, rows, channels, to = at(out)](HostGrid& grid) {
+      abn_gradient_apply_on(grid, own, by, rows, channels, to);
+    };
+  });
+}
+
+template <class T>
+int64_t score_scratch(int64_t rows, int64_t columns) {
+  return kernels::score_scratch<T>(rows, columns);
+}
+
+template <class T, class S>
+int add_block(const Block<T, S>& block, const RunningRows<T>& running, void* scratch, void* stream) {
+  return start(stream, [&](Places& at) {
+    const RunningRows<T> own = {at(running.maximum), at(running.sum), at(running.total)};
+    return [of = placed(block, at), own, room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
+      add_block_on(grid, of, own, room);
+    };
+  });
+}
+
+template <class T, class S>
+int differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
+                        T* along_samples, void* scratch, void* stream) {
+  return start(stream, [&](Places& at) {
+    const ShareRows<T> own = {at(shares.log_sum), at(shares.share), at(shares.floor)};
+    return [of = placed(block, at), own, filter, classes = at(along_classes), samples = at(along_samples),
+            room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
+      differentiate_block_on(grid, of, own, filter, classes, samples, room);
+    };
+  });
+}
+
+template <class T, class S>
+int exponentiate_block(const Block<T, S>& block, int32_t* exponents, const ExponentRows<T>& running, void* scratch,
+                       void* stream) {
+  return start(stream, [&](Places& at) {
+    return [of = placed(block, at), own = placed(running, at), to = at(exponents),
+            room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
+      exponentiate_block_on(grid, of, to, own, room);
+    };
+  });
+}
+
+template <class T>
+int log_sums(const ExponentRows<T>& running, int64_t columns, T* log_sum, void* stream) {
+  return start(stream, [&](Places& at) {
+    return
+        [own = placed(running, at), columns, to = at(log_sum)](HostGrid& grid) { log_sums_on(grid, own, columns, to); };
+  });
+}
+
+template <class T>
+int tile_scales(const int32_t* exponents, const T* log_sum, const T* share, int64_t columns, T* scale, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [of = at(exponents), sums = at(log_sum), shares = at(share), columns, to = at(scale)](HostGrid& grid) {
+      tile_scales_on(grid, of, sums, shares, columns, to);
+    };
+  });
+}
+
+template <class T, class S>
+int add_along(const S* gradient, const T* weight, const T* along, int64_t rows, int64_t columns, T* out, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(gradient), own = at(weight), by = at(along), rows, columns, to = at(out)](HostGrid& grid) {
+      add_along_on(grid, from, own, by, rows, columns, to);
+    };
+  });
+}
+
+int add_rounded(const uint16_t* values, int64_t count, float* sum, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(values), count, to = at(sum)](HostGrid& grid) { add_rounded_on(grid, from, count, to); };
+  });
+}
+
+template <class T>
+int inverse_lengths(const T* values, int64_t rows, int64_t columns, T* out, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(values), rows, columns, to = at(out)](HostGrid& grid) {
+      inverse_lengths_on(grid, from, rows, columns, nullptr, to);
+    };
+  });
+}
+
+int round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rounded, float* inverse_lengths,
+               void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(values), rows, columns, to = at(rounded), lengths = at(inverse_lengths)](HostGrid& grid) {
+      inverse_lengths_on(grid, from, rows, columns, to, lengths);
+    };
+  });
+}
+
+int encode(const float* x, int64_t count, int8_t* codes, float* scales, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(x), count, to = at(codes), by = at(scales)](HostGrid& grid) {
+      encode_on(grid, from, count, to, by);
+    };
+  });
+}
+
+int decode(const int8_t* codes, const float* scales, int64_t count, float* x, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [from = at(codes), by = at(scales), count, to = at(x)](HostGrid& grid) {
+      decode_on(grid, from, by, count, to);
+    };
+  });
+}
+
+TANDEM_GPU_ACTIVATION(float)
+TANDEM_GPU_ACTIVATION(double)
+TANDEM_GPU_ACTIVATION(uint16_t)
+TANDEM_GPU_ABN(float)
+TANDEM_GPU_ABN(double)
+TANDEM_GPU_ABN(uint16_t)
+TANDEM_GPU_ABN_CHANNELS(float)
+TANDEM_GPU_ABN_CHANNELS(double)
+TANDEM_GPU_BLOCKS(float, float)
+TANDEM_GPU_BLOCKS(double, double)
+TANDEM_GPU_BLOCKS(float, uint16_t)
+TANDEM_GPU_SCORE_LINES(float)
+TANDEM_GPU_SCORE_LINES(double)
+
+}  // namespace tandem::kernels::gpu
