@@ -14,19 +14,25 @@
 
 #include "tandem/comm/detail/nccl.h"
 #include "tandem/comm/detail/staged_backend.h"
-#include "tandem/comm/local/local_backend.h"
+#include "tandem/comm/local/device_backend.h"
 #include "tandem/comm/segments/host_meeting.h"
 #include "tandem/comm/segments/segment_backend.h"
 
 namespace tandem::comm {
 namespace {
 
+/// `of_devices`: for tensors that are not on the CPU; null: they go through the host.
 c10::intrusive_ptr<c10d::ProcessGroup> wrap(c10::intrusive_ptr<c10d::Backend> backend,
-                                            c10d::ProcessGroup::BackendType type, int rank, int size) {
+                                            c10d::ProcessGroup::BackendType type, int rank, int size,
+                                            c10::intrusive_ptr<c10d::Backend> of_devices = nullptr) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(rank, size);
   group->setDefaultBackend(type);
+  if (!of_devices) of_devices = c10::make_intrusive<detail::StagedBackend>(backend);
   group->setBackend(c10::DeviceType::CPU, type, std::move(backend));
-  detail::add_staged(*group);
+  // c10d keeps one backend for each type, and has no type for this one.
+  for (const auto device : {c10::DeviceType::CUDA, c10::DeviceType::PrivateUse1}) {
+    group->setBackend(device, c10d::ProcessGroup::BackendType::UNDEFINED, of_devices);
+  }
   return group;
 }
 
@@ -76,7 +82,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> LocalWorld::connect(const std::string& na
     if (--slot.to_come == 0) slot.until_all_came.reset();
     if (abort_reason_) hub->abort(*abort_reason_);
   }
-  return wrap(c10::make_intrusive<LocalBackend>(hub, rank), c10d::ProcessGroup::BackendType::CUSTOM, rank, size);
+  const auto host = c10::make_intrusive<LocalBackend>(hub, rank);
+  return wrap(host, c10d::ProcessGroup::BackendType::CUSTOM, rank, size,
+              c10::make_intrusive<DeviceBackend>(hub, *host));
 }
 
 void LocalWorld::abort(const std::string& reason) {
@@ -99,8 +107,10 @@ void LocalWorld::forget_ended() {
 
 c10::intrusive_ptr<c10d::ProcessGroup> connect_alone(int rank, int size, Transport transport) {
   const auto hub = std::make_shared<LocalHub>(size, std::chrono::minutes(1), rank);
-  return wrap(c10::make_intrusive<LocalBackend>(hub, rank, transport), c10d::ProcessGroup::BackendType::CUSTOM, rank,
-              size);
+  const auto host = c10::make_intrusive<LocalBackend>(hub, rank, transport);
+  c10::intrusive_ptr<c10d::Backend> of_devices;
+  if (transport == Transport::memory) of_devices = c10::make_intrusive<DeviceBackend>(hub, *host);
+  return wrap(host, c10d::ProcessGroup::BackendType::CUSTOM, rank, size, std::move(of_devices));
 }
 
 ProcessGroup::Connect process_connect(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout,

@@ -78,7 +78,7 @@ ProcessGroup& ProcessGroup::beside(flight::Where where) {
 }
 
 void ProcessGroup::queue(std::function<void()> work) {
-  queue_->push([context = current_context(), work = std::move(work)] {
+  queue_->push([context = current_context(), work = calls_->queue_stream().beside(std::move(work))] {
     const ContextScope scope(context);
     work();
   });

@@ -1,6 +1,8 @@
 #include "tandem/comm/world.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -10,6 +12,8 @@
 #include <future>
 #include <numeric>
 
+#include "tandem/base/autograd_engine.h"
+#include "tandem/base/computing_device.h"
 #include "tandem/base/context.h"
 #include "tandem/base/cores.h"
 #include "tandem/base/error.h"
@@ -101,6 +105,23 @@ std::shared_ptr<detail::Instruments> instruments_of(const WorldOptions& options,
   return instruments;
 }
 
+/// While it lives, the calling thread-rank computes on its device, on a stream of its own.
+class DeviceSeat {
+ public:
+  DeviceSeat(c10::Device device, int rank) {
+    if (device.is_cpu()) return;
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    TORCH_CHECK_VALUE(guard.deviceCount() > 0, "run_ranks: device is ", device, ", and there is none, wanted cpu");
+    if (!device.has_index()) device.set_index(static_cast<c10::DeviceIndex>(rank % guard.deviceCount()));
+    stream_.emplace(guard.getStreamFromGlobalPool(device));
+    engine_.emplace();
+  }
+
+ private:
+  std::optional<c10::StreamGuard> stream_;
+  std::optional<EngineScope> engine_;
+};
+
 /// Runs `run_one` on n threads. Throws std::system_error, after none has run, if the system refuses one.
 void start_ranks(int n, const std::function<void(int)>& run_one) {
   std::promise<bool> starts;
@@ -137,6 +158,7 @@ void run_recorded(ProcessGroup& group, const std::function<void(ProcessGroup&)>&
 
 void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const WorldOptions& options) {
   watch_uncaught();
+  set_computing_device(options.device.type());
   TORCH_CHECK_VALUE(n >= 1, "run_ranks: number of ranks is ", n, ", wanted 1 or more");
   const auto local = std::make_shared<LocalWorld>(options.timeout);
   const auto connect = thread_connect(local, options);
@@ -163,6 +185,7 @@ void run_ranks(int n, const std::function<void(ProcessGroup&)>& body, const Worl
     const RankScope context(rank);
     guard(rank, [&] {
       start_team(threads_of(options, n));
+      const DeviceSeat seat(options.device, rank);
       ProcessGroup group(connect, "world", ranks_up_to(n), rank, instruments[rank]);
       guard(rank, [&] { run_recorded(group, body); });
     });
@@ -213,6 +236,7 @@ void watch_gloos_thread(const std::shared_ptr<detail::Instruments>& instruments)
 
 std::unique_ptr<ProcessGroup> join_world(const std::optional<rendezvous::Launch>& launch, const WorldOptions& options) {
   watch_uncaught();
+  set_computing_device(options.device.type());
   set_process_context({.rank = launch ? launch->rank : 0});
   if (!launch || launch->size == 1) {
     start_team(threads_of(options, 1));

@@ -21,6 +21,7 @@ std::string CallInfo::place() const {
 std::string CallInfo::describe() const {
   std::string text = operation, notes = detail;
   if (*type != '\0') text += " of " + tensor_words(type, shape);
+  if (*device != '\0') text += std::string(" on ") + device;
   if (peer >= 0) {
     const std::string_view name = operation;
     const auto* word = name == "send" ? "to rank " : name == "recv" ? "from rank " : "root ";

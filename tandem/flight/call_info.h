@@ -16,6 +16,7 @@ struct CallInfo {
   const char* operation = "";  // "all_reduce"; a literal
   std::vector<int64_t> shape;  // of this rank's input
   const char* type = "";       // "Float"; a literal
+  const char* device = "";     // "cuda"; a literal; empty: the CPU
   int peer = -1;               // root, destination or source, in the group; -1: none
   const char* detail = "";     // "sum"; a literal
   int dim = -1;                // dim in which sizes may differ between ranks; -1: none

@@ -7,7 +7,7 @@
 #include "tandem/comm/detail/group_calls.h"
 #include "tandem/comm/point_to_point.h"
 #include "tests/comm/backends.h"
-#include "tests/support/test_device.h"
+#include "tests/device/test_device.h"
 
 // Tensors of a device that no backend reaches: each operator must give what it gives for CPU tensors.
 namespace tandem::comm {

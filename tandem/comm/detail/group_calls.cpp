@@ -38,11 +38,18 @@ GroupCalls::GroupCalls(c10::intrusive_ptr<c10d::ProcessGroup> handle, const std:
       handle_(std::move(handle)),
       backend_(handle_->getBackend(c10::DeviceType::CPU)),
       own_(dynamic_cast<OwnBackend*>(backend_.get())),
+      of_devices_(dynamic_cast<OwnBackend*>(handle_->getBackend(c10::DeviceType::CUDA).get())),
       local_(dynamic_cast<LocalBackend*>(own_)),
       segments_(dynamic_cast<SegmentBackend*>(own_)) {}
 
 c10d::Backend& GroupCalls::backend(c10::DeviceType device) const {
   return device == c10::DeviceType::CPU ? *backend_ : *handle_->getBackend(device);
+}
+
+void GroupCalls::run_later(bool later) const {
+  for (auto* backend : {own_, of_devices_}) {
+    if (backend != nullptr) backend->run_later(later);
+  }
 }
 
 uint64_t GroupCalls::begin(const flight::CallInfo& call, const std::vector<int64_t>& bytes, bool is_message) {

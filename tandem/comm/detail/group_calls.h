@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/comm/detail/queue_stream.h"
 #include "tandem/comm/wire_meter.h"
 #include "tandem/flight/recorder.h"
 
@@ -60,12 +61,19 @@ class GroupCalls {
   const std::shared_ptr<Instruments>& instruments() const { return instruments_; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& handle() const { return handle_; }
 
-  /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or else a
-  /// StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group has none.
+  /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or an OwnBackend
+  /// of thread-ranks, or else a StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group
+  /// has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }          // null: the ranks are processes
   SegmentBackend* segments() const { return segments_; }  // null: they share no memory, or are threads
   OwnBackend* own() const { return own_; }                // null: the ranks use Gloo
+
+  /// Of the work that ProcessGroup::queue() runs.
+  QueueStream& queue_stream() { return queue_stream_; }
+
+  /// OwnBackend::run_later() of all backends that have it.
+  void run_later(bool later) const;
 
   /// Begins a call. It is numbered, counted, recorded, and compared with the other ranks' where Instruments::check is
   /// on; its end must be reported to log(). Returns the number of the record. `bytes`: payload for each rank of the
@@ -83,9 +91,10 @@ class GroupCalls {
   std::shared_ptr<CallLog> log_;
   c10::intrusive_ptr<c10d::ProcessGroup> handle_;
   c10::intrusive_ptr<c10d::Backend> backend_;
-  OwnBackend* own_;
+  OwnBackend *own_, *of_devices_;
   LocalBackend* local_;
   SegmentBackend* segments_;
+  QueueStream queue_stream_;
   int64_t num_calls_ = 0;
   std::map<std::pair<std::string, int>, int64_t> num_messages_;  // operation, peer
 };

@@ -58,14 +58,6 @@ StagedBackend::WorkPointer StagedBackend::allreduce(Tensors& tensors, const c10d
              [&](Tensors& copies) { return host_->allreduce(copies, options); });
 }
 
-void add_staged(c10d::ProcessGroup& group) {
-  const auto staged = c10::make_intrusive<StagedBackend>(group.getBackend(c10::DeviceType::CPU));
-  // c10d keeps one backend for each type, and has no type for this one.
-  for (const auto device : {c10::DeviceType::CUDA, c10::DeviceType::PrivateUse1}) {
-    group.setBackend(device, c10d::ProcessGroup::BackendType::UNDEFINED, staged);
-  }
-}
-
 bool is_staged(const at::Tensor& x, const ProcessGroup& group) {
   return !x.is_cpu() && dynamic_cast<const StagedBackend*>(&group.calls().backend(x.device().type())) != nullptr;
 }

@@ -24,9 +24,6 @@ class StagedBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> host_;
 };
 
-/// Gives `group`, which has a backend for CPU tensors, a StagedBackend for all other devices.
-void add_staged(c10d::ProcessGroup& group);
-
 /// Returns true if messages of x go through the host.
 bool is_staged(const at::Tensor& x, const ProcessGroup& group);
 

@@ -50,17 +50,17 @@ c10d::ReduceOp::RedOpType to_c10d(Reduce op) {
 /// If `later`, an OwnBackend runs the calls of this scope on a thread of its group.
 class LaterScope {
  public:
-  LaterScope(OwnBackend* own, bool later) : own_(later ? own : nullptr) {
-    if (own_ != nullptr) own_->run_later(true);
+  explicit LaterScope(const Caller& caller) : calls_(caller.later ? &caller.group.calls() : nullptr) {
+    if (calls_ != nullptr) calls_->run_later(true);
   }
   ~LaterScope() {
-    if (own_ != nullptr) own_->run_later(false);
+    if (calls_ != nullptr) calls_->run_later(false);
   }
   LaterScope(const LaterScope&) = delete;
   LaterScope& operator=(const LaterScope&) = delete;
 
  private:
-  OwnBackend* own_;
+  GroupCalls* calls_;
 };
 
 /// Gloo's thread drops what a call has used some time after it has told that the call is complete. Whoever waits shall
@@ -77,7 +77,7 @@ Handle start(const Caller& caller, flight::CallInfo info, const std::vector<int6
   RecordedCall call(caller.group, std::move(info), bytes);
   auto work = call.run([&]() -> WorkPointer {
     const flight::CallScope scope(&call.info());
-    const LaterScope later(caller.group.calls().own(), caller.later);
+    const LaterScope later(caller);
     return launch();
   });
   return Handle([call = std::move(call), work, finish = std::move(finish)] {
@@ -178,11 +178,14 @@ Handle start_exchange(Tensor rows, const Caller& caller, flight::CallInfo call, 
       [result, finish] { return finish(result); });
 }
 
+const char* name_of(c10::DeviceType device) { return device == c10::DeviceType::CUDA ? "cuda" : "another device"; }
+
 flight::CallInfo info_of(const char* operation, const Tensor& x, const Caller& caller) {
   flight::CallInfo call;
   call.operation = operation;
   call.shape = x.sizes().vec();
   call.type = c10::toString(x.scalar_type());
+  if (!x.is_cpu()) call.device = name_of(x.device().type());
   call.requires_grad = caller.requires_grad;
   call.where = caller.where;
   return call;

@@ -1,6 +1,8 @@
 #include "tandem/comm/local/local_backend.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +11,6 @@
 #include "tandem/base/ownership.h"
 #include "tandem/comm/local/local_reduce.h"
 #include "tandem/comm/split.h"
-#include "tandem/flight/call_info.h"
 
 namespace tandem::comm {
 namespace {
@@ -51,14 +52,35 @@ void copy_block(const void* source, int64_t source_bytes, void* target, int64_t 
   }
 }
 
-using Given = std::pair<at::Tensor, bool>;
+/// A tensor on its way to another rank.
+struct Given {
+  at::Tensor tensor;
+  bool requires_grad;
+  std::shared_ptr<c10::Event> made;  // of the stream that has made it; null: it is on the CPU
+};
+
+c10::Stream stream_of(const at::Tensor& tensor) {
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
+
+std::shared_ptr<c10::Event> event_after(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return nullptr;
+  auto event = std::make_shared<c10::Event>(tensor.device().type());
+  event->record(stream_of(tensor));
+  return event;
+}
+
+/// On the receiver's device, for its stream.
+at::Tensor arrived(at::Tensor tensor, const c10::Event& made) {
+  const auto device = c10::impl::VirtualGuardImpl(tensor.device().type()).getDevice();
+  const auto stream = stream_of(tensor);
+  made.block(stream);
+  tensor.record_stream(stream);
+  return device == tensor.device() ? tensor : tensor.to(device);
+}
 
 // Messages of hand_over() have negative tags, so that they never match those of c10d's send.
 int own_tag(int tag) { return -1 - tag; }
-
-std::string describe_call(const void* subject) { return static_cast<const flight::CallInfo*>(subject)->describe(); }
-
-std::string describe_plain(const void* subject) { return static_cast<const char*>(subject); }
 
 /// The bytes of each rank's tensor, and where they are.
 struct Memory {
@@ -80,11 +102,7 @@ LocalBackend::LocalBackend(std::shared_ptr<LocalHub> hub, int rank, Transport im
 /// Runs `work` while all ranks' memory may be accessed. If it throws, this rank stays until the other ranks are done.
 template <class Work>
 void LocalBackend::meet_and(const Call& call, LocalCall own, const Work& work) {
-  own.terms.operation = name_of(call);
-  own.terms.signature = call.signature;
-  const auto* known = flight::current_call();
-  own.describe = known ? &describe_call : &describe_plain;  // on other ranks' threads
-  own.subject = known ? static_cast<const void*>(known) : call.operation;
+  describe(call, own);
   hub_->exchange.meet(getRank(), own);
   try {
     work();
@@ -159,7 +177,7 @@ LocalBackend::WorkPointer LocalBackend::_allgather_base(at::Tensor& output, at::
 
 LocalBackend::WorkPointer LocalBackend::send(Tensors& tensors, int to, int tag) {
   const auto tensor = only(tensors, "send");
-  if (hub_->is_alone) return run(OpType::SEND, "send", {}, [] {});
+  if (hub_->is_alone) return run(OpType::SEND, "send", {}, {}, [] {});
   auto message = hub_->mailbox.post(getRank(), to, tag, std::make_shared<at::Tensor>(tensor));
   return c10::make_intrusive<SendWork>(getRank(), to, hub_, std::move(message));
 }
@@ -167,7 +185,7 @@ LocalBackend::WorkPointer LocalBackend::send(Tensors& tensors, int to, int tag) 
 LocalBackend::WorkPointer LocalBackend::receive(Tensors& tensors, int from, int tag) {
   const auto tensor = only(tensors, "recv");
   if (hub_->is_alone) {
-    return run(OpType::RECV, "recv", tensors, [tensor] { tensor.fill_(tensor.is_floating_point() ? 0 : -1); });
+    return run(OpType::RECV, "recv", tensors, {}, [tensor] { tensor.fill_(tensor.is_floating_point() ? 0 : -1); });
   }
   try {
     const auto message = hub_->mailbox.take(from, getRank(), tag);
@@ -207,15 +225,18 @@ void LocalBackend::hand_over(at::Tensor tensor, bool requires_grad, int to, int 
   } else {
     tensor = tensor.clone(at::MemoryFormat::Preserve);
   }
-  hub_->mailbox.post(getRank(), to, own_tag(tag), std::make_shared<Given>(std::move(tensor), requires_grad));
+  auto made = event_after(tensor);
+  hub_->mailbox.post(getRank(), to, own_tag(tag),
+                     std::make_shared<Given>(Given{std::move(tensor), requires_grad, std::move(made)}));
 }
 
 std::pair<at::Tensor, bool> LocalBackend::take_over(int from, int tag) {
   try {
     const auto message = hub_->mailbox.take(from, getRank(), own_tag(tag));
     auto given = std::move(*static_cast<Given*>(message->content.get()));
-    adopt(given.first);
-    return given;
+    if (given.made) given.tensor = arrived(std::move(given.tensor), *given.made);
+    adopt(given.tensor);
+    return {std::move(given.tensor), given.requires_grad};
   } catch (const LocalFailure& failure) {
     hub_->abort(failure.text);
     TORCH_CHECK_WITH(DistBackendError, false, failure.text);

@@ -19,7 +19,14 @@ using Future = c10::ivalue::Future;
 /// Either complete, or waiting for the group's thread.
 class CallWork : public c10d::Work {
  public:
-  CallWork(int rank, OpType type, Tensors results) : Work(rank, type), results_(std::move(results)) {}
+  CallWork(int rank, OpType type, Tensors results, std::function<void()> await = nullptr)
+      : Work(rank, type), results_(std::move(results)), await_(std::move(await)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool has_ended = Work::wait(timeout);
+    if (await_) await_();
+    return has_ended;
+  }
 
   void hold(at::Tensor scratch) { scratch_ = std::move(scratch); }
 
@@ -36,7 +43,9 @@ class CallWork : public c10d::Work {
   c10::intrusive_ptr<Future> getFuture() override {
     const std::lock_guard lock(mutex_of_future_);
     if (!future_) {
-      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+      std::vector<c10::Device> devices;  // whose current stream a waiting one waits for
+      if (!results_.empty() && !results_[0].is_cpu()) devices.push_back(results_[0].device());
+      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), std::move(devices));
       if (is_complete_) settle();
     }
     return future_;
@@ -52,6 +61,7 @@ class CallWork : public c10d::Work {
   }
 
   const Tensors results_;
+  const std::function<void()> await_;
   at::Tensor scratch_;
   std::mutex mutex_of_future_;
   c10::intrusive_ptr<Future> future_;
@@ -65,17 +75,9 @@ uint64_t signature_of(const at::Tensor& tensor, uint64_t detail) {
 
 uint64_t type_of(const at::Tensor& tensor) { return static_cast<uint64_t>(tensor.scalar_type()); }
 
-void check_tensor(const at::Tensor& tensor, const char* operation) {
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), operation, ": tensor is on ", tensor.device(), ", wanted cpu");
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), operation, ": tensor is not contiguous");
-}
+std::string describe_call(const void* subject) { return static_cast<const flight::CallInfo*>(subject)->describe(); }
 
-Tensors checked_list(const std::vector<Tensors>& lists, int size, const char* operation) {
-  TORCH_CHECK_VALUE(lists.size() == 1 && static_cast<int>(lists[0].size()) == size, operation, ": wanted one list of ",
-                    size, " tensors, one a rank");
-  for (const auto& tensor : lists[0]) check_tensor(tensor, operation);
-  return lists[0];
-}
+std::string describe_plain(const void* subject) { return static_cast<const char*>(subject); }
 
 /// The rows of a tensor for each rank, as views; equal parts if `splits` is empty.
 Tensors rows_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size) {
@@ -109,35 +111,57 @@ const char* OwnBackend::name_of(const Call& call) {
   return known ? known->operation : call.operation;
 }
 
+void OwnBackend::describe(const Call& call, LocalCall& own) {
+  own.terms.operation = name_of(call);
+  own.terms.signature = call.signature;
+  const auto* known = flight::current_call();
+  own.describe = known ? &describe_call : &describe_plain;  // on other ranks' threads
+  own.subject = known ? static_cast<const void*>(known) : call.operation;
+}
+
 std::string OwnBackend::words_of(const Call& call) {
   const auto* known = flight::current_call();
   return known ? known->describe() : call.operation;
 }
 
-at::Tensor OwnBackend::only(const Tensors& tensors, const char* operation) {
+void OwnBackend::check_tensor(const at::Tensor& tensor, const char* operation) const {
+  TORCH_CHECK_VALUE(tensor.is_cpu() == is_of_host(), operation, ": tensor is on ", tensor.device(), ", wanted ",
+                    is_of_host() ? "cpu" : "a device");
+  TORCH_CHECK_VALUE(tensor.is_contiguous(), operation, ": tensor is not contiguous");
+}
+
+OwnBackend::Tensors OwnBackend::checked_list(const std::vector<Tensors>& lists, const char* operation) const {
+  TORCH_CHECK_VALUE(lists.size() == 1 && static_cast<int>(lists[0].size()) == getSize(), operation,
+                    ": wanted one list of ", getSize(), " tensors, one a rank");
+  for (const auto& tensor : lists[0]) check_tensor(tensor, operation);
+  return lists[0];
+}
+
+at::Tensor OwnBackend::only(const Tensors& tensors, const char* operation) const {
   TORCH_CHECK_VALUE(tensors.size() == 1, operation, ": list has ", tensors.size(), " tensors, wanted 1");
   check_tensor(tensors[0], operation);
   return tensors[0];
 }
 
-OwnBackend::WorkPointer OwnBackend::run(OpType type, const char* operation, Tensors results,
+OwnBackend::WorkPointer OwnBackend::run(OpType type, const char* operation, Tensors results, const Tensors& used,
                                         std::function<void()> body) {
-  auto guarded = [this, operation, body = std::move(body)] {
+  auto later = is_later_ ? make_later(used) : Later();
+  auto guarded = [this, operation, body = std::move(body), around = std::move(later.around)] {
     try {
-      body();
+      around ? around(body) : body();
     } catch (const LocalFailure& failure) {
       fail(operation, failure);
     }
   };
   if (!is_later_) {
-    queue_.drain();
+    queue_->drain();
     guarded();
     return done(type, std::move(results));
   }
-  auto work = c10::make_intrusive<CallWork>(getRank(), type, Tensors());
+  auto work = c10::make_intrusive<CallWork>(getRank(), type, Tensors(), std::move(later.await));
   const auto* known = flight::current_call();
-  queue_.push([guarded = std::function<void()>(std::move(guarded)), work, context = current_context(),
-               info = known ? std::optional(*known) : std::nullopt]() mutable {
+  queue_->push([guarded = std::function<void()>(std::move(guarded)), work, context = current_context(),
+                info = known ? std::optional(*known) : std::nullopt]() mutable {
     const ContextScope scope(context);
     const flight::CallScope call(info ? &*info : nullptr);
     std::exception_ptr fault;
@@ -157,20 +181,30 @@ OwnBackend::WorkPointer OwnBackend::start_move(OpType type, const Call& call, Bl
   for (const auto& tensor : blocks.take) {
     if (tensor.defined()) results.push_back(tensor);
   }
-  return run(type, call.operation, results, [this, call, blocks = std::move(blocks)] { move(call, blocks); });
+  Tensors used;
+  if (is_later_) {
+    used = blocks.give;
+    used.insert(used.end(), blocks.take.begin(), blocks.take.end());
+  }
+  return run(type, call.operation, results, used, [this, call, blocks = std::move(blocks)] { move(call, blocks); });
 }
 
 OwnBackend::WorkPointer OwnBackend::start_reduce(OpType type, const Call& call, const at::Tensor& tensor, Reduction op,
                                                  std::optional<int> root) {
   check_reduction(tensor.scalar_type(), op);
-  return run(type, call.operation, {tensor},
+  return run(type, call.operation, {tensor}, {tensor},
              [this, call, tensor, op, root] { reduce_in_place(call, tensor, op, root); });
 }
 
 OwnBackend::WorkPointer OwnBackend::start_reduce_parts(Tensors parts, const at::Tensor& output, Reduction op) {
   const Call call = {"reduce_scatter", type_of(output) + 256 * static_cast<uint64_t>(op)};
   check_reduction(output.scalar_type(), op);
-  return run(OpType::REDUCE_SCATTER, call.operation, {output},
+  Tensors used;
+  if (is_later_) {
+    used = parts;
+    used.push_back(output);
+  }
+  return run(OpType::REDUCE_SCATTER, call.operation, {output}, used,
              [this, call, parts = std::move(parts), output, op] { reduce_parts(call, parts, output, op); });
 }
 
@@ -200,7 +234,7 @@ OwnBackend::WorkPointer OwnBackend::allgather(std::vector<Tensors>& outputs, Ten
                                               const c10d::AllgatherOptions&) {
   const auto input = only(inputs, "all_gather");
   return start_move(OpType::ALLGATHER, {"all_gather", type_of(input)},
-                    {Tensors(getSize(), input), checked_list(outputs, getSize(), "all_gather"), true});
+                    {Tensors(getSize(), input), checked_list(outputs, "all_gather"), true});
 }
 
 OwnBackend::WorkPointer OwnBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -219,7 +253,7 @@ OwnBackend::WorkPointer OwnBackend::gather(std::vector<Tensors>& outputs, Tensor
   const int root = static_cast<int>(options.rootRank);
   Blocks blocks = {none(), none(), true};
   blocks.give[root] = input;
-  if (getRank() == root) blocks.take = checked_list(outputs, getSize(), "gather");
+  if (getRank() == root) blocks.take = checked_list(outputs, "gather");
   return start_move(OpType::GATHER, {"gather", type_of(input) + 256 * root}, std::move(blocks));
 }
 
@@ -229,14 +263,13 @@ OwnBackend::WorkPointer OwnBackend::scatter(Tensors& outputs, std::vector<Tensor
   const int root = static_cast<int>(options.rootRank);
   Blocks blocks = {none(), none()};
   blocks.take[root] = output;
-  if (getRank() == root) blocks.give = checked_list(inputs, getSize(), "scatter");
+  if (getRank() == root) blocks.give = checked_list(inputs, "scatter");
   return start_move(OpType::SCATTER, {"scatter", type_of(output) + 256 * root}, std::move(blocks));
 }
 
 OwnBackend::WorkPointer OwnBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
-  return start_move(
-      OpType::ALLTOALL, {"all_to_all", type_of(inputs.at(0))},
-      {checked_list({inputs}, getSize(), "all_to_all"), checked_list({outputs}, getSize(), "all_to_all")});
+  return start_move(OpType::ALLTOALL, {"all_to_all", type_of(inputs.at(0))},
+                    {checked_list({inputs}, "all_to_all"), checked_list({outputs}, "all_to_all")});
 }
 
 OwnBackend::WorkPointer OwnBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -251,8 +284,7 @@ OwnBackend::WorkPointer OwnBackend::alltoall_base(at::Tensor& output, at::Tensor
 
 OwnBackend::WorkPointer OwnBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  return start_reduce_parts(checked_list(inputs, getSize(), "reduce_scatter"), only(outputs, "reduce_scatter"),
-                            options.reduceOp);
+  return start_reduce_parts(checked_list(inputs, "reduce_scatter"), only(outputs, "reduce_scatter"), options.reduceOp);
 }
 
 OwnBackend::WorkPointer OwnBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -265,7 +297,7 @@ OwnBackend::WorkPointer OwnBackend::_reduce_scatter_base(at::Tensor& output, at:
 }
 
 OwnBackend::WorkPointer OwnBackend::barrier(const c10d::BarrierOptions&) {
-  return run(OpType::BARRIER, "barrier", {}, [this] { meet({"barrier", 0}); });
+  return run(OpType::BARRIER, "barrier", {}, {}, [this] { meet({"barrier", 0}); });
 }
 
 }  // namespace tandem::comm

@@ -10,20 +10,22 @@
 
 namespace tandem::comm {
 
-/// c10d backend of ranks on one host. CPU tensors travel through memory, and sums run in rank order, so that each call
-/// gives the same bits. Operations are complete when they return, unless run_later() is on: then they run on a thread
-/// of the group, in the order of the calls.
+/// c10d backend of ranks on one host. Tensors travel through memory, and sums run in rank order, so that each call
+/// gives the same bits. Operations are complete when they return (on a device: when the current stream has come to
+/// them), unless run_later() is on: then they run on a thread of the group, in the order of the calls.
 ///
 /// The list forms (all_gather, reduce_scatter, all_to_all, gather, scatter) support parts of different sizes. Tensors
-/// must be contiguous CPU tensors. Throws c10::DistBackendError if the ranks' calls differ, if a rank does not come, or
-/// after an abort.
+/// must be contiguous, and all on the CPU or all on devices, as the class says. Throws c10::DistBackendError if the
+/// ranks' calls differ, if a rank does not come, or after an abort.
 class OwnBackend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
   using Reduction = c10d::ReduceOp::RedOpType;
 
-  using Backend::Backend;
+  /// `queue`: whose thread runs what runs later; backends of one rank in one group share theirs.
+  OwnBackend(int rank, int size, std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>())
+      : Backend(rank, size), queue_(std::move(queue)) {}
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -47,6 +49,8 @@ class OwnBackend : public c10d::Backend {
   /// If `later`, the collectives that follow return at once and run on the group's own thread.
   void run_later(bool later) { is_later_ = later; }
 
+  const std::shared_ptr<TaskQueue>& queue() const { return queue_; }
+
  protected:
   /// What the ranks must agree on, but for the sizes of what moves.
   struct Call {
@@ -60,6 +64,17 @@ class OwnBackend : public c10d::Backend {
     bool is_same = false;  // `give` has one tensor for all that get any; told alike on all ranks
   };
 
+  /// What a call has to do besides that runs later than it was made.
+  struct Later {
+    std::function<void(const std::function<void()>& body)> around;  // calls the body; null: nothing is around it
+    std::function<void()> await;                                    // by whoever waits; null: nothing
+  };
+
+  virtual bool is_of_host() const { return true; }
+
+  /// Called when the call is made, with the tensors that it will use.
+  virtual Later make_later(const Tensors&) { return {}; }
+
   // The calls themselves. Each blocks, and throws LocalFailure if the ranks do not come together.
   virtual void meet(const Call& call) = 0;
   virtual void move(const Call& call, const Blocks& blocks) = 0;
@@ -72,10 +87,12 @@ class OwnBackend : public c10d::Backend {
 
   /// Runs `body`, now or on the group's thread. That thread holds no tensor any more when the work is complete, so that
   /// whoever has waited frees memory by letting go of it.
-  WorkPointer run(c10d::OpType type, const char* operation, Tensors results, std::function<void()> body);
+  /// `used`: the tensors that `body` uses, if it runs later.
+  WorkPointer run(c10d::OpType type, const char* operation, Tensors results, const Tensors& used,
+                  std::function<void()> body);
 
   /// Waits for calls on the group's thread. A class whose calls it runs must do so before it ends.
-  void drain() { queue_.drain(); }
+  void drain() { queue_->drain(); }
 
   /// The work of a call that is over.
   WorkPointer done(c10d::OpType type, Tensors results);
@@ -90,17 +107,22 @@ class OwnBackend : public c10d::Backend {
   static const char* name_of(const Call& call);
   static std::string words_of(const Call& call);
 
+  /// What `own` tells the other ranks of a call.
+  static void describe(const Call& call, LocalCall& own);
+
   /// The only tensor of a list, checked.
-  static at::Tensor only(const Tensors& tensors, const char* operation);
+  at::Tensor only(const Tensors& tensors, const char* operation) const;
 
  private:
+  void check_tensor(const at::Tensor& tensor, const char* operation) const;
+  Tensors checked_list(const std::vector<Tensors>& lists, const char* operation) const;
   WorkPointer start_move(c10d::OpType type, const Call& call, Blocks blocks);
   WorkPointer start_reduce(c10d::OpType type, const Call& call, const at::Tensor& tensor, Reduction op,
                            std::optional<int> root);
   WorkPointer start_reduce_parts(Tensors parts, const at::Tensor& output, Reduction op);
   Tensors none() const { return Tensors(getSize()); }
 
-  TaskQueue queue_;
+  std::shared_ptr<TaskQueue> queue_;
   bool is_later_ = false;
 };
 

@@ -21,9 +21,8 @@ class HookSource {
 };
 
 /// While the object lives, operations of the calling thread save their tensors through hooks of `source`. Scopes nest,
-/// only the innermost counts. The first scope of the process replaces libtorch's autograd engine by one that passes all
-/// work on to it; backward that runs meanwhile, in any thread, is not affected. Without a scope, a saved tensor costs
-/// what it did before, and about a nanosecond.
+/// only the innermost counts. The first scope of the process installs base/autograd_engine.h. Without a scope, a saved
+/// tensor costs what it did before, and about a nanosecond.
 class HookScope {
  public:
   explicit HookScope(HookSource& source) : HookScope(&source) {}

@@ -5,6 +5,7 @@
 #include "tandem/base/context.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/memory/meter.h"
+#include "tandem/parallel/detail/stream_future.h"
 
 namespace tandem::parallel::detail {
 namespace {
@@ -25,24 +26,23 @@ FlatsBeside::FlatsBeside(Mesh& mesh)
       replicas_(mesh.size(Axis::data) > 1 ? &mesh.group(Axis::data).beside() : nullptr) {}
 
 template <class Work>
-std::future<void> FlatsBeside::queue(Tensor flat, Work work) {
+FlatsBeside::Future FlatsBeside::queue(Tensor flat, Work work) {
   const CategoryScope scratch(Category::communication);
-  auto done = std::make_shared<std::promise<void>>();
-  auto result = done->get_future();
-  shards_.queue([done, work = std::move(work), flat = std::move(flat)]() mutable {
+  const auto done = future_of(c10::NoneType::get(), flat);
+  shards_.queue([done, on = storages_of(flat), work = std::move(work), flat = std::move(flat)]() mutable {
     try {
       work(flat);
     } catch (...) {
       flat.reset();
-      return done->set_exception(std::current_exception());
+      return done->setError(std::current_exception());
     }
     flat.reset();  // whoever has waited frees the memory by letting go of it
-    done->set_value();
+    complete(*done, c10::IValue(), on);
   });
-  return result;
+  return done;
 }
 
-std::future<void> FlatsBeside::start_to_sum(Tensor flat) {
+FlatsBeside::Future FlatsBeside::start_to_sum(Tensor flat) {
   const PhaseScope phase(Phase::backward);
   return queue(std::move(flat), [shards = &shards_, replicas = replicas_, clock = clock_,
                                  start = OverlapClock::now()](const Tensor& whole) {
@@ -51,7 +51,7 @@ std::future<void> FlatsBeside::start_to_sum(Tensor flat) {
   });
 }
 
-std::future<void> FlatsBeside::start_to_gather(Tensor flat) {
+FlatsBeside::Future FlatsBeside::start_to_gather(Tensor flat) {
   return queue(std::move(flat), [shards = &shards_](const Tensor& whole) { comm::all_gather_(whole, *shards); });
 }
 
@@ -61,11 +61,11 @@ int64_t FlatsBeside::sum_bytes(const Tensor& flat) {
   return probe.account().peak_bytes();
 }
 
-void FlatsBeside::wait(std::future<void>& sum) {
+void FlatsBeside::wait(const Future& sum) {
   const auto start = OverlapClock::now();
-  sum.wait();
+  sum->wait();
   clock_->has_waited(start);
-  sum.get();
+  if (sum->hasError()) std::rethrow_exception(sum->exception_ptr());
 }
 
 }  // namespace tandem::parallel::detail

@@ -1,5 +1,6 @@
 #pragma once
-#include <future>
+#include <ATen/core/ivalue.h>
+
 #include <memory>
 
 #include "tandem/base/tensor.h"
@@ -20,19 +21,21 @@ namespace tandem::parallel::detail {
 /// of comm::reduce_scatter_().
 class FlatsBeside {
  public:
+  using Future = c10::intrusive_ptr<c10::ivalue::Future>;  // a new one is null
+
   /// Collective.
   explicit FlatsBeside(Mesh& mesh);
 
   /// Start to sum, or to gather, a flat of equal parts. Collective: all ranks must start their flats in the same order.
-  std::future<void> start_to_sum(Tensor flat);
-  std::future<void> start_to_gather(Tensor flat);
+  Future start_to_sum(Tensor flat);
+  Future start_to_gather(Tensor flat);
 
   /// Bytes that the sum of such a flat needs for a moment. Collective.
   int64_t sum_bytes(const Tensor& flat);
 
   /// Waits for a sum, and throws what it has thrown, such as c10::DistError. When it has returned, no other thread
   /// holds the flat.
-  void wait(std::future<void>& sum);
+  void wait(const Future& sum);
 
   /// Counts how long a sum on the caller's thread takes, which hides nothing.
   template <class Sum>
@@ -44,7 +47,7 @@ class FlatsBeside {
 
  private:
   template <class Work>
-  std::future<void> queue(Tensor flat, Work work);
+  Future queue(Tensor flat, Work work);
 
   comm::ProcessGroup& shards_;
   comm::ProcessGroup* replicas_;                                            // null: each part is on one rank

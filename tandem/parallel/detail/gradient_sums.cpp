@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tandem/base/context.h"
+#include "tandem/parallel/detail/stream_future.h"
 
 namespace tandem::parallel::detail {
 namespace {
@@ -60,12 +61,11 @@ void GradientSums::State::sum(const GradientBucket& bucket, comm::ProcessGroup& 
 GradientSums::Future GradientSums::start(const c10d::GradBucket& bucket) {
   const PhaseScope phase(Phase::backward);
   const CategoryScope category(Category::communication);
-  const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  const auto done = future_of(c10::IntType::get(), bucket.getBuffer());
   const auto index = static_cast<int64_t>(buckets_.size());
   buckets_.push_back(bucket.getBuffer());
-  futures_.push_back(done);
   channel_.queue([state = state_, &channel = channel_, done, index, start = OverlapClock::now(),
-                  told = state_->describe(bucket, where_)]() mutable {
+                  told = state_->describe(bucket, where_), on = storages_of(bucket.getBuffer())]() mutable {
     try {
       state->sum(told, channel);
     } catch (...) {
@@ -73,8 +73,9 @@ GradientSums::Future GradientSums::start(const c10d::GradBucket& bucket) {
     }
     state->clock.has_travelled(start);
     told = {};  // whoever has waited frees the bucket's memory by letting go of it
-    done->markCompleted(index);
+    complete(*done, index, on);
   });
+  futures_.push_back(done);
   return done;
 }
 

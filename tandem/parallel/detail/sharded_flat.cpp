@@ -165,7 +165,7 @@ void ShardedFlat::start_to_refresh(FlatsBeside& beside) {
 }
 
 void ShardedFlat::end_refresh() {
-  if (arriving_.valid()) arriving_.get();
+  if (const auto arriving = std::exchange(arriving_, {})) arriving->waitAndThrow();
 }
 
 /// A gradient that backward has made moves here, which costs less than to add it to zeros.
@@ -215,8 +215,7 @@ void ShardedFlat::reset_gradients() {
 void ShardedFlat::drop_gradients() {
   if (!is_trained_) return;
   reset_gradients();
-  if (travelling_.valid()) travelling_.wait();
-  travelling_ = {};
+  if (const auto travelling = std::exchange(travelling_, {})) travelling->wait();
   sum_.reset();
   if (!keeps_gradients_) gradients_.reset();
 }
@@ -250,8 +249,8 @@ void ShardedFlat::start_to_sum(FlatsBeside& sums) {
 }
 
 void ShardedFlat::end_sum(FlatsBeside& sums) {
-  if (!travelling_.valid()) return;
-  sums.wait(travelling_);
+  if (!travelling_) return;
+  sums.wait(std::exchange(travelling_, {}));
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView untracked;
   const auto own = gradients_.narrow(0, own_first(), layout_.shard_size());

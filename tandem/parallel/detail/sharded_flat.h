@@ -1,5 +1,4 @@
 #pragma once
-#include <future>
 #include <optional>
 #include <vector>
 
@@ -72,7 +71,7 @@ class ShardedFlat {
   void start_to_sum(FlatsBeside& sums);
   void end_sum(FlatsBeside& sums);
 
-  bool is_travelling() const { return travelling_.valid(); }
+  bool is_travelling() const { return travelling_.defined(); }
 
   /// Forgets gradients that were laid, and waits in vain for a sum that was started.
   void drop_gradients();
@@ -116,8 +115,8 @@ class ShardedFlat {
   std::vector<std::vector<Parameter>> held_;
   std::vector<GradientWatch> watches_;
   std::optional<comm::Handle> coming_;  // the memory of the flat
-  std::future<void> arriving_;          // the ranks' shards in flat_
-  std::future<void> travelling_;        // the sum of gradients_
+  FlatsBeside::Future arriving_;        // the ranks' shards in flat_
+  FlatsBeside::Future travelling_;      // the sum of gradients_
 };
 
 }  // namespace tandem::parallel::detail

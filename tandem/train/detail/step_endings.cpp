@@ -1,8 +1,12 @@
 #include "tandem/train/detail/step_endings.h"
 
+#include <c10/core/StreamGuard.h>
+
 #include <chrono>
 #include <memory>
+#include <optional>
 
+#include "tandem/base/computing_device.h"
 #include "tandem/base/seconds.h"
 
 namespace tandem::train::detail {
@@ -14,9 +18,12 @@ StepEndings::~StepEndings() {
 void StepEndings::start(std::function<Reading()> end) {
   auto result = std::make_shared<std::promise<Reading>>();
   endings_.push_back(result->get_future());
-  group_.queue([this, result, end = std::move(end)] {
+  // What endings and steps share is read and written in the order in which the host gives it to one stream.
+  group_.queue([this, result, end = std::move(end), stream = own_stream()] {
     try {
       if (failed_) std::rethrow_exception(failed_);
+      std::optional<c10::StreamGuard> scope;
+      if (stream) scope.emplace(*stream);
       result->set_value(end());
     } catch (...) {
       failed_ = std::current_exception();
