@@ -21,6 +21,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/job/ranks.h"
 #include "tandem/job/sections/mesh.h"
+#include "tandem/memory/device_meter.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
 
@@ -55,6 +56,11 @@ std::vector<int64_t> draws_of(const Job& job, int64_t own_classes) {
 Job with_draw(Job job, int64_t scored) {
   if (job.head.options.sampling) job.head.options.sampling->scored = scored;
   return job;
+}
+
+/// What a rank's loader holds, which is in host memory.
+int64_t loader_bytes(const Job& job, const data::LoaderOptions& options, const DataShape& shape, int64_t batches) {
+  return job.parallel.device.is_cpu() ? data::loader_memory(options, shape.image, batches) : 0;
 }
 
 /// The most that a test allocates: one batch, as train::evaluate() gives it to the task.
@@ -173,15 +179,15 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
   if (job.training.skip_nonfinite > 0) parts.step->allow_skips(job.training.skip_nonfinite);
   auto held = probe.account();
   const int ranks = group->size();
-  held.add(Category::buffers, (job.search ? 2 : 1) * data::loader_memory(training_loader_options(job, rank, ranks),
-                                                                         shape.image, amount.batches));
+  held.add(Category::buffers,
+           (job.search ? 2 : 1) * loader_bytes(job, training_loader_options(job, rank, ranks), shape, amount.batches));
   RankMemory memory;
   detail::name_single_images(job, [&] { memory.step = known ? *known : parts.step->rehearse(batch, held); });
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
-  memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
+  memory.test = memory.step.account.live_bytes() + loader_bytes(job, options, shape, batches) +
                 rehearse_test(*parts.task, synthetic_batch(shape, options, own, images), options);
   return memory;
 }
@@ -231,6 +237,7 @@ std::vector<std::vector<memory::Stage>> rehearse_stages(const Job& job, const Da
 
 PlannedRanks::PlannedRanks(const Job& job, const DataShape& shape, LargeRanks& large)
     : job_(job), shape_(shape), large_(large), even_(even_counts(job, shape.classes, job.parallel.ranks)) {
+  memory::meter_memory_of(job.parallel.device.type());
   if (is_small(0, even_[0])) check_types(job, shape);
 }
 

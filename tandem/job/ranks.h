@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "tandem/comm/process_group.h"
 #include "tandem/job/job.h"
@@ -14,6 +15,13 @@ void on_ranks(const Job& job, const std::function<void(comm::ProcessGroup&)>& bo
 
 /// Compute threads of a rank.
 int threads_of(const Parallel& parallel);
+
+/// The bytes that a rank may hold; nullopt: it has no limit.
+std::optional<int64_t> limit_of(const Job& job, int rank);
+
+/// What the ranks of this process that compute on the rank's GPU may hold there together; nullopt: there is no limit,
+/// or the rank computes on the CPU.
+std::optional<int64_t> limit_of_gpu(const Job& job, int rank);
 
 /// Returns true if this process prints for the job.
 bool prints_for_the_job();

@@ -20,6 +20,11 @@ std::optional<DeviceBytes> device_bytes(c10::Device device);
 /// Sets the peak to the live bytes. Has no effect where device_bytes() returns nullopt.
 void reset_device_peak(c10::Device device);
 
+/// From now on the allocator of the calling thread's GPU may hold so many bytes, its cache included, which it empties
+/// first; an allocation beyond that throws c10::OutOfMemoryError. nullopt, as at first: what the GPU has. Has no effect
+/// without a GPU.
+void limit_device(std::optional<int64_t> bytes);
+
 /// From now on the allocator of the GPUs notes each allocation and release, for device_snapshot(). Throws
 /// SettingsError, naming `device`, for a device for which device_bytes() returns nullopt.
 void record_device_history(c10::Device device);

@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <unordered_map>
 
 #include "tandem/base/ownership.h"
 #include "tandem/memory/detail/book.h"
+#include "tandem/memory/detail/cuda_records.h"
 #include "tandem/memory/detail/machine_memory.h"
+#include "tandem/memory/device_meter.h"
 
 namespace tandem::memory {
 namespace {
@@ -24,13 +27,20 @@ constexpr size_t kAlignment = 64;
 constexpr uint64_t kMagic = 0x7461'6e64'656d'6d65;  // marks memory of this allocator
 constexpr uint8_t kTopPriority = 255;
 
+/// Where an allocation is counted.
+struct Record {
+  Book* book = nullptr;  // null: nowhere
+  detail::Entry entry = {};
+};
+
 /// Stored in the 64 bytes before the data, so that freeing needs no table.
 struct alignas(kAlignment) Header {
   uint64_t magic;
-  Book* book;
-  detail::Entry entry;
+  Record record;
 };
 static_assert(sizeof(Header) == kAlignment);
+
+std::atomic<c10::DeviceType> counted{c10::DeviceType::CPU};
 
 class Books {
  public:
@@ -112,6 +122,48 @@ Machine& machine() {
 
 Header* header_of(void* data) { return reinterpret_cast<Header*>(data) - 1; }
 
+/// Counts an allocation for the calling thread's context. Throws where a rank's limit leaves no room for it.
+Record count(int64_t bytes, const Context& context, bool may_refuse) {
+  auto& book = books().of(context.rank);
+  Record record = {&book, {bytes, 0, context.block, context.category}};
+  if (!book.add(record.entry, may_refuse)) refuse(book, context, bytes);
+  return record;
+}
+
+/// The allocations of devices, whose memory has no room for a header.
+class DeviceRecords {
+ public:
+  void add(const void* address, const Record& record) {
+    const std::lock_guard lock(mutex_);
+    all_.insert_or_assign(address, record);
+  }
+
+  std::optional<Record> take(const void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(address);
+    if (found == all_.end()) return std::nullopt;
+    const auto record = found->second;
+    all_.erase(found);
+    return record;
+  }
+
+  /// Stays where it is while the memory is not freed.
+  Record* find(const void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(address);
+    return found != all_.end() ? &found->second : nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, Record> all_;
+};
+
+DeviceRecords& device_records() {
+  static auto* all = new DeviceRecords;  // as the books
+  return *all;
+}
+
 class MeteredAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -124,14 +176,17 @@ class MeteredAllocator final : public c10::Allocator {
       if (!overflows) machine().give_back(static_cast<int64_t>(bytes));
       TORCH_CHECK_WITH(OutOfMemoryError, false, "memory: cannot allocate ", bytes, " bytes for ", place_text(context));
     }
-    auto& book = books().of(context.rank);
-    detail::Entry entry = {static_cast<int64_t>(bytes), 0, context.block, context.category};
-    if (!book.add(entry)) {
-      std::free(block);
-      machine().give_back(entry.bytes);
-      refuse(book, context, entry.bytes);
+    Record record = {nullptr, {static_cast<int64_t>(bytes), 0, context.block, context.category}};
+    if (counted.load(std::memory_order_relaxed) == c10::DeviceType::CPU) {
+      try {
+        record = count(record.entry.bytes, context, /*may_refuse=*/true);
+      } catch (...) {
+        std::free(block);
+        machine().give_back(record.entry.bytes);
+        throw;
+      }
     }
-    auto* header = new (block) Header{kMagic, &book, entry};
+    auto* header = new (block) Header{kMagic, record};
     void* data = header + 1;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
@@ -144,8 +199,9 @@ class MeteredAllocator final : public c10::Allocator {
   static void release(void* data) {
     if (data == nullptr) return;
     auto* header = header_of(data);
-    header->book->remove(header->entry);
-    machine().give_back(header->entry.bytes);
+    const auto& [book, entry] = header->record;
+    if (book != nullptr) book->remove(entry);
+    machine().give_back(entry.bytes);
     header->magic = 0;
     std::free(header);
   }
@@ -153,13 +209,15 @@ class MeteredAllocator final : public c10::Allocator {
 
 MeteredAllocator* installed = nullptr;
 
-/// Null for memory that the meter did not allocate.
-Header* header_of(const Tensor& tensor) {
-  if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.has_storage() || !installed) return nullptr;
+/// Null for memory that is not counted.
+Record* record_of(const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage() || !installed) return nullptr;
   const auto& pointer = tensor.storage().data_ptr();
-  if (pointer.get() == nullptr || pointer.get_deleter() != installed->raw_deleter()) return nullptr;
+  if (pointer.get() == nullptr) return nullptr;
+  if (!tensor.is_cpu()) return device_records().find(pointer.get());
+  if (pointer.get_deleter() != installed->raw_deleter()) return nullptr;
   auto* header = header_of(pointer.get_context());
-  return header->magic == kMagic ? header : nullptr;
+  return header->magic == kMagic && header->record.book != nullptr ? &header->record : nullptr;
 }
 
 Context of_probe(int number) {
@@ -170,15 +228,12 @@ Context of_probe(int number) {
 
 /// What adopt() does while memory is metered.
 void move_to_own_book(const Tensor& tensor) {
-  auto* header = header_of(tensor);
+  auto* record = record_of(tensor);
   const auto context = current_context();
-  auto& own = books().of(context.rank);
-  if (header == nullptr || header->book == &own) return;
-  detail::Entry entry = {header->entry.bytes, 0, context.block, context.category};
-  if (!own.add(entry)) refuse(own, context, entry.bytes);
-  header->book->remove(header->entry);
-  header->book = &own;
-  header->entry = entry;
+  if (record == nullptr || record->book == &books().of(context.rank)) return;
+  const auto own = count(record->entry.bytes, context, /*may_refuse=*/true);
+  record->book->remove(record->entry);
+  *record = own;
 }
 
 }  // namespace
@@ -243,21 +298,39 @@ LimitScope::~LimitScope() { books().of(rank_).set_limit(std::nullopt); }
 std::optional<Account> LimitScope::refused() const { return books().of(rank_).refused(); }
 
 void tag(const Tensor& tensor, Category category) {
-  if (auto* header = header_of(tensor)) header->book->move(header->entry, category, header->entry.block);
+  if (auto* record = record_of(tensor)) record->book->move(record->entry, category, record->entry.block);
 }
 
 void tag(const Tensor& tensor, Category category, int block) {
-  if (auto* header = header_of(tensor)) header->book->move(header->entry, category, block);
+  if (auto* record = record_of(tensor)) record->book->move(record->entry, category, block);
 }
 
 uint64_t allocation_of(const Tensor& tensor) {
-  const auto* header = header_of(tensor);
-  return header != nullptr ? header->entry.number : 0;
+  const auto* record = record_of(tensor);
+  return record != nullptr ? record->entry.number : 0;
 }
 
 int block_of(const Tensor& tensor) {
-  const auto* header = header_of(tensor);
-  return header != nullptr ? header->entry.block : 0;
+  const auto* record = record_of(tensor);
+  return record != nullptr ? record->entry.block : 0;
+}
+
+void meter_memory_of(c10::DeviceType type) {
+  if (!installed) return;
+  if (type == c10::DeviceType::CUDA) detail::note_cuda_memory();
+  counted = type;
+}
+
+c10::DeviceType metered_memory() { return counted; }
+
+void note_allocation(const void* address, size_t bytes, bool may_refuse) {
+  if (!installed || counted == c10::DeviceType::CPU) return;
+  device_records().add(address, count(static_cast<int64_t>(bytes), current_context(), may_refuse));
+}
+
+void note_release(const void* address) {
+  if (!installed) return;
+  if (const auto record = device_records().take(address)) record->book->remove(record->entry);
 }
 
 Account account(int rank) { return books().of(rank).read(); }

@@ -118,7 +118,8 @@ class EventLog {
 };
 
 /// While the object lives, a rank may hold at most `bytes`. An allocation beyond that throws c10::OutOfMemoryError,
-/// which names the rank and the block; nothing is allocated then. One object a rank at a time.
+/// which names the rank and the block; nothing is allocated then. One object a rank at a time. Not for memory of CUDA:
+/// its allocator keeps limit_device().
 class LimitScope {
  public:
   LimitScope(int rank, int64_t bytes);

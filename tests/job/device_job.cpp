@@ -4,6 +4,7 @@
 
 #include "tandem/base/device_kernels.h"
 #include "tandem/comm/world.h"
+#include "tandem/parallel/strategy.h"
 #include "tandem/train/weights_hash.h"
 #include "tests/train/loss_recorder.h"
 
@@ -11,11 +12,8 @@ namespace tandem::job {
 namespace {
 
 Trained train_rank(const Place& place, const std::vector<std::string>& words, comm::ProcessGroup& group) {
-  leave_to_operators(Kernels::scores, place.operators);  // of this thread, which ends with the rank
   auto job = job_of(words);
-  const auto index = static_cast<c10::DeviceIndex>(place.type == at::kCPU ? -1 : group.rank());
-  job.parallel.device = c10::Device(place.type, index);
-  job.head.options.device = job.parallel.device;
+  job.parallel.device = job.head.options.device = place.device.type();
   const Patterns patterns;
   const auto loader = training_loader(job, patterns, group), test = evaluation_loader(job, patterns, group);
   const auto [mesh, task, trace, step, search] = assemble(job, shape_of(job, patterns), group);
@@ -34,15 +32,23 @@ Trained train_rank(const Place& place, const std::vector<std::string>& words, co
 }  // namespace
 
 Trained train_on(const Place& place, std::vector<std::string> words) {
-  words.insert(words.end(), {"train.batch=20", "train.steps=8", "train.lr=0.01", "train.log_every=1", "embedding=16",
-                             "ranks=" + std::to_string(place.ranks)});
+  words.insert(words.end(), {"train.batch=20", "train.steps=" + std::to_string(place.steps), "train.lr=0.01",
+                             "train.log_every=1", "embedding=16", "ranks=" + std::to_string(place.ranks)});
   Trained trained;
+  const auto leave_all = [](bool on) {
+    for (const auto kernels : {Kernels::activation, Kernels::inplace_abn, Kernels::running_statistics,
+                               Kernels::batch_norm, Kernels::scores}) {
+      leave_to_operators(kernels, on);
+    }
+  };
+  leave_all(place.operators);
   comm::run_ranks(place.ranks,
                   [&](comm::ProcessGroup& group) {
                     auto own = train_rank(place, words, group);
                     if (group.rank() == 0) trained = std::move(own);
                   },
-                  {.threads = 1});
+                  {.threads = 1, .device = place.device});
+  leave_all(false);
   return trained;
 }
 
@@ -56,6 +62,36 @@ std::vector<std::vector<std::string>> device_cases() {
           {"model=mlp", "head=softmax", "head.smoothing=0.1"},
           {"model=mlp", "train.ema=0.9"},
           {"model=resnet_glyph"}};
+}
+
+std::vector<SharedCase> shared_cases() {
+  const std::string pipeline = "mesh.pipeline=2", tensor = "mesh.tensor=2", micro_batches = "train.accumulate=2";
+  std::vector<SharedCase> cases;
+  for (const auto& strategy : parallel::strategies()) {
+    if (strategy.is_one_process) continue;
+    const auto own = "parallel=" + std::string(strategy.name);
+    // On the CPU the numbers that fill no vector of a divided flat are updated apart (train/detail/whole_vectors.h).
+    cases.push_back({3, {own, "model=mlp", "train.clip=0.5"}, !strategy.divides});
+    cases.push_back({2, {own, "model=resnet_glyph"}, !strategy.divides});
+  }
+  for (const auto* norm : {"abn-leaky", "abn-elu", "abn-swish", "sync", "ghost"}) {
+    cases.push_back({2, {"model=resnet_glyph", std::string("model.norm=") + norm}});
+  }
+  cases.push_back({2, {"model=resnet_glyph", "model.norm=group"}, false});  // libtorch lays out its gradient otherwise
+  for (const auto* recompute : {"all", "sqrt", "log"}) {
+    cases.push_back({2, {"model=resnet_glyph", std::string("recompute=") + recompute}});
+  }
+  cases.push_back({2, {"parallel=fsdp", "model=resnet_glyph", "recompute=all", "model.norm=abn-swish"}, false});
+  cases.push_back({2, {"model=resnet_glyph", tensor}});
+  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", tensor}, false});
+  for (const auto* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}) {
+    cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, std::string("pipeline.schedule=") + schedule}});
+  }
+  cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, "recompute=all"}});
+  cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, "head.over=pipeline"}});
+  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", pipeline, micro_batches, "head.over=all"}, false});
+  cases.push_back({4, {"model=resnet_glyph", tensor, pipeline, micro_batches}});
+  return cases;
 }
 
 }  // namespace tandem::job

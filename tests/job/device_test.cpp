@@ -7,26 +7,57 @@
 #include "tandem/job/rank_memory.h"
 #include "tandem/memory/keep_ways.h"
 #include "tandem/memory/meter.h"
+#include "tests/device/test_device.h"
 #include "tests/job/device_job.h"
 #include "tests/support/files.h"
-#include "tests/support/test_device.h"
 
 namespace tandem::job {
 namespace {
 
-/// The device runs the operators of the CPU: the numbers are equal, not only close.
-void expect_equal(int ranks, std::vector<std::string> words) {
+using test::DelayedStreams;
+using test::Delays;
+
+/// While it lives, the devices do their work as late as the program lets them, and nothing may be noticed.
+class Late {
+ public:
+  explicit Late(Delays delays) {
+    test::install_test_device();
+    DelayedStreams::get().choose(delays);
+  }
+  ~Late() {
+    EXPECT_EQ(DelayedStreams::get().take_findings(), std::vector<std::string>());
+    DelayedStreams::get().choose(Delays::none);
+  }
+};
+
+void expect_close(const std::vector<double>& there, const std::vector<double>& here, double tolerance) {
+  ASSERT_EQ(there.size(), here.size());
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], tolerance * std::abs(here[i])) << i;
+}
+
+std::vector<double> values_of(const train::Scores& scores) {
+  std::vector<double> values;
+  for (const auto& score : scores.list) values.push_back(score.value);
+  return values;
+}
+
+/// The device runs the operators of the CPU: without kernels the numbers are equal, not only close. Its kernels have
+/// the arithmetic of a GPU.
+void expect_equal(c10::Device device, const SharedCase& one, Delays delays = Delays::longest) {
+  auto words = one.words;
   SCOPED_TRACE(::testing::PrintToString(words));
-  test::install_test_device();
+  const Late late(delays);
   words.push_back("train.precision=float64");
-  const auto there = train_on({.type = at::kPrivateUse1, .ranks = ranks}, words);
-  const auto here = train_on({.ranks = ranks, .operators = true}, words);
-  ASSERT_EQ(there.losses.size(), 8U);
-  EXPECT_EQ(there.losses, here.losses);
-  EXPECT_EQ(there.weights_hash, here.weights_hash);
-  ASSERT_EQ(there.scores.list.size(), here.scores.list.size());
-  for (size_t i = 0; i < here.scores.list.size(); ++i)
-    EXPECT_EQ(there.scores.list[i].value, here.scores.list[i].value) << here.scores.list[i].name;
+  const auto here = train_on({.ranks = one.ranks, .operators = true}, words);
+  ASSERT_EQ(here.losses.size(), 8U);
+  const auto there = train_on({.device = device, .ranks = one.ranks, .operators = true}, words);
+  const double tolerance = one.is_exact ? 0 : 1e-12;
+  expect_close(there.losses, here.losses, tolerance);
+  expect_close(values_of(there.scores), values_of(here.scores), tolerance);
+  if (one.is_exact) {
+    EXPECT_EQ(there.weights_hash, here.weights_hash);
+  }
+  expect_close(train_on({.device = device, .ranks = one.ranks}, words).losses, here.losses, 1e-9);
 }
 
 TEST(Device, OfTheTestTellsOnTheHostAndOnMixtures) {
@@ -40,23 +71,91 @@ TEST(Device, OfTheTestTellsOnTheHostAndOnMixtures) {
 }
 
 TEST(Device, AJobRunsWhereTheHostCannotRead) {
-  for (const auto& words : device_cases()) expect_equal(1, words);
+  for (const auto& words : device_cases()) expect_equal(at::kPrivateUse1, {1, words});
 }
 
-/// Losses and sums of gradients go through the host.
 TEST(Device, ThreeRanksHaveADeviceEach) {
-  for (const auto& words : device_cases()) expect_equal(3, words);
+  for (const auto& words : device_cases()) expect_equal(at::kPrivateUse1, {3, words});
+}
+
+TEST(Device, ThreeRanksShareADevice) {
+  for (const auto& words : device_cases()) expect_equal({at::kPrivateUse1, 0}, {3, words});
+}
+
+TEST(Device, EachWayToShareTheWork) {
+  for (const auto& one : shared_cases()) expect_equal({at::kPrivateUse1, 0}, one);
+}
+
+TEST(Device, SomeWaysToShareTheWorkWithRandomDelays) {
+  const auto cases = shared_cases();
+  for (size_t i = 0; i < cases.size(); i += 4) expect_equal({at::kPrivateUse1, 0}, cases[i], Delays::random);
+}
+
+/// What the host waits for in a step, of a run that is long enough.
+double waits_of_a_step(const std::vector<std::string>& words) {
+  const Late late(Delays::none);
+  const auto waits = [&](int steps) {
+    const auto before = DelayedStreams::get().num_waits();
+    train_on({.device = at::kPrivateUse1, .steps = steps}, words);
+    return DelayedStreams::get().num_waits() - before;
+  };
+  return static_cast<double>(waits(16) - waits(8)) / 8;
+}
+
+/// The step's own one, and those of the head, which counts targets on the host: where they are, their products and
+/// factors, the sums that their gradients need. The rest are those of tests, one an epoch.
+TEST(Device, TheHostSeldomWaits) {
+  const double mlp = waits_of_a_step({"model=mlp"}), naive = waits_of_a_step({"model=mlp", "head.parallel=naive"});
+  EXPECT_LE(mlp, 6);
+  EXPECT_LE(naive, 6);
+  EXPECT_EQ(waits_of_a_step({"model=resnet_glyph"}), mlp) << "a larger backbone adds none";
+}
+
+/// By what is noted, or because the job ends otherwise.
+bool is_found(test::Fault fault, int64_t at, const SharedCase& one) {
+  test::install_test_device();
+  auto& streams = DelayedStreams::get();
+  streams.choose(Delays::longest);
+  streams.plant(fault, at);
+  bool has_ended_otherwise = false;
+  try {
+    train_on({.device = c10::Device(at::kPrivateUse1, 0), .ranks = one.ranks, .steps = 2}, one.words);
+  } catch (const std::exception&) {
+    has_ended_otherwise = true;
+  }
+  const bool is_noted = !streams.take_findings().empty();
+  return has_ended_otherwise || is_noted;
+}
+
+TEST(Device, AFaultInAJobIsFound) {
+  for (const SharedCase& one : {SharedCase{2, {"model=mlp"}}, SharedCase{2, {"model=mlp", "parallel=fsdp"}},
+                                SharedCase{2, {"model=resnet_glyph", "mesh.pipeline=2", "train.accumulate=2"}}}) {
+    SCOPED_TRACE(::testing::PrintToString(one.words));
+    EXPECT_TRUE(is_found(test::Fault::missing_wait, -1, one));
+    // Of single pieces of work some are without consequence, such as zeros that are added to. Here all are tried in
+    // turn from the middle of the job on.
+    is_found(test::Fault::none, 0, one);
+    const auto middle = DelayedStreams::get().num_works() / 2;
+    constexpr int64_t kPieces = 20;
+    int64_t found = 0;
+    for (int64_t at = middle; at < middle + kPieces; ++at)
+      found += is_found(test::Fault::wrong_stream, at, one) ? 1 : 0;
+    EXPECT_GE(found, kPieces / 4) << "of work from " << middle << " on";
+  }
+  DelayedStreams::get().choose(Delays::none);
 }
 
 TEST(Device, ACheckpointGoesFromOneToTheOther) {
   test::install_test_device();
   const std::vector<std::string> words = {"model=resnet_glyph", "train.optimizer=adamw", "train.precision=float64"};
   const test::TemporaryFolder folder;
-  const auto there = train_on({.type = at::kPrivateUse1, .ranks = 2, .folder = folder.path()}, words);
+  const auto there =
+      train_on({.device = at::kPrivateUse1, .ranks = 2, .operators = true, .folder = folder.path()}, words);
   const auto on = train_on({.ranks = 2, .operators = true, .folder = folder.path(), .resumes = true}, words);
   EXPECT_EQ(on.losses, std::vector(there.losses.begin() + 4, there.losses.end()));
   EXPECT_EQ(on.weights_hash, there.weights_hash);
-  const auto back = train_on({.type = at::kPrivateUse1, .ranks = 2, .folder = folder.path(), .resumes = true}, words);
+  const auto back = train_on(
+      {.device = at::kPrivateUse1, .ranks = 2, .operators = true, .folder = folder.path(), .resumes = true}, words);
   EXPECT_EQ(back.weights_hash, there.weights_hash);
 }
 

@@ -257,15 +257,6 @@ TEST(Job, TheDeviceIsNoPartOfACheckpoint) {
 }
 
 TEST(Job, RefusesADeviceThatCannotTrain) {
-  EXPECT_EQ(
-      test::text_of<SettingsError>([] {
-        job_of({"device=cuda", "ranks=3"});
-      }),
-      "ranks is 3 with device=cuda, wanted 1 in a process: use tandem launch -n 3 -- tandem train device=cuda ...");
-  auto limited = job_of({"memory.limit=1M"});
-  limited.parallel.device = at::kCUDA;
-  EXPECT_EQ(test::text_of<SettingsError>([&] { check_training(limited); }),
-            "memory.limit is given with device=cuda, whose allocator does not keep it: leave one of them out");
   if (at::hasCUDA()) GTEST_SKIP() << "a GPU is here";
   EXPECT_EQ(test::text_of<SettingsError>([] { job_of({"device=cuda"}); }),
             "device is cuda, and no GPU is found, wanted cpu: leave device out, or use a build with TANDEM_CUDA=ON on "

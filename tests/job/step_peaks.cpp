@@ -3,6 +3,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/job/rank_memory.h"
 #include "tandem/job/recomputation.h"
+#include "tandem/memory/device_meter.h"
 #include "tandem/memory/meter.h"
 #include "tests/job/job_of.h"
 
@@ -12,6 +13,8 @@ std::vector<Peaks> peaks_of(std::vector<std::string> words, const data::Dataset&
   memory::install_meter();
   words.insert(words.end(), {"train.steps=4", "threads=1"});
   auto job = job_of(words);
+  job.parallel.device = job.head.options.device = world.device.type();
+  memory::meter_memory_of(job.parallel.device.type());
   job.parallel.transport = world.transport.value_or(comm::Transport::memory);
   const auto shape = shape_of(job, patterns);
   std::vector<Peaks> peaks(static_cast<size_t>(job.parallel.ranks));

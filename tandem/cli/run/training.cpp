@@ -23,6 +23,7 @@
 #include "tandem/job/parts.h"
 #include "tandem/job/pipeline_cut.h"
 #include "tandem/job/rank_memory.h"
+#include "tandem/job/ranks.h"
 #include "tandem/job/size_hint.h"
 #include "tandem/job/starting_weights.h"
 #include "tandem/memory/device_memory.h"
@@ -191,8 +192,8 @@ class TrainingRun {
   /// Trains within memory.limit.
   train::Outcome run(train::Trainer& trainer, train::Observer& observer) {
     std::optional<memory::LimitScope> limit;
-    if (job_.memory.is_limited()) limit.emplace(group_.rank(), job_.memory.limits[group_.rank()]);
-    if (job_.memory.guard) limit.emplace(group_.rank(), *job_.memory.guard);
+    if (const auto own = job::limit_of(job_, group_.rank())) limit.emplace(group_.rank(), *own);
+    if (!job_.parallel.device.is_cpu()) memory::limit_device(job::limit_of_gpu(job_, group_.rank()));
     try {
       return trainer.run(observer);
     } catch (const c10::OutOfMemoryError&) {

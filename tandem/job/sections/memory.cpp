@@ -44,15 +44,7 @@ void check_budget(const Job& job) {
 
 void check_memory(const Job& job) {
   check_budget(job);
-  if (job.memory.budget && !job.parallel.device.is_cpu()) {
-    throw SettingsError("memory.budget is given with device=cuda, whose bytes are not predicted",
-                        "use recompute=sqrt or log there");
-  }
   if (!job.memory.is_limited()) return;
-  if (!job.parallel.device.is_cpu()) {
-    throw SettingsError("memory.limit is given with device=cuda, whose allocator does not keep it",
-                        "leave one of them out");
-  }
   const auto sizes = job.memory.limits.size(), ranks = static_cast<size_t>(job.parallel.ranks);
   if (sizes == ranks) return;
   throw SettingsError("memory.limit has " + std::to_string(sizes) + " sizes, wanted 1" +

@@ -61,17 +61,11 @@ int replicas_of(const settings::Settings& settings, const parallel::Strategy& st
                       "use parallel=ddp, or start one process and give ranks");
 }
 
-/// A backward pass on a GPU runs on one thread per GPU and process: ranks of one process would wait for each other
-/// there for ever.
 void check_cuda(int ranks, const parallel::Strategy& strategy) {
   if (ranks > 1 && strategy.is_one_process) {
     throw SettingsError("parallel is " + std::string(strategy.name) + " with device=cuda, wanted cpu, where its " +
                             std::to_string(ranks) + " replicas run",
                         "use parallel=ddp");
-  }
-  if (ranks > 1 && !launch_of_processes()) {
-    throw SettingsError("ranks is " + std::to_string(ranks) + " with device=cuda, wanted 1 in a process",
-                        "use tandem launch -n " + std::to_string(ranks) + " -- tandem train device=cuda ...");
   }
   if (at::hasCUDA()) return;
   throw SettingsError("device is cuda, and no GPU is found, wanted cpu",
@@ -131,7 +125,7 @@ const Section& parallel_section() {
             {0, 1024}},
            {.key = "device",
             .default_value = text("cpu"),
-            .doc = "where a rank computes; cuda: on a GPU, one rank a process",
+            .doc = "where a rank computes; cuda: on a GPU, which ranks share if there are fewer",
             .choices = names_of(kDevices)},
            {.key = "parallel",
             .default_value = text(parallel::strategies().front().name),

@@ -54,9 +54,9 @@ void Peak::moved(const Entry& entry, Category category, int block) {
 
 Book::Book() : peaks_{&peak_} { begin_peak_anew(); }
 
-bool Book::add(Entry& entry) {
+bool Book::add(Entry& entry, bool heeds_limit) {
   const std::lock_guard lock(mutex_);
-  if (limit_ && entry.bytes > *limit_ - live_.bytes) {
+  if (heeds_limit && limit_ && entry.bytes > *limit_ - live_.bytes) {
     refused_ = account_of(live_, peak_.sums(live_));
     return false;
   }

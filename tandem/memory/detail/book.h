@@ -59,8 +59,8 @@ class Book {
  public:
   Book();
 
-  /// Gives the entry its number. Returns false, and does nothing, if the limit does not leave room for it.
-  bool add(Entry& entry);
+  /// Gives the entry its number. Returns false, and does nothing, if it `heeds_limit` and that does not leave room.
+  bool add(Entry& entry, bool heeds_limit);
   void remove(const Entry& entry);
 
   /// Moves a live entry to another category and block; at the peaks too, if it was live then.
