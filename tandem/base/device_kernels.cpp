@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 namespace tandem {
 namespace {
 
 struct Row {
-  c10::DeviceType device;
+  bool is_of_gpu;
   Kernels kernels;
   std::array<c10::ScalarType, 3> types;  // `Undefined`: no more
 };
@@ -15,15 +16,27 @@ struct Row {
 constexpr auto kFloat = c10::ScalarType::Float, kDouble = c10::ScalarType::Double,
                kBFloat16 = c10::ScalarType::BFloat16, kNone = c10::ScalarType::Undefined;
 
-constexpr std::array<Row, 5> kRows = {{
-    {c10::DeviceType::CPU, Kernels::activation, {kFloat, kDouble, kBFloat16}},
-    {c10::DeviceType::CPU, Kernels::inplace_abn, {kFloat, kDouble, kBFloat16}},
-    {c10::DeviceType::CPU, Kernels::running_statistics, {kFloat, kDouble, kNone}},
-    {c10::DeviceType::CPU, Kernels::batch_norm, {kFloat, kBFloat16, kNone}},
-    {c10::DeviceType::CPU, Kernels::scores, {kFloat, kDouble, kBFloat16}},
+constexpr std::array<Row, 10> kRows = {{
+    {false, Kernels::activation, {kFloat, kDouble, kBFloat16}},
+    {false, Kernels::inplace_abn, {kFloat, kDouble, kBFloat16}},
+    {false, Kernels::running_statistics, {kFloat, kDouble, kNone}},
+    {false, Kernels::batch_norm, {kFloat, kBFloat16, kNone}},
+    {false, Kernels::scores, {kFloat, kDouble, kBFloat16}},
+    {false, Kernels::codes, {kFloat, kNone, kNone}},
+    {true, Kernels::activation, {kFloat, kDouble, kBFloat16}},
+    {true, Kernels::inplace_abn, {kFloat, kDouble, kBFloat16}},
+    {true, Kernels::scores, {kFloat, kDouble, kBFloat16}},
+    {true, Kernels::codes, {kFloat, kNone, kNone}},
 }};
 
-thread_local uint32_t left_to_operators = 0;  // a bit a kind
+#ifdef TANDEM_GPU_KERNELS
+constexpr auto kBuiltFor = c10::DeviceType::CUDA;
+#else
+constexpr auto kBuiltFor = c10::DeviceType::CPU;
+#endif
+
+std::atomic<c10::DeviceType> gpu{kBuiltFor};
+std::atomic<uint32_t> left_to_operators = 0;  // a bit a kind
 
 uint32_t bit_of(Kernels kernels) { return 1U << static_cast<uint32_t>(kernels); }
 
@@ -31,15 +44,19 @@ uint32_t bit_of(Kernels kernels) { return 1U << static_cast<uint32_t>(kernels); 
 
 bool have_kernels(Kernels kernels, const Tensor& x) {
   if ((left_to_operators & bit_of(kernels)) != 0) return false;
-  const auto device = x.device().type();
+  const bool is_on_gpu = !x.is_cpu();
+  if (is_on_gpu && x.device().type() != gpu.load(std::memory_order_relaxed)) return false;
   const auto type = x.scalar_type();
   return std::ranges::any_of(kRows, [&](const Row& row) {
-    return row.device == device && row.kernels == kernels && std::ranges::find(row.types, type) != row.types.end();
+    return row.is_of_gpu == is_on_gpu && row.kernels == kernels &&
+           std::ranges::find(row.types, type) != row.types.end();
   });
 }
 
 void leave_to_operators(Kernels kernels, bool on) {
-  left_to_operators = on ? left_to_operators | bit_of(kernels) : left_to_operators & ~bit_of(kernels);
+  on ? left_to_operators.fetch_or(bit_of(kernels)) : left_to_operators.fetch_and(~bit_of(kernels));
 }
+
+void set_gpu_kernels(c10::DeviceType type) { gpu = type; }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/base/device_kernels.h"
+#include "tandem/memory/detail/abn_on_gpu.h"
 #include "tandem/memory/detail/sole_owner.h"
 #include "tandem/memory/detail/stored_type.h"
 
@@ -156,13 +157,17 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state) {
   const auto type = x.scalar_type();
   const std::array all = {state.weight, state.bias, state.running_mean, state.running_var};
   const auto wanted = type == at::kBFloat16 ? at::kFloat : type;
-  return have_kernels(Kernels::inplace_abn, x) && (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 &&
-         std::ranges::all_of(
-             all, [&](const Tensor& values) { return values.scalar_type() == wanted && values.is_contiguous(); });
+  const auto fits = [&](const Tensor& values) {
+    return values.scalar_type() == wanted && values.is_contiguous() && values.device() == x.device();
+  };
+  // A GPU's moments are those of its own rank.
+  return have_kernels(Kernels::inplace_abn, x) && (x.is_cpu() || !state.ranks) && (x.dim() == 2 || x.dim() == 4) &&
+         x.numel() > 0 && std::ranges::all_of(all, fits);
 }
 
 AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& state, bool training, AbnForm form) {
   const at::NoGradGuard no_grad;
+  if (!x.is_cpu()) return detail::abn_forward_on_gpu(x, activation, state, training, form);
   const RowChunks layout(x);
   AbnKept kept{activation, form, training, {}, {}};
   if (activation == Invertible::swish) {
@@ -181,6 +186,7 @@ AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& stat
 }
 
 AbnGradients abn_backward(const AbnKept& kept, Tensor gradient, Tensor z) {
+  if (!z.is_cpu()) return detail::abn_backward_on_gpu(kept, std::move(gradient), z);
   AbnGradients made;
   detail::as_stored(z, [&]<class S>(S) { made = gradients_of<S>(kept, std::move(gradient), z); });
   return made;

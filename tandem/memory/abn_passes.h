@@ -20,8 +20,9 @@ struct AbnGradients {
   Tensor input, weight, bias;  // of x's shape, [C], [C]
 };
 
-/// True for CPU tensors of float32, float64 or bfloat16 with contiguous parameters and statistics of x's type
-/// (bfloat16: of float32), x [N, C] or [N, C, H, W].
+/// True for tensors of float32, float64 or bfloat16, where kernels are (base/device_kernels.h), with contiguous
+/// parameters and statistics of x's type (bfloat16: of float32), x [N, C] or [N, C, H, W]. On a GPU the statistics must
+/// be those of one rank.
 bool abn_has_kernel(const Tensor& x, const AbnState& state);
 
 /// Writes z over x, which must be contiguous, [N, C, H, W] in channels last, and have abn_has_kernel(). Training moves

@@ -14,8 +14,11 @@
 #include "tandem/base/quote.h"
 #include "tandem/base/suggest.h"
 #include "tandem/kernels/activation_kernels.h"
+#include "tandem/kernels/gpu_kernels.h"
 #include "tandem/memory/detail/sole_owner.h"
 #include "tandem/memory/detail/stored_type.h"
+#include "tandem/memory/gpu_launch.h"
+#include "tandem/memory/inplace_abn.h"
 
 namespace tandem::memory {
 namespace {
@@ -24,7 +27,6 @@ using kernels::Curve;
 using torch::autograd::variable_list;
 
 constexpr int64_t kNumbersPerThread = 32768;
-constexpr double kLeakySlope = 0.01;
 
 /// A smooth function: its kernel, its formulas in differentiable operations, and ATen's own.
 struct Smooth {
@@ -72,6 +74,10 @@ Tensor fused_value(const Smooth& smooth, const Tensor& x) {
   detail::as_stored(x, [&]<class T>(T) {
     const T* from = static_cast<const T*>(x.const_data_ptr());
     T* to = static_cast<T*>(y.mutable_data_ptr());
+    if (!x.is_cpu()) {
+      const GpuLaunch launch(x);
+      return GpuLaunch::check(kernels::gpu::activate(smooth.curve, from, x.numel(), to, launch.stream()));
+    }
     at::parallel_for(0, x.numel(), kNumbersPerThread, [&](int64_t begin, int64_t end) {
       kernels::activate(smooth.curve, from + begin, end - begin, to + begin);
     });
@@ -85,6 +91,10 @@ Tensor fused_gradient(const Smooth& smooth, Tensor gradient, const Tensor& x) {
   detail::as_stored(x, [&]<class T>(T) {
     const T *from = static_cast<const T*>(x.const_data_ptr()), *by = static_cast<const T*>(gradient.const_data_ptr());
     T* to = static_cast<T*>(result.mutable_data_ptr());
+    if (!x.is_cpu()) {
+      const GpuLaunch launch(x);
+      return GpuLaunch::check(kernels::gpu::differentiate(smooth.curve, from, by, x.numel(), to, launch.stream()));
+    }
     at::parallel_for(0, x.numel(), kNumbersPerThread, [&](int64_t begin, int64_t end) {
       kernels::differentiate(smooth.curve, from + begin, by + begin, end - begin, to + begin);
     });

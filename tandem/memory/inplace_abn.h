@@ -33,10 +33,11 @@ enum class AbnForm {
 /// kLeastWeight with its sign; its gradient passes unchanged. (The original's |weight| + epsilon makes another function
 /// of every negative weight.)
 ///
-/// Backward writes over the incoming gradient if nobody else holds it, else takes one new tensor of x's size. For CPU
+/// Backward writes over the incoming gradient if nobody else holds it, else takes one new tensor of x's size. For
 /// tensors of float32 or float64 with parameters of that type, and of bfloat16 with parameters of float32, in which the
-/// numbers are then computed. x is copied first if it is not channels last, or a view.
-/// Other devices and types, and inputs without numbers, go to ATen's batch_norm and f, which keep what they keep.
+/// numbers are then computed, on the CPU and where GPUs have kernels (base/device_kernels.h), there without `ranks`. x
+/// is copied first if it is not channels last, or a view.
+/// Other tensors, and inputs without numbers, go to ATen's batch_norm and f, which keep what they keep.
 /// Throws c10::ValueError if the memory of x is also held elsewhere, such as by the operation that returned x, for its
 /// backward; the text names that operation. Throws c10::NotImplementedError for second derivatives.
 /// Source: Rota Bulo, Porzi, Kontschieder 2018, In-place activated BatchNorm (arXiv:1712.02616), section 3.2; swish by

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/kernels/block_codes.h"
+#include "tandem/kernels/gpu_kernels.h"
+#include "tandem/memory/gpu_launch.h"
 
 namespace tandem::memory {
 namespace {
@@ -29,11 +32,21 @@ void for_blocks(int64_t count, const Work& work) {
   });
 }
 
-/// The codes of kernels/block_codes.h, computed on the CPU.
+/// Where kernels are: here, or on the host.
+Tensor where_kernels_are(const Tensor& x) { return have_kernels(Kernels::codes, x) ? x : x.cpu(); }
+
+/// The codes of kernels/block_codes.h.
 std::vector<Tensor> to_int8(const Tensor& numbers) {
-  const auto x = numbers.to(at::kCPU, at::kFloat);
+  const auto x = where_kernels_are(numbers.to(at::kFloat)).contiguous();
   const int64_t count = x.numel();
-  const auto codes = at::empty({count}, at::kChar), scales = at::empty({kernels::code_blocks(count)}, at::kFloat);
+  const auto codes = at::empty({count}, x.options().dtype(at::kChar)),
+             scales = at::empty({kernels::code_blocks(count)}, x.options());
+  if (!x.is_cpu()) {
+    const GpuLaunch launch(x);
+    GpuLaunch::check(kernels::gpu::encode(x.const_data_ptr<float>(), count, codes.mutable_data_ptr<int8_t>(),
+                                          scales.mutable_data_ptr<float>(), launch.stream()));
+    return {codes, scales};
+  }
   for_blocks(count, [&](int64_t block, int64_t first, int64_t own) {
     kernels::encode(x.const_data_ptr<float>() + first, own, codes.mutable_data_ptr<int8_t>() + first,
                     scales.mutable_data_ptr<float>() + block);
@@ -42,8 +55,14 @@ std::vector<Tensor> to_int8(const Tensor& numbers) {
 }
 
 Tensor of_int8(const std::vector<Tensor>& parts, int64_t count, const at::TensorOptions& options) {
-  const auto codes = parts[0].cpu(), scales = parts[1].cpu();
-  const auto x = at::empty({count}, at::kFloat);
+  const auto scales = where_kernels_are(parts[1]), codes = parts[0].to(scales.device());
+  const auto x = at::empty({count}, scales.options());
+  if (!x.is_cpu()) {
+    const GpuLaunch launch(x);
+    GpuLaunch::check(kernels::gpu::decode(codes.const_data_ptr<int8_t>(), scales.const_data_ptr<float>(), count,
+                                          x.mutable_data_ptr<float>(), launch.stream()));
+    return x.to(options);
+  }
   for_blocks(count, [&](int64_t block, int64_t first, int64_t own) {
     kernels::decode(codes.const_data_ptr<int8_t>() + first, scales.const_data_ptr<float>() + block, own,
                     x.mutable_data_ptr<float>() + first);

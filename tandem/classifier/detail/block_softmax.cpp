@@ -46,8 +46,8 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
     const auto entering = lane.measure(own_weight, blocks_.inverse_weight_of(classes));
     at::mm_out(products, entering, directions.t());
     const auto factors = blocks_.factors_of(classes, weight.options());
-    if (!blocks_.is_rounded()) read_targets(targets_, products, classes);
-    apply_margins(targets_, scoring, factors, classes);
+    read_targets(targets_, blocks_.is_rounded() ? Tensor() : products, factors, classes);
+    apply_margins(targets_, scoring, classes);
     auto of_sums = sums != nullptr && std::isfinite(blocks_.filter()) ? products.clone() : products;
     drop_above(products, factors, blocks_.filter());
     put_target_values(targets_, blocks_, products, classes);

@@ -8,10 +8,15 @@
 #include <limits>
 
 #include "tandem/base/device_kernels.h"
+#include "tandem/kernels/gpu_kernels.h"
 #include "tandem/kernels/score_kernels.h"
+#include "tandem/memory/gpu_launch.h"
 
 namespace tandem::classifier::detail {
 namespace {
+
+namespace gpu = kernels::gpu;
+using memory::GpuLaunch;
 
 bool has_kernel(const Tensor& x) { return have_kernels(Kernels::scores, x); }
 
@@ -67,7 +72,9 @@ Tensor differentiate_by_operators(Tensor& products, const Tensor& factors, doubl
 
 }  // namespace
 
-int threads_for(const Tensor& features) { return has_kernel(features) ? at::get_num_threads() : 1; }
+int threads_for(const Tensor& features) {
+  return features.is_cpu() && has_kernel(features) ? at::get_num_threads() : 1;
+}
 
 Running start_running(const Tensor& features, int64_t lanes, int64_t columns, bool with_total) {
   Running running;
@@ -87,9 +94,13 @@ void add_block(const Tensor& products, const Tensor& factors, int64_t lane, Runn
   if (products.size(0) == 0) return;
   if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), lane, running);
   dispatch(products, [&]<class T, class S>(T, S) {
-    kernels::add_block<T, S>(
-        block_of<T, S>(products, factors),
-        {line_of<T>(running.maximum, lane), line_of<T>(running.sum, lane), line_of<T>(running.total, lane)});
+    const auto block = block_of<T, S>(products, factors);
+    const kernels::RunningRows<T> rows = {line_of<T>(running.maximum, lane), line_of<T>(running.sum, lane),
+                                          line_of<T>(running.total, lane)};
+    if (products.is_cpu()) return kernels::add_block<T, S>(block, rows);
+    GpuLaunch launch(products);
+    auto* scratch = launch.scratch(gpu::score_scratch<T>(block.rows, block.columns));
+    GpuLaunch::check(gpu::add_block<T, S>(block, rows, scratch, launch.stream()));
   });
 }
 
@@ -110,8 +121,13 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
   dispatch(products, [&]<class T, class S>(T, S) {
     const kernels::ShareRows<T> rows = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
                                         shares.floor.const_data_ptr<T>()};
-    kernels::differentiate_block<T, S>(block_of<T, S>(products, factors), rows, static_cast<T>(filter),
-                                       along_classes.mutable_data_ptr<T>(), along_samples.mutable_data_ptr<T>());
+    const auto block = block_of<T, S>(products, factors);
+    auto *classes = along_classes.mutable_data_ptr<T>(), *samples = along_samples.mutable_data_ptr<T>();
+    const auto most = static_cast<T>(filter);
+    if (products.is_cpu()) return kernels::differentiate_block<T, S>(block, rows, most, classes, samples);
+    GpuLaunch launch(products);
+    auto* scratch = launch.scratch(gpu::score_scratch<T>(block.rows, block.columns));
+    GpuLaunch::check(gpu::differentiate_block<T, S>(block, rows, most, classes, samples, scratch, launch.stream()));
   });
   return along_classes;
 }
@@ -123,8 +139,12 @@ void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along
     return;
   }
   dispatch(gradient, [&]<class T, class S>(T, S) {
-    kernels::add_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()), weight.const_data_ptr<T>(),
-                             along.const_data_ptr<T>(), out.size(0), out.size(1), out.mutable_data_ptr<T>());
+    const auto* from = static_cast<const S*>(gradient.const_data_ptr());
+    const auto *own = weight.const_data_ptr<T>(), *by = along.const_data_ptr<T>();
+    auto* to = out.mutable_data_ptr<T>();
+    if (out.is_cpu()) return kernels::add_along<T, S>(from, own, by, out.size(0), out.size(1), to);
+    const GpuLaunch launch(out);
+    GpuLaunch::check(gpu::add_along<T, S>(from, own, by, out.size(0), out.size(1), to, launch.stream()));
   });
 }
 
@@ -133,8 +153,10 @@ void add_rounded(const Tensor& values, Tensor& sum) {
     sum.add_(values);
     return;
   }
-  kernels::add_rounded(static_cast<const uint16_t*>(values.const_data_ptr()), sum.numel(),
-                       sum.mutable_data_ptr<float>());
+  const auto* from = static_cast<const uint16_t*>(values.const_data_ptr());
+  if (sum.is_cpu()) return kernels::add_rounded(from, sum.numel(), sum.mutable_data_ptr<float>());
+  const GpuLaunch launch(sum);
+  GpuLaunch::check(gpu::add_rounded(from, sum.numel(), sum.mutable_data_ptr<float>(), launch.stream()));
 }
 
 Tensor inverse_lengths(const Tensor& rows) {
@@ -144,6 +166,12 @@ Tensor inverse_lengths(const Tensor& rows) {
   const auto result = at::empty({rows.size(0)}, rows.options());
   constexpr int64_t kRowsAThread = 64;
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "softmax loss", [&] {
+    if (!rows.is_cpu()) {
+      const GpuLaunch launch(rows);
+      return GpuLaunch::check(gpu::inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>(), rows.size(0),
+                                                             rows.size(1), result.mutable_data_ptr<scalar_t>(),
+                                                             launch.stream()));
+    }
     at::parallel_for(0, rows.size(0), kRowsAThread, [&](int64_t begin, int64_t end) {
       kernels::inverse_lengths<scalar_t>(rows.const_data_ptr<scalar_t>() + begin * rows.size(1), end - begin,
                                          rows.size(1), result.mutable_data_ptr<scalar_t>() + begin);
@@ -158,8 +186,12 @@ void round_rows(const Tensor& rows, Tensor& rounded, Tensor& inverse) {
     inverse.copy_(inverse_lengths(rows));
     return;
   }
-  kernels::round_rows(rows.const_data_ptr<float>(), rows.size(0), rows.size(1),
-                      static_cast<uint16_t*>(rounded.mutable_data_ptr()), inverse.mutable_data_ptr<float>());
+  const auto* from = rows.const_data_ptr<float>();
+  auto* to = static_cast<uint16_t*>(rounded.mutable_data_ptr());
+  auto* lengths = inverse.mutable_data_ptr<float>();
+  if (rows.is_cpu()) return kernels::round_rows(from, rows.size(0), rows.size(1), to, lengths);
+  const GpuLaunch launch(rows);
+  GpuLaunch::check(gpu::round_rows(from, rows.size(0), rows.size(1), to, lengths, launch.stream()));
 }
 
 }  // namespace tandem::classifier::detail

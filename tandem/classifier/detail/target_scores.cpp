@@ -30,20 +30,31 @@ void multiply_targets(LocalTargets& targets, const ClassBlocks& blocks, const Te
   for (size_t i = 0; i < all.size(); ++i) all[i].product = products[i];
 }
 
-void read_targets(LocalTargets& targets, const Tensor& products, ClassRange classes) {
+void read_targets(LocalTargets& targets, const Tensor& products, const Tensor& factors, ClassRange classes) {
   const auto own = targets.in_places(classes.begin, classes.end);
-  const auto entries = read_entries(products, own, classes.begin);
-  for (size_t i = 0; i < own.size(); ++i) own[i].product = entries[i];
+  if (own.empty()) return;
+  const auto put = [&](auto from, auto member) {
+    for (auto& target : own) target.*member = *from++;
+  };
+  if (factors.is_cpu() || !products.defined()) {
+    put(read_numbers(factors, own, classes.begin).begin(), &Target::factor);
+    if (products.defined()) put(read_entries(products, own, classes.begin).begin(), &Target::product);
+    return;
+  }
+  const auto all =
+      numbers_of(at::cat({numbers_at(factors, own, classes.begin), entries_at(products, own, classes.begin)}));
+  put(all.begin(), &Target::factor);
+  put(all.begin() + static_cast<int64_t>(own.size()), &Target::product);
 }
 
-void apply_margins(LocalTargets& targets, const Scoring& scoring, const Tensor& factors, ClassRange classes) {
-  const auto own = targets.in_places(classes.begin, classes.end);
-  const auto numbers = read_numbers(factors, own, classes.begin);
-  for (size_t i = 0; i < own.size(); ++i) {
-    own[i].factor = numbers[i];
-    apply_margin(own[i], own[i].product * own[i].factor, scoring);
+void apply_margins(LocalTargets& targets, const Scoring& scoring, ClassRange classes) {
+  for (auto& target : targets.in_places(classes.begin, classes.end)) {
+    apply_margin(target, target.product * target.factor, scoring);
   }
 }
+
+RowShares::RowShares(const Tensor& log_sum, const Tensor& share, const Tensor& floor)
+    : rows_(log_sum.numel()), all_(numbers_of(at::cat({log_sum, share, floor}))) {}
 
 void put_target_values(LocalTargets& targets, const ClassBlocks& blocks, Tensor& products, ClassRange classes) {
   const auto own = targets.in_places(classes.begin, classes.end);

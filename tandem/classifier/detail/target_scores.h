@@ -14,11 +14,12 @@ namespace tandem::classifier::detail {
 /// most of its row's loss.
 void multiply_targets(LocalTargets& targets, const ClassBlocks& blocks, const Tensor& features, const Tensor& weight);
 
-/// Reads the targets' products out of a block.
-void read_targets(LocalTargets& targets, const Tensor& products, ClassRange classes);
+/// Reads the targets' factors out of `factors` [classes] and their products out of a block, which is undefined where
+/// they are known. The host waits for a device once.
+void read_targets(LocalTargets& targets, const Tensor& products, const Tensor& factors, ClassRange classes);
 
-/// From products to scores, and to values with margin. `factors` [classes].
-void apply_margins(LocalTargets& targets, const Scoring& scoring, const Tensor& factors, ClassRange classes);
+/// From products to scores, and to values with margin.
+void apply_margins(LocalTargets& targets, const Scoring& scoring, ClassRange classes);
 
 /// Writes the values with margin into a block; where products are rounded, a score so low that it counts for nothing:
 /// add_targets() adds the exact one.
@@ -30,12 +31,12 @@ void add_targets(const LocalTargets& targets, Running& rows);
 /// The numbers of Shares, one a row, where the targets' gradients are computed.
 class RowShares {
  public:
-  RowShares(const Tensor& log_sum, const Tensor& share, const Tensor& floor)
-      : log_sum_(numbers_of(log_sum)), share_(numbers_of(share)), floor_(numbers_of(floor)) {}
-  std::array<double, 3> at(int64_t row) const { return {log_sum_[row], share_[row], floor_[row]}; }
+  RowShares(const Tensor& log_sum, const Tensor& share, const Tensor& floor);
+  std::array<double, 3> at(int64_t row) const { return {all_[row], all_[row + rows_], all_[row + 2 * rows_]}; }
 
  private:
-  std::vector<double> log_sum_, share_, floor_;
+  int64_t rows_;
+  std::vector<double> all_;
 };
 
 /// The loss's derivatives by the targets' scores with margin, in the order of the targets.

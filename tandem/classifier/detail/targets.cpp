@@ -91,14 +91,20 @@ std::vector<double> numbers_of(const Tensor& x) {
   return {numbers.const_data_ptr<double>(), numbers.const_data_ptr<double>() + numbers.numel()};
 }
 
+Tensor numbers_at(const Tensor& numbers, std::span<const Target> targets, int64_t first_place) {
+  std::vector<int64_t> places;
+  for (const auto& target : targets) places.push_back(target.place - first_place);
+  return numbers.index_select(0, at::tensor(places, at::kLong).to(numbers.device())).to(at::kDouble);
+}
+
+Tensor entries_at(const Tensor& block, std::span<const Target> targets, int64_t first_place) {
+  return block.index(index_of(block, targets, first_place)).to(at::kDouble);
+}
+
 std::vector<double> read_numbers(const Tensor& numbers, std::span<const Target> targets, int64_t first_place) {
   std::vector<double> values;
   if (targets.empty()) return values;
-  if (!numbers.is_cpu()) {
-    std::vector<int64_t> places;
-    for (const auto& target : targets) places.push_back(target.place - first_place);
-    return numbers_of(numbers.index_select(0, at::tensor(places, at::kLong).to(numbers.device())));
-  }
+  if (!numbers.is_cpu()) return numbers_of(numbers_at(numbers, targets, first_place));
   AT_DISPATCH_FLOATING_TYPES(numbers.scalar_type(), "softmax loss", [&] {
     const auto* at = numbers.const_data_ptr<scalar_t>();
     for (const auto& target : targets) values.push_back(at[target.place - first_place]);
@@ -109,10 +115,7 @@ std::vector<double> read_numbers(const Tensor& numbers, std::span<const Target> 
 std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_place) {
   std::vector<double> values;
   if (targets.empty()) return values;
-  if (!block.is_cpu()) {
-    const auto found = block.index(index_of(block, targets, first_place)).to(at::kDouble).cpu();
-    return {found.const_data_ptr<double>(), found.const_data_ptr<double>() + found.numel()};
-  }
+  if (!block.is_cpu()) return numbers_of(entries_at(block, targets, first_place));
   AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, block.scalar_type(), "softmax loss", [&] {
     const auto* at = block.const_data_ptr<scalar_t>();
     for (const auto& target : targets) {

@@ -39,13 +39,15 @@ class LocalTargets {
 
 std::vector<double> numbers_of(const Tensor& x);
 
-/// numbers[place - first_place] of each target.
+/// numbers[place - first_place] of each target, in float64.
+Tensor numbers_at(const Tensor& numbers, std::span<const Target> targets, int64_t first_place);
 std::vector<double> read_numbers(const Tensor& numbers, std::span<const Target> targets, int64_t first_place);
 
 /// From the score without margin to value, slope and radial.
 void apply_margin(Target& target, double score, const Scoring& scoring);
 
 /// Entries [place - first_place, row] of a block. CPU tensors are read and written where they lie.
+Tensor entries_at(const Tensor& block, std::span<const Target> targets, int64_t first_place);  // in float64
 std::vector<double> read_entries(const Tensor& block, std::span<const Target> targets, int64_t first_place);
 void write_entries(Tensor& block, std::span<const Target> targets, int64_t first_place,
                    const std::vector<double>& values);

@@ -21,8 +21,8 @@ Tensor WholeSoftmax::forward(const Tensor& features, const Tensor& weight) {
   at::mm_out(products_, weight, blocks_.directions_of(features).t());
   auto scores = products_ * factors.unsqueeze(1);
   if (blocks_.scoring().filter < 1.0) scores.masked_fill_(scores.gt(blocks_.filter()), 0);
-  read_targets(targets_, products_, all());
-  apply_margins(targets_, blocks_.scoring(), factors, all());
+  read_targets(targets_, products_, factors, all());
+  apply_margins(targets_, blocks_.scoring(), all());
   std::vector<double> values;
   for (const auto& target : targets_.all()) values.push_back(target.value);
   write_entries(scores, targets_.all(), 0, values);

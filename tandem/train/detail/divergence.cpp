@@ -31,21 +31,42 @@ NonFiniteError tensor_fault(const std::string& before, const std::string& behind
   return error;
 }
 
-}  // namespace
-
-std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors) {
+/// Those of a device are looked at together: the host waits for it once.
+std::optional<int64_t> first_of(const std::vector<Tensor>& tensors) {
+  const auto is_there = [](const Tensor& x) { return x.defined() && !x.is_cpu() && x.is_floating_point(); };
+  std::vector<Tensor> there(tensors.size());
+  Tensor flags;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!all_finite(tensors[i].tensor.detach())) return static_cast<int64_t>(i);
+    if (!is_there(tensors[i])) continue;
+    there[i] = tensors[i];
+    const auto count = static_cast<int64_t>(tensors.size());
+    if (!flags.defined()) flags = at::empty({count}, at::device(tensors[i].device()).dtype(at::kDouble));
+  }
+  if (flags.defined()) {
+    note_finite(there, flags);
+    flags = flags.cpu();
+  }
+  const auto* is_finite = flags.defined() ? flags.const_data_ptr<double>() : nullptr;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (there[i].defined() ? is_finite[i] == 0 : tensors[i].defined() && !all_finite(tensors[i])) {
+      return static_cast<int64_t>(i);
+    }
   }
   return std::nullopt;
 }
 
+}  // namespace
+
+std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors) {
+  std::vector<Tensor> values;
+  for (const auto& one : tensors) values.push_back(one.tensor.detach());
+  return first_of(values);
+}
+
 std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& parameters) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& gradient = parameters[i].tensor.grad();
-    if (gradient.defined() && !all_finite(gradient)) return static_cast<int64_t>(i);
-  }
-  return std::nullopt;
+  std::vector<Tensor> gradients;
+  for (const auto& one : parameters) gradients.push_back(one.tensor.grad());
+  return first_of(gradients);
 }
 
 NonFiniteError loss_fault(const std::string& which, int64_t step, double value) {
