@@ -1,6 +1,7 @@
 #include "tandem/cli/bench/activation.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "tandem/base/rng.h"
 #include "tandem/base/seconds.h"
 #include "tandem/memory/activation.h"
+#include "tandem/memory/device_meter.h"
 #include "tandem/memory/inplace_abn.h"
 #include "tandem/memory/meter.h"
 
@@ -28,6 +30,13 @@ Tensor drawn(const Shape& shape, uint64_t stream) {
   auto values = at::empty(shape, at::kFloat);
   fill_normal_(values, 1.0, 41, stream);
   return values.dim() == 4 ? values.contiguous(at::MemoryFormat::ChannelsLast) : values;
+}
+
+/// The device's work is done when this returns.
+void wait_for(c10::DeviceType device) {
+  if (device == at::kCPU) return;
+  const c10::impl::VirtualGuardImpl guard(device);
+  guard.synchronizeStream(guard.getStream(guard.getDevice()));
 }
 
 /// The layer before: makes the input, keeps nothing of it, and needs no time in backward.
@@ -59,22 +68,28 @@ class Subject {
   Subject(ActivationCall operation, const Tensor& values, const Tensor& gradient)
       : operation_(std::move(operation)), values_(values), gradient_(gradient) {
     const int64_t channels = values.size(1);
-    state_ = {at::ones({channels}).requires_grad_(), at::zeros({channels}).requires_grad_(), at::zeros({channels}),
-              at::ones({channels})};
+    const auto on = values.options();
+    state_ = {at::ones({channels}, on).requires_grad_(), at::zeros({channels}, on).requires_grad_(),
+              at::zeros({channels}, on), at::ones({channels}, on)};
   }
 
   TimedActivation step() {
     memory::ProbeScope probe;
     TimedActivation step;
     auto input = Before::apply(trigger_, values_);
+    const auto device = values_.device().type();
+    wait_for(device);
     const auto start = Clock::now();
     auto end = Behind::apply(operation_(std::move(input), state_));
+    wait_for(device);
     step.seconds = seconds_since(start);
     step.kept = probe.account().live_bytes();
     Behind::gradient = gradient_.clone();
     probe.reset_peak();
+    wait_for(device);
     const auto backward_start = Clock::now();
     end.backward();
+    wait_for(device);
     step.seconds += seconds_since(backward_start);
     step.peak = probe.account().peak_bytes();
     state_.weight.mutable_grad().reset();
@@ -127,20 +142,23 @@ std::vector<Pair> pairs() {
       {"abn-swish", "batch_norm + silu", in_place(Invertible::swish), separate([](Tensor y) { return at::silu(y); })}};
 }
 
-/// The places in ResNet-50 where an activation follows a normalisation, eight images of 224 pixels.
+/// The places in ResNet-50 where an activation follows a normalisation, images of 224 pixels: eight, or as many as fill
+/// a GPU.
 std::vector<Shape> shapes_of(const ActivationBench& bench) {
   if (bench.quick) return {{2, 64, 28, 28}, {2, 256, 7, 7}};
-  return {{8, 64, 112, 112}, {8, 64, 56, 56}, {8, 128, 28, 28}, {8, 256, 14, 14}, {8, 512, 7, 7}};
+  const int64_t images = bench.device == at::kCPU ? 8 : 256;
+  return {
+      {images, 64, 112, 112}, {images, 64, 56, 56}, {images, 128, 28, 28}, {images, 256, 14, 14}, {images, 512, 7, 7}};
 }
 
-ActivationCase compared(const Pair& pair, const Shape& shape, int rounds) {
-  const auto values = drawn(shape, 1), gradient = drawn(shape, 2);
+ActivationCase compared(const Pair& pair, const Shape& shape, const ActivationBench& bench) {
+  const auto values = drawn(shape, 1).to(bench.device), gradient = drawn(shape, 2).to(bench.device);
   Subject own(pair.operation, values, gradient), peer(pair.other, values, gradient);
   own.step();
   peer.step();  // the first steps do not count
   ActivationCase result{pair.name, pair.peer, shape};
   std::vector<double> seconds, peer_seconds, ratios;
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = 0; i < bench.rounds; ++i) {
     const auto a = own.step(), b = peer.step();
     seconds.push_back(a.seconds);
     peer_seconds.push_back(b.seconds);
@@ -164,14 +182,15 @@ struct Drawn {
 
 /// The gradient of the weight.
 Tensor weight_gradient(const ActivationCall& operation, const Drawn& drawn, double weight, at::ScalarType type) {
-  const AbnState state{at::full({kChannels}, weight, type).requires_grad_(),
+  const auto on = drawn.x.options().dtype(type);
+  const AbnState state{at::full({kChannels}, weight, on).requires_grad_(),
                        drawn.bias.to(type, /*non_blocking=*/false, /*copy=*/true).requires_grad_(),
-                       at::zeros({kChannels}, type), at::ones({kChannels}, type)};
+                       at::zeros({kChannels}, on), at::ones({kChannels}, on)};
   operation(drawn.x.to(type, /*non_blocking=*/false, /*copy=*/true), state).backward(drawn.gradient.to(type));
   return state.weight.grad().to(at::kDouble);
 }
 
-std::vector<AbnErrorCase> errors() {
+std::vector<AbnErrorCase> errors(c10::DeviceType device) {
   struct Kind {
     const char* name;
     Invertible activation;
@@ -181,8 +200,10 @@ std::vector<AbnErrorCase> errors() {
       {"abn-leaky", Invertible::leaky_relu, [](Tensor y) { return at::leaky_relu(y, memory::kLeakySlope); }},
       {"abn-elu", Invertible::elu, [](Tensor y) { return at::elu(y); }},
       {"abn-swish", Invertible::swish, [](Tensor y) { return at::silu(y); }}};
-  const Drawn numbers{drawn({16, kChannels, 28, 28}, 1), drawn({16, kChannels, 28, 28}, 2), at::empty({kChannels})};
-  fill_uniform_(numbers.bias, 1.0, 41, 3);
+  const auto bias = at::empty({kChannels});
+  fill_uniform_(bias, 1.0, 41, 3);
+  const Drawn numbers{drawn({16, kChannels, 28, 28}, 1).to(device), drawn({16, kChannels, 28, 28}, 2).to(device),
+                      bias.to(device)};
   std::vector<AbnErrorCase> all;
   for (const auto& [name, kind, plain] : kinds) {
     const auto form = [kind = kind](AbnForm form) {
@@ -205,11 +226,12 @@ std::vector<AbnErrorCase> errors() {
 
 ActivationResult bench_activation(const ActivationBench& bench) {
   memory::install_meter();
+  memory::meter_memory_of(bench.device);
   ActivationResult result;
   for (const auto& pair : pairs()) {
-    for (const auto& shape : shapes_of(bench)) result.cases.push_back(compared(pair, shape, bench.rounds));
+    for (const auto& shape : shapes_of(bench)) result.cases.push_back(compared(pair, shape, bench));
   }
-  result.errors = errors();
+  result.errors = errors(bench.device);
   return result;
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/core/DeviceType.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +31,7 @@ struct AbnErrorCase {
 struct ActivationBench {
   bool quick = false;  // fewer and smaller shapes
   int rounds = 9;
+  c10::DeviceType device = c10::DeviceType::CPU;
 };
 
 struct ActivationResult {
