@@ -26,10 +26,10 @@ struct WorldOptions {
 // With 0 threads a rank has OMP_NUM_THREADS if it is set, and else its part of the cores: those that it may use, each
 // divided among the ranks that may use it too (see share_of_cores). The 1 that torchrun sets by itself does not count.
 
-// Thread-ranks take the GPUs in turn if `device` has no index, and share those that are too few. Each has a stream of its
-// own as its current one, and a thread of its own in backward (base/autograd_engine.h). Of processes, the one with local
-// rank r takes GPU r, or shares in turn. Without `device`, what threads of a group do for CUDA tensors shares the default
-// stream, and thread-ranks must not differentiate collectives of tensors on one GPU.
+// Thread-ranks take the GPUs in turn if `device` has no index, and share those that are too few. Each has a stream of
+// its own as its current one, and a thread of its own in backward (base/autograd_engine.h). Of processes, the one with
+// local rank r takes GPU r, or shares in turn. Without `device`, what threads of a group do for CUDA tensors shares the
+// default stream, and thread-ranks must not differentiate collectives of tensors on one GPU.
 
 /// Runs `body`. If it throws, the error is written to the rank's flight record, unless it is Interrupted, and rethrown.
 /// run_ranks() does this itself.

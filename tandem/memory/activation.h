@@ -20,9 +20,10 @@ namespace tandem::memory {
 ///   gelu   x P(x), P of the standard normal distribution; Hendrycks, Gimpel 2016 (arXiv:1606.08415), not the tanh form
 ///
 /// x is floating, of any shape and device. Fused forms use Tandem's kernels for dense tensors of float32, float64 and
-/// bfloat16 on the CPU, and on a GPU where the build has them, and ATen's otherwise. The incoming gradient is overwritten only if nothing else holds it: no hook, no
-/// retained or captured gradient, no second reader, no view; then backward needs no memory of its own
-/// (mish by ATen always takes a new tensor). Every form can be differentiated twice.
+/// bfloat16 on the CPU, and on a GPU where the build has them, and ATen's otherwise. The incoming gradient is
+/// overwritten only if nothing else holds it: no hook, no retained or captured gradient, no second reader, no view;
+/// then backward needs no memory of its own (mish by ATen always takes a new tensor). Every form can be differentiated
+/// twice.
 struct Activation {
   std::string_view name;
   Tensor (*apply)(const Tensor& x);

@@ -61,9 +61,9 @@ class GroupCalls {
   const std::shared_ptr<Instruments>& instruments() const { return instruments_; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& handle() const { return handle_; }
 
-  /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or an OwnBackend
-  /// of thread-ranks, or else a StagedBackend, which has only broadcast and allreduce. Throws c10::Error if the group
-  /// has none.
+  /// The backend for tensors on a device: for CPU tensors Gloo or an OwnBackend; for CUDA tensors NCCL, or an
+  /// OwnBackend of thread-ranks, or else a StagedBackend, which has only broadcast and allreduce. Throws c10::Error if
+  /// the group has none.
   c10d::Backend& backend(c10::DeviceType device = c10::DeviceType::CPU) const;
   LocalBackend* local() const { return local_; }          // null: the ranks are processes
   SegmentBackend* segments() const { return segments_; }  // null: they share no memory, or are threads
