@@ -13,10 +13,8 @@ std::atomic<c10::DeviceType> computing{c10::DeviceType::CPU};
 
 void set_computing_device(c10::DeviceType type) { computing = type; }
 
-c10::DeviceType computing_device() { return computing; }
-
 std::optional<c10::Stream> own_stream() {
-  const auto type = computing_device();
+  const auto type = computing.load();
   if (type == c10::DeviceType::CPU) return std::nullopt;
   const c10::impl::VirtualGuardImpl guard(type);
   return guard.getStream(guard.getDevice());

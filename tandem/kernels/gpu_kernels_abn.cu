@@ -57,10 +57,6 @@ int abn_gradient_apply(const AbnBackward<S>& in, const AbnApply<AbnNumber<S>>& h
   return grid.error();
 }
 
-TANDEM_GPU_ABN(float)
-TANDEM_GPU_ABN(double)
-TANDEM_GPU_ABN(uint16_t)
-TANDEM_GPU_ABN_CHANNELS(float)
-TANDEM_GPU_ABN_CHANNELS(double)
+TANDEM_GPU_ALL_ABNS
 
 }  // namespace tandem::kernels::gpu

@@ -20,8 +20,6 @@ int differentiate(Curve curve, const S* x, const S* gradient, int64_t count, S* 
   return grid.error();
 }
 
-TANDEM_GPU_ACTIVATION(float)
-TANDEM_GPU_ACTIVATION(double)
-TANDEM_GPU_ACTIVATION(uint16_t)
+TANDEM_GPU_ALL_ACTIVATIONS
 
 }  // namespace tandem::kernels::gpu

@@ -75,10 +75,6 @@ int round_rows(const float* values, int64_t rows, int64_t columns, uint16_t* rou
   return grid.error();
 }
 
-TANDEM_GPU_BLOCKS(float, float)
-TANDEM_GPU_BLOCKS(double, double)
-TANDEM_GPU_BLOCKS(float, uint16_t)
-TANDEM_GPU_SCORE_LINES(float)
-TANDEM_GPU_SCORE_LINES(double)
+TANDEM_GPU_ALL_SCORES
 
 }  // namespace tandem::kernels::gpu

@@ -90,18 +90,6 @@ int inverse_lengths(const T*, int64_t, int64_t, T*, void*) {
 }
 int round_rows(const float*, int64_t, int64_t, uint16_t*, float*, void*) { missing(); }
 
-TANDEM_GPU_ACTIVATION(float)
-TANDEM_GPU_ACTIVATION(double)
-TANDEM_GPU_ACTIVATION(uint16_t)
-TANDEM_GPU_ABN(float)
-TANDEM_GPU_ABN(double)
-TANDEM_GPU_ABN(uint16_t)
-TANDEM_GPU_ABN_CHANNELS(float)
-TANDEM_GPU_ABN_CHANNELS(double)
-TANDEM_GPU_BLOCKS(float, float)
-TANDEM_GPU_BLOCKS(double, double)
-TANDEM_GPU_BLOCKS(float, uint16_t)
-TANDEM_GPU_SCORE_LINES(float)
-TANDEM_GPU_SCORE_LINES(double)
+TANDEM_GPU_ALL
 
 }  // namespace tandem::kernels::gpu

@@ -12,7 +12,6 @@ namespace tandem::memory {
 /// rounding, are counted from the first call on. Has no effect without a meter, and in a build without CUDA only `type`
 /// is noted.
 void meter_memory_of(c10::DeviceType type);
-c10::DeviceType metered_memory();
 
 /// What an allocator of such devices calls. Without a meter, or while other memory is counted, nothing is noted.
 /// `address`: of the memory, not null. Throws c10::OutOfMemoryError beyond a rank's limit (LimitScope) if `may_refuse`;

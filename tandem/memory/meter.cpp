@@ -321,8 +321,6 @@ void meter_memory_of(c10::DeviceType type) {
   counted = type;
 }
 
-c10::DeviceType metered_memory() { return counted; }
-
 void note_allocation(const void* address, size_t bytes, bool may_refuse) {
   if (!installed || counted == c10::DeviceType::CPU) return;
   device_records().add(address, count(static_cast<int64_t>(bytes), current_context(), may_refuse));

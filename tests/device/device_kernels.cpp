@@ -265,18 +265,6 @@ int decode(const int8_t* codes, const float* scales, int64_t count, float* x, vo
   });
 }
 
-TANDEM_GPU_ACTIVATION(float)
-TANDEM_GPU_ACTIVATION(double)
-TANDEM_GPU_ACTIVATION(uint16_t)
-TANDEM_GPU_ABN(float)
-TANDEM_GPU_ABN(double)
-TANDEM_GPU_ABN(uint16_t)
-TANDEM_GPU_ABN_CHANNELS(float)
-TANDEM_GPU_ABN_CHANNELS(double)
-TANDEM_GPU_BLOCKS(float, float)
-TANDEM_GPU_BLOCKS(double, double)
-TANDEM_GPU_BLOCKS(float, uint16_t)
-TANDEM_GPU_SCORE_LINES(float)
-TANDEM_GPU_SCORE_LINES(double)
+TANDEM_GPU_ALL
 
 }  // namespace tandem::kernels::gpu

@@ -3,13 +3,13 @@
 #include <vector>
 
 #include "tandem/kernels/grid/abn_grid.h"
+#include "tests/kernels/definitions.h"
 #include "tests/kernels/grids.h"
 
 namespace tandem::kernels {
 namespace {
 
 constexpr std::array kKinds = {Invertible::identity, Invertible::leaky_relu, Invertible::elu, Invertible::swish};
-constexpr double kSlope = 0.01;
 
 /// What two roundings of an inverse of z differ by.
 template <class S>
@@ -104,21 +104,6 @@ TEST(AbnBodies, EqualTheKernelsOfTheCpuForAnyNumberOfRows) {
     expect_the_cpu_on<uint16_t>(HostGrid(), rows, 19);
   }
   expect_the_cpu_on<double>(HostGrid(), 5003, 3);  // in several chunks
-}
-
-long double value_of(Invertible kind, long double y) {
-  if (kind == Invertible::swish) return y / (1 + std::exp(-y));
-  if (kind == Invertible::identity || y >= 0) return y;
-  return kind == Invertible::elu ? std::expm1(y) : kSlope * y;
-}
-
-long double slope_of(Invertible kind, long double y) {
-  if (kind == Invertible::swish) {
-    const long double s = 1 / (1 + std::exp(-y));
-    return s * (1 + y * (1 - s));
-  }
-  if (kind == Invertible::identity || y >= 0) return 1;
-  return kind == Invertible::elu ? std::exp(y) : kSlope;
 }
 
 TEST(AbnBodies, EqualTheDefinitions) {

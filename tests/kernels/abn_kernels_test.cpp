@@ -10,6 +10,7 @@
 
 #include "tandem/base/rng.h"
 
+#include "tests/kernels/definitions.h"
 #include "tests/kernels/every_cpu.h"
 
 namespace tandem::kernels {
@@ -19,22 +20,6 @@ class AbnKernels : public EveryCpu {};
 INSTANTIATE_TEST_SUITE_P(Cpus, AbnKernels, testing::ValuesIn(cpu::available()), cpu_name);
 
 constexpr std::array kKinds = {Invertible::identity, Invertible::leaky_relu, Invertible::elu, Invertible::swish};
-constexpr double kSlope = 0.01;
-
-long double value_of(Invertible kind, long double y) {
-  if (kind == Invertible::swish) return y / (1 + std::exp(-y));
-  if (kind == Invertible::identity || y >= 0) return y;
-  return kind == Invertible::elu ? std::expm1(y) : kSlope * y;
-}
-
-long double slope_of(Invertible kind, long double y) {
-  if (kind == Invertible::swish) {
-    const long double s = 1 / (1 + std::exp(-y));
-    return s * (1 + y * (1 - s));
-  }
-  if (kind == Invertible::identity || y >= 0) return 1;
-  return kind == Invertible::elu ? std::exp(y) : kSlope;
-}
 
 template <class T>
 std::vector<T> drawn(uint64_t seed, int64_t count, double width) {

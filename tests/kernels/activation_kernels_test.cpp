@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/kernels/definitions.h"
 #include "tests/kernels/every_cpu.h"
 
 namespace tandem::kernels {
@@ -15,25 +16,6 @@ namespace {
 
 class ActivationKernels : public EveryCpu {};
 INSTANTIATE_TEST_SUITE_P(Cpus, ActivationKernels, testing::ValuesIn(cpu::available()), cpu_name);
-
-constexpr std::array kCurves = {Curve::swish, Curve::mish, Curve::gelu};
-
-/// The definitions, in long double: 64 bits of mantissa, for results of 53.
-long double value_of(Curve curve, long double x) {
-  if (curve == Curve::swish) return x / (1 + std::exp(-x));
-  if (curve == Curve::mish) return x * std::tanh(std::log1p(std::exp(x)));
-  return x * std::erfc(-x * std::sqrt(0.5L)) / 2;
-}
-
-long double slope_of(Curve curve, long double x) {
-  const long double s = 1 / (1 + std::exp(-x));
-  if (curve == Curve::swish) return s * (1 + x * (1 - s));
-  if (curve == Curve::gelu) {
-    return std::erfc(-x * std::sqrt(0.5L)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0L));
-  }
-  const long double t = std::tanh(std::log1p(std::exp(x)));
-  return t + x * s * (1 - t * t);
-}
 
 template <class T>
 std::vector<T> places() {

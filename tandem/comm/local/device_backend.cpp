@@ -103,16 +103,12 @@ void DeviceBackend::meet_and(const Call& call, LocalCall own, Visit visit, const
   std::vector<Visit> all;
   try {
     for (int rank = 0; rank < getSize(); ++rank) all.push_back(*static_cast<const Visit*>(exchange.call(rank).input));
-    const auto for_each_peer = [&](const auto& action) {
-      for (const auto& its : all) {
-        if (visit.device && its.device && its.ready != visit.ready) action(its);
-      }
-    };
-    for_each_peer([&](const Visit& its) {
+    for (const auto& its : all) {
+      if (!visit.device || !its.device || its.ready == visit.ready) continue;
       its.ready->block(current_stream(*visit.device));
       // A copy between devices is the work of the giver's.
       if (*its.device != *visit.device) its.ready->block(current_stream(*its.device));
-    });
+    }
     {
       const at::AutoDispatchBelowADInplaceOrView below;  // no call of a backend is part of a graph
       body(all);

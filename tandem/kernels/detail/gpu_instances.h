@@ -30,3 +30,28 @@
   template int log_sums(const ExponentRows<T>&, int64_t, T*, void*);                \
   template int tile_scales(const int32_t*, const T*, const T*, int64_t, T*, void*); \
   template int inverse_lengths(const T*, int64_t, int64_t, T*, void*);
+
+// All of a subject, and of all.
+#define TANDEM_GPU_ALL_ACTIVATIONS \
+  TANDEM_GPU_ACTIVATION(float)     \
+  TANDEM_GPU_ACTIVATION(double)    \
+  TANDEM_GPU_ACTIVATION(uint16_t)
+
+#define TANDEM_GPU_ALL_ABNS      \
+  TANDEM_GPU_ABN(float)          \
+  TANDEM_GPU_ABN(double)         \
+  TANDEM_GPU_ABN(uint16_t)       \
+  TANDEM_GPU_ABN_CHANNELS(float) \
+  TANDEM_GPU_ABN_CHANNELS(double)
+
+#define TANDEM_GPU_ALL_SCORES        \
+  TANDEM_GPU_BLOCKS(float, float)    \
+  TANDEM_GPU_BLOCKS(double, double)  \
+  TANDEM_GPU_BLOCKS(float, uint16_t) \
+  TANDEM_GPU_SCORE_LINES(float)      \
+  TANDEM_GPU_SCORE_LINES(double)
+
+#define TANDEM_GPU_ALL       \
+  TANDEM_GPU_ALL_ACTIVATIONS \
+  TANDEM_GPU_ALL_ABNS        \
+  TANDEM_GPU_ALL_SCORES

@@ -63,12 +63,6 @@ std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors) {
   return first_of(values);
 }
 
-std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& parameters) {
-  std::vector<Tensor> gradients;
-  for (const auto& one : parameters) gradients.push_back(one.tensor.grad());
-  return first_of(gradients);
-}
-
 NonFiniteError loss_fault(const std::string& which, int64_t step, double value) {
   const std::string number = std::isnan(value) ? "not a number" : value > 0 ? "infinite" : "minus infinite";
   return NonFiniteError(which + std::to_string(step) + " is " + number + ", wanted a finite number");

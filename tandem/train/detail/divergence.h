@@ -18,10 +18,6 @@ struct NonFinite {
 /// Index of the first tensor that is not finite on this rank, or nullopt. Not collective.
 std::optional<int64_t> first_nonfinite(const std::vector<Parameter>& tensors);
 
-/// Index of the first parameter whose gradient is not finite on this rank, or nullopt. Parameters without a gradient
-/// are skipped. Not collective.
-std::optional<int64_t> first_nonfinite_gradient(const std::vector<Parameter>& parameters);
-
 /// "<which><step> is not a number, wanted a finite number". `step` counts from 1.
 NonFiniteError loss_fault(const std::string& which, int64_t step, double value);
 
