@@ -192,7 +192,12 @@ void SegmentMailbox::take(int from, int tag, const std::function<void(Bytes)>& r
       from, [&] { return (note = find(from, tag)).has_value(); }, name_of(from) + " has sent nothing");
   auto* message = attached(from, *note) + note->offset;
   read({message + sizeof(Seal), static_cast<size_t>(note->bytes)});
-  seal_of(message).is_taken.store(1);
+  {
+    // The sender's next message here may be for another thread of this rank. The seal alone orders the two, but by
+    // way of the sender's mapping of the place; the mutex does it in this one, where a race detector sees it.
+    const std::lock_guard lock(mutex_);
+    seal_of(message).is_taken.store(1);
+  }
   signal(from);
 }
 
