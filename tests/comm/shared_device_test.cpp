@@ -118,55 +118,84 @@ TEST_P(SharedDevice, CollectivesInBackward) {
   expect_same(gradient);
 }
 
+constexpr int kFaultRanks = 3;
+
+/// Makes a call on three ranks, whose inputs are overwritten as soon as the host may do so, and leaves out one of the
+/// waits for an event that a rank's streams make. `first`: the rank that makes its stream work first. Returns whether
+/// somebody reads other numbers, or the devices notice something.
+bool is_wrong_without(int faulty, int64_t event, int first, const Call& call, int64_t* events = nullptr) {
+  const auto options = on_device();
+  streams().choose(Delays::longest);
+  std::atomic<bool> is_wrong{false};
+  const auto body = [&](ProcessGroup& group) {
+    const auto numbers = at::arange(kFaultRanks * 4, at::kFloat) + group.rank();
+    const auto expected = call(numbers, group);
+    const auto x = numbers.to(at::kPrivateUse1) * 1;
+    if (group.rank() == faulty) streams().plant_on(faulty, Fault::missing_wait, event);
+    const auto result = call(x, group);
+    if (group.rank() == faulty) {
+      if (events != nullptr) *events = streams().num_events_on(faulty);
+      streams().plant_on(faulty, Fault::none, 0);
+    }
+    x.fill_(-1);
+    for (int turn = 0; turn < kFaultRanks; ++turn) {
+      if ((first + turn) % kFaultRanks == group.rank()) {
+        if (!result.cpu().equal(expected)) is_wrong = true;
+        x.cpu();
+      }
+      barrier(group);
+    }
+  };
+  run_ranks(kFaultRanks, body, options);
+  return !streams().take_findings().empty() || is_wrong;
+}
+
 /// Of the wait for an event: whose work is not done yet (its numbers would be read too early), or who reads what is
 /// overwritten next.
-TEST(SharedDeviceFaults, EachMissingWaitIsFound) {
-  for (const Call& call : {
-           Call([](const Tensor&x, ProcessGroup&group) { return all_reduce(x, group); }),
-           Call([](const Tensor&x, ProcessGroup&group) { return all_gather(x, group); }),
-           Call([](const Tensor&x, ProcessGroup&group) { return reduce_scatter(x, group); }),
-           Call([](const Tensor&x, ProcessGroup&group) { return all_to_all(x, group); }),
-       }) {
-    constexpr int kRanks = 3;
-    const auto run = [&](int faulty, int64_t event, int first) {
-      streams().choose(Delays::longest);
-      std::atomic<int64_t> events{0};
-      std::atomic<bool> is_wrong{false};
-      run_ranks(
-          kRanks,
-          [&](ProcessGroup& group) {
-            const auto numbers = at::arange(kRanks * 4, at::kFloat) + group.rank();
-            const auto expected = call(numbers, group);
-            const auto x = numbers.to(at::kPrivateUse1) * 1;
-            if (group.rank() == faulty) DelayedStreams::plant_here(Fault::missing_wait, event);
-            const auto result = call(x, group);
-            if (group.rank() == faulty) {
-              events = DelayedStreams::num_events_here();
-              DelayedStreams::plant_here(Fault::none, 0);
-            }
-            x.fill_(-1);
-            for (int turn = 0; turn < kRanks; ++turn) {
-              if ((first + turn) % kRanks == group.rank()) {
-                if (!result.cpu().equal(expected)) is_wrong = true;
-                x.cpu();
-              }
-              barrier(group);
-            }
-          },
-          on_device());
-      if (!streams().take_findings().empty()) is_wrong = true;
-      return std::pair(events.load(), is_wrong.load());
-    };
-    const auto [events, is_wrong] = run(1, 1000, 0);
-    EXPECT_FALSE(is_wrong);
-    EXPECT_EQ(events, 2 * (kRanks - 1));  // before and after its work, for each other rank
+void expect_each_wait_is_needed(const Call& call, int64_t wanted_events) {
+  int64_t events = 0;
+  EXPECT_FALSE(is_wrong_without(1, /*event=*/1000, 0, call, &events));
+  EXPECT_EQ(events, wanted_events);
+  for (int rank = 0; rank < kFaultRanks; ++rank) {
     for (int64_t event = 0; event < events; ++event) {
       bool is_found = false;
-      for (int first = 0; first < kRanks; ++first) is_found |= run(1, event, first).second;
-      EXPECT_TRUE(is_found) << "event " << event;
+      for (int first = 0; first < kFaultRanks; ++first) is_found |= is_wrong_without(rank, event, first, call);
+      EXPECT_TRUE(is_found) << "event " << event << " of rank " << rank;
     }
   }
   streams().choose(Delays::none);
+}
+
+/// Two for each other rank, before and after its work.
+constexpr int64_t kEventsOfACall = 2 * (kFaultRanks - 1);
+
+TEST(SharedDeviceFaults, EachMissingWaitIsFound) {
+  const auto sum = [](const Tensor& x, ProcessGroup& group) { return all_reduce(x, group); };
+  const auto all = [](const Tensor& x, ProcessGroup& group) { return all_gather(x, group); };
+  const auto part = [](const Tensor& x, ProcessGroup& group) { return reduce_scatter(x, group); };
+  const auto each = [](const Tensor& x, ProcessGroup& group) { return all_to_all(x, group); };
+  for (const Call& call : {Call(sum), Call(all), Call(part), Call(each)}) {
+    expect_each_wait_is_needed(call, kEventsOfACall);
+  }
+}
+
+/// Their stream waits for the caller's, and the other way round.
+TEST(SharedDeviceFaults, EachMissingWaitOfACallThatEndsLaterIsFound) {
+  const auto sum = [](const Tensor& x, ProcessGroup& group) { return all_reduce_async(x, group).wait(); };
+  const auto all = [](const Tensor& x, ProcessGroup& group) { return all_gather_async(x, group).wait(); };
+  const auto part = [](const Tensor& x, ProcessGroup& group) { return reduce_scatter_async(x, group).wait(); };
+  for (const Call& call : {Call(sum), Call(all), Call(part)}) {
+    expect_each_wait_is_needed(call, kEventsOfACall + 2);
+  }
+}
+
+/// The reader waits for what the sender's stream has to do.
+TEST(SharedDeviceFaults, EachMissingWaitOfAMessageIsFound) {
+  const auto pass_on = [](const Tensor& x, ProcessGroup& group) {
+    send(x * 2, (group.rank() + 1) % kFaultRanks, group);
+    return recv((group.rank() + kFaultRanks - 1) % kFaultRanks, group);
+  };
+  expect_each_wait_is_needed(pass_on, 1);
 }
 
 TEST(SharedDeviceFaults, RanksWithOneThreadOfAutogradWouldWaitForEver) {

@@ -5,15 +5,12 @@
 #include <random>
 #include <utility>
 
+#include "tandem/base/context.h"
+
 namespace tandem::test {
 
 namespace {
 
-struct PlantedHere {
-  Fault fault = Fault::none;
-  int64_t at = 0, num_events = 0, num_works = 0;
-};
-thread_local PlantedHere here;
 thread_local int64_t waits_here = 0;
 
 }  // namespace
@@ -39,6 +36,7 @@ void DelayedStreams::choose(Delays delays) {
   }
   delays_ = delays;
   fault_ = Fault::none;
+  on_ranks_.clear();
   num_waits_ = num_events_ = num_works_ = 0;
   findings_.clear();
   if (delays == Delays::random) thread_ = std::thread([this] { run_now_and_then(); });
@@ -51,7 +49,10 @@ void DelayedStreams::plant(Fault fault, int64_t at) {
   num_events_ = num_works_ = 0;
 }
 
-void DelayedStreams::plant_here(Fault fault, int64_t at) { here = {fault, at}; }
+void DelayedStreams::plant_on(int rank, Fault fault, int64_t at) {
+  const std::lock_guard lock(mutex_);
+  on_ranks_[rank] = {fault, at};
+}
 
 void DelayedStreams::count_wait() {
   ++num_waits_;
@@ -60,14 +61,18 @@ void DelayedStreams::count_wait() {
 
 int64_t DelayedStreams::num_waits_here() { return waits_here; }
 
-int64_t DelayedStreams::num_events_here() { return here.num_events; }
+int64_t DelayedStreams::num_events_on(int rank) {
+  const std::lock_guard lock(mutex_);
+  return on_ranks_[rank].num_events;
+}
 
 /// `number`: of this kind, in the process.
 bool DelayedStreams::is_planted(Fault fault, int64_t number) {
-  auto& count = fault == Fault::missing_wait ? here.num_events : here.num_works;
-  const bool is_here = here.fault == fault && (here.at < 0 || here.at == count);
+  auto& own = on_ranks_[current_context().rank];
+  auto& count = fault == Fault::missing_wait ? own.num_events : own.num_works;
+  const bool is_own = own.fault == fault && (own.at < 0 || own.at == count);
   ++count;
-  return is_here || (fault_ == fault && (at_ < 0 || at_ == number));
+  return is_own || (fault_ == fault && (at_ < 0 || at_ == number));
 }
 
 void DelayedStreams::push(c10::Stream stream, Work work, bool fills) {

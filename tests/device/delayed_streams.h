@@ -48,9 +48,9 @@ class DelayedStreams {
 
   /// Plants a fault: at the `at`-th event that is waited for, or piece of work, from now on; -1: at all.
   void plant(Fault fault, int64_t at);
-  /// The same, counting what the calling thread does.
-  static void plant_here(Fault fault, int64_t at);
-  static int64_t num_events_here();
+  /// The same, counting what one rank does (current_context().rank), whichever its threads.
+  void plant_on(int rank, Fault fault, int64_t at);
+  int64_t num_events_on(int rank);  // since plant_on()
 
   /// `fills`: it makes new memory, and no number that is told of; no fault is planted in it.
   void push(c10::Stream stream, Work work, bool fills = false);
@@ -83,6 +83,12 @@ class DelayedStreams {
     uint64_t pushed = 0, done = 0;
   };
 
+  /// A fault, and what it may be planted in.
+  struct Planted {
+    Fault fault = Fault::none;
+    int64_t at = 0, num_events = 0, num_works = 0;
+  };
+
   void run_next(Queue& queue);
   void run_now_and_then();
   void stop_thread();
@@ -96,6 +102,7 @@ class DelayedStreams {
   Delays delays_ = Delays::none;
   Fault fault_ = Fault::none;
   int64_t at_ = 0;
+  std::map<int, Planted> on_ranks_;
   std::atomic<int64_t> num_waits_{0}, num_events_{0}, num_works_{0};
   std::vector<std::string> findings_;
   std::thread thread_;

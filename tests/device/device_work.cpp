@@ -85,6 +85,13 @@ int place_of(const at::Tensor& made, const Tensors& inputs) {
   return -1;
 }
 
+/// A number of the program's stays one: it leaves the type of the arithmetic to the tensors beside it.
+at::Tensor own_copy(const at::Tensor& x) {
+  auto copy = x.clone();
+  copy.unsafeGetTensorImpl()->set_wrapped_number(x.unsafeGetTensorImpl()->is_wrapped_number());
+  return copy;
+}
+
 bool are_same_bytes(const at::Tensor& a, const at::Tensor& b) {
   const auto x = a.contiguous(), y = b.contiguous();
   return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
@@ -127,7 +134,7 @@ Tensors give_work(const std::string& name, const Tensors& inputs, const std::vec
   {
     const BelowAutograd guard;
     for (auto& x : later) {
-      if (x.defined() && x.is_cpu() && place_of(x, inputs) >= 0) x = x.clone();  // the host may change its own
+      if (x.defined() && x.is_cpu() && place_of(x, inputs) >= 0) x = own_copy(x);  // the host may change its own
     }
     made = body(now);
   }
@@ -198,6 +205,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool later) {
 }
 
 void copy_from_host(const at::Tensor& from, const at::Tensor& to, bool later) {
+  if (!later) DelayedStreams::get().count_wait();  // as CUDA's
   const BelowAutograd guard;
   on_host(to, Side::expected).copy_(from);
   const auto source = later ? from : from.clone();
