@@ -19,13 +19,11 @@ function(tandem_cuda_objects target)
   endforeach()
 endfunction()
 
-# TANDEM_GPU_KERNELS: whether Tandem's own kernels for GPUs are compiled.
-set(TANDEM_GPU_KERNELS OFF)
+# For Tandem's own kernels, which a GPU cannot do without.
 if(TANDEM_CUDA)
   find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin DOC "The CUDA compiler of Tandem's own kernels")
-  if(TANDEM_NVCC)
-    set(TANDEM_GPU_KERNELS ON)
-  else()
-    message(STATUS "No kernels for GPUs: nvcc is missing, libtorch's operators do their work (-DTANDEM_NVCC names it)")
+  if(NOT TANDEM_NVCC)
+    message(FATAL_ERROR "TANDEM_CUDA=ON needs nvcc, CUDA's compiler: install the CUDA toolkit, or name nvcc with "
+                        "-DTANDEM_NVCC")
   endif()
 endif()

@@ -29,7 +29,7 @@ constexpr std::array<Row, 10> kRows = {{
     {true, Kernels::codes, {kFloat, kNone, kNone}},
 }};
 
-#ifdef TANDEM_GPU_KERNELS
+#ifdef TANDEM_CUDA
 constexpr auto kBuiltFor = c10::DeviceType::CUDA;
 #else
 constexpr auto kBuiltFor = c10::DeviceType::CPU;
@@ -56,6 +56,8 @@ bool have_kernels(Kernels kernels, const Tensor& x) {
 void leave_to_operators(Kernels kernels, bool on) {
   on ? left_to_operators.fetch_or(bit_of(kernels)) : left_to_operators.fetch_and(~bit_of(kernels));
 }
+
+bool have_gpu_kernels(c10::DeviceType type) { return type != c10::DeviceType::CPU && type == gpu.load(); }
 
 void set_gpu_kernels(c10::DeviceType type) { gpu = type; }
 

@@ -51,7 +51,7 @@ void note_on_device(const std::vector<Tensor>& tensors, Tensor flags) {
   if (values.size() == tensors.size()) {
     flags.copy_(finite);
   } else {
-    flags.index_copy_(0, at::tensor(places, at::kLong).to(flags.device()), finite);
+    flags.index_copy_(0, at::tensor(places, at::kLong).to(flags.device(), /*non_blocking=*/true), finite);
   }
 }
 

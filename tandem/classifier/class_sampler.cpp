@@ -84,7 +84,7 @@ ClassSample sample_classes(const Sampling& sampling, uint64_t seed, int64_t step
   } else {
     draw_others(sampling, seed, step, first, count, positives, ids);
   }
-  return {at::tensor(ids, at::kLong).to(targets.device()), static_cast<int64_t>(positives.size()),
+  return {at::tensor(ids, at::kLong), static_cast<int64_t>(positives.size()),
           sampling.is_corrected ? -std::log(sampling.rate) : 0.0};
 }
 

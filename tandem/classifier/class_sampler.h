@@ -23,7 +23,7 @@ DrawRange draws_of(double rate, int64_t count);
 
 /// What one rank scores in one step.
 struct ClassSample {
-  Tensor ids;               // [n] int64, counted from the rank's first class: the targets, then the others; each rising
+  Tensor ids;  // [n] int64 on the CPU, counted from the rank's first class: the targets, then the others; each rising
   int64_t num_targets = 0;  // how many of them are targets
   double log_weight = 0;    // added to the scores of the others
 };

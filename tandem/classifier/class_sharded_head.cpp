@@ -8,6 +8,7 @@
 #include "tandem/base/context.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
+#include "tandem/classifier/detail/on_device.h"
 #include "tandem/classifier/ordered_softmax_loss.h"
 #include "tandem/comm/collectives.h"
 #include "tandem/comm/split.h"
@@ -16,6 +17,7 @@ namespace tandem::classifier {
 namespace {
 
 constexpr double kInitialDeviation = 0.01;
+constexpr int64_t kDrawnBytes = 16 << 20;  // of rows at once, on the host
 constexpr int64_t kScoreBytes = 16 << 20;  // of a block of classes, while the best are looked for
 
 }  // namespace
@@ -34,13 +36,22 @@ ClassShardedHead::ClassShardedHead(const HeadOptions& options, comm::ProcessGrou
                     "head: counts are ", at::IntArrayRef(counts), ", wanted one a rank, ", options.classes, " in all");
   first_ = std::accumulate(counts.begin(), counts.begin() + group.rank(), int64_t{0});
   const CategoryScope scope(Category::parameters);
-  const auto drawn = at::empty({counts[group.rank()], options.columns()}, options.dtype);
-  if (options.draws) {
-    fill_normal_(drawn, kInitialDeviation, options.seed, stream_of("head.weight"),
-                 {.first = {first_, 0}, .count = drawn.sizes().vec()}, {options.classes, options.columns()});
-  }
-  weight_ = drawn.to(options.device);
+  weight_ = at::empty({counts[group.rank()], options.columns()}, at::device(options.device).dtype(options.dtype));
+  if (options.draws) draw();
   weight_.set_requires_grad(true);
+}
+
+/// On the host, which need not have room for all rows of a device.
+void ClassShardedHead::draw() {
+  const int64_t columns = weight_.size(1), row_bytes = columns * static_cast<int64_t>(weight_.element_size());
+  const int64_t most = weight_.is_cpu() ? weight_.size(0) : std::max<int64_t>(1, kDrawnBytes / row_bytes);
+  for (int64_t begin = 0; begin < weight_.size(0); begin += most) {
+    const auto own = weight_.narrow(0, begin, std::min(most, weight_.size(0) - begin));
+    const auto drawn = own.is_cpu() ? own : at::empty(own.sizes(), own.scalar_type());
+    fill_normal_(drawn, kInitialDeviation, options_.seed, stream_of("head.weight"),
+                 {.first = {first_ + begin, 0}, .count = drawn.sizes().vec()}, {options_.classes, columns});
+    if (!own.is_cpu()) own.copy_(drawn);
+  }
 }
 
 Tensor ClassShardedHead::loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) {
@@ -68,7 +79,7 @@ Tensor ClassShardedHead::inputs(const Tensor& features) const {
 std::optional<ClassSample> ClassShardedHead::sample(const Tensor& targets) const {
   if (!options_.sampling || !is_training_) return std::nullopt;
   auto sample = sample_classes(*options_.sampling, options_.seed, step_, first_, weight_.size(0), targets);
-  if (read_) read_({.count = sample.ids.numel(), .ids = sample.ids});
+  if (read_) read_({.count = sample.ids.numel(), .ids = detail::on_device(sample.ids, weight_.device())});
   return sample;
 }
 

@@ -66,6 +66,7 @@ class ClassShardedHead : public Head {
 
  private:
   Tensor gather(const Tensor& rows, std::span<const int64_t> sizes);
+  void draw();
   struct OwnBest;
   OwnBest best_of_own(const Tensor& rows, int64_t k) const;
   std::optional<ClassSample> sample(const Tensor& targets) const;

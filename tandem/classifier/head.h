@@ -20,7 +20,8 @@ class Head {
 
   /// Mean cross entropy over the global batch, equal on all ranks; see sharded_softmax_loss(). The gradient of the
   /// features is that of this rank's rows. Collective.
-  ///   features  [n_r, D]  this rank's rows         targets  [n_r]  int64, -1 leaves a row out
+  ///   features  [n_r, D]  this rank's rows         targets  [n_r]  int64, -1 leaves a row out; on the CPU, or a device
+  ///                                                                  that is waited for
   ///   sizes     n_r of every rank
   virtual Tensor loss(const Tensor& features, const Tensor& targets, std::span<const int64_t> sizes) = 0;
 

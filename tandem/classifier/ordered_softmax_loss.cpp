@@ -86,7 +86,6 @@ Tensor score(KeptShards& kept, const Tensor& features, const Tensor& weight, con
   int64_t begin = 0;
   for (size_t batch = 0; batch < rows.size(); ++batch) {
     const auto merged = detail::merge_parts(all.narrow(2, begin, kept.sizes[batch]).contiguous());
-    detail::check_owners(ids[batch], merged.has_owner);
     kept.log_sums.push_back(merged.log_sum);
     kept.shares.push_back(
         detail::shares_of(ids[batch], kept.softmax[batch][0]->targets().counted(), features.options()));
@@ -136,6 +135,7 @@ struct OrderedLoss : torch::autograd::Function<OrderedLoss> {
       all_features = comm::all_gather(features, *group, 0, kept->sizes);
       all_targets = comm::all_gather(targets, *group, 0, kept->sizes);
     }
+    detail::check_targets(all_targets, order.classes);
     auto shared = blocks;
     shared.keep_bytes /= order.shards;
     const auto losses = score(*kept, all_features, weight, all_targets, own.first, scoring, shared);

@@ -81,13 +81,14 @@ void PipelineHead::send(std::vector<Tensor> tensors, int to, int tag, std::vecto
 
 Tensor PipelineHead::receive(int from, int tag, at::IntArrayRef sizes, at::ScalarType type) {
   if (!is_imagined_) return comm::receive_message(from, group_, tag).tensor;
-  return at::zeros(sizes, head_.weight().options().dtype(type).requires_grad(false));
+  const auto device = type == at::kLong ? c10::Device(c10::DeviceType::CPU) : head_.weight().device();
+  return at::zeros(sizes, at::device(device).dtype(type));
 }
 
 void PipelineHead::end_forward(int i, const Tensor& features) {
   auto& state = states_[i];
   state.features = head_.inputs(own_part(features));
-  state.labels = own_part(micro_batches_[i].labels).to(features.device());
+  state.labels = own_part(micro_batches_[i].labels).cpu();
 }
 
 std::vector<comm::Handle> PipelineHead::send_features(int i) {

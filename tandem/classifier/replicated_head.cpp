@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "tandem/base/context.h"
@@ -23,11 +22,13 @@ HeadOptions of_one_rank(HeadOptions options) {
   return options;
 }
 
-std::pair<double, double> sum_over_ranks(double one, double other, comm::ProcessGroup& group) {
+/// [2] float64: of mean * counted, and of counted.
+Tensor sums_over_ranks(const Tensor& mean, double counted, comm::ProcessGroup& group) {
   const CategoryScope scope(Category::communication);
-  const auto sums = at::tensor({one, other}, at::kDouble);
+  auto sums = at::full({2}, counted, mean.options().dtype(at::kDouble));
+  sums[0].mul_(mean);
   comm::all_reduce_(sums, group);
-  return {sums[0].item<double>(), sums[1].item<double>()};
+  return sums;
 }
 
 }  // namespace
@@ -40,11 +41,10 @@ Tensor ReplicatedHead::loss(const Tensor& features, const Tensor& targets, std::
   if (shards_ > 0 && is_training_) return in_order(own);
   const auto counted = static_cast<double>(targets.ne(-1).sum().item<int64_t>());
   if (is_apart_) return own * (counted / static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
-  const auto [sum, counted_by_all] = sum_over_ranks(own.item<double>() * counted, counted, group_);
-  const double all = std::max(1.0, counted_by_all);
-  const auto share = own * (counted / all);
+  const auto sums = sums_over_ranks(own.detach(), counted, group_), all = sums[1].clamp_min(1.0);
+  const auto share = own * (counted / all).to(own.scalar_type());
   // The value is the same bits on all ranks, the gradient is this rank's rows'.
-  return share - share.detach() + sum / all;
+  return share - share.detach() + (sums[0] / all).to(own.scalar_type());
 }
 
 /// The mean over this rank's rows.
@@ -57,7 +57,8 @@ Tensor ReplicatedHead::own_loss(const Tensor& features, const Tensor& targets) {
   const auto weight = own_.parameter().tensor;
   const auto bias = options.scoring.has_bias ? weight.select(1, options.dim) : Tensor();
   const auto scores = at::linear(features.to(options.dtype), weight.narrow(1, 0, options.dim), bias);
-  return differentiable_cross_entropy(scores, targets, options.scoring.smoothing);
+  return differentiable_cross_entropy(scores, targets.to(scores.device(), /*non_blocking=*/true),
+                                      options.scoring.smoothing);
 }
 
 /// The means of all ranks, of which this rank's has a gradient.

@@ -4,54 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 namespace tandem::classifier {
-namespace {
-
-constexpr double kPi = std::numbers::pi;
-constexpr double kLeastSine = 1e-6;
-
-MarginValue extended(double phi, double slope) {
-  const double turns = std::floor(phi / kPi);
-  const double sign = std::fmod(turns, 2.0) == 0.0 ? 1.0 : -1.0;
-  return {sign * std::cos(phi) - 2.0 * turns, sign * std::sin(phi) * slope};
-}
-
-/// The marginal cosine before softening and m3. `slope`: -dphi/dc, so that d cos(phi)/dc = sin(phi) * slope.
-MarginValue angular(const Margin& margin, double cosine) {
-  const double theta = std::acos(cosine);
-  const double phi = margin.factor * theta + margin.angle;
-  const double slope = margin.factor / std::max(std::sin(theta), kLeastSine);
-  const MarginValue plain = {std::cos(phi), std::sin(phi) * slope};
-  const bool is_within = phi <= kPi;
-  switch (margin.beyond) {
-    case Beyond::extend:
-      return extended(phi, slope);
-    case Beyond::linear:
-      return is_within ? plain : MarginValue{cosine - margin.angle * std::sin(margin.angle), 1.0};
-    case Beyond::easy:
-      return cosine > 0.0 ? plain : MarginValue{cosine, 1.0};
-    case Beyond::clamp:
-      return is_within ? plain : MarginValue{-1.0, 0.0};
-    default:
-      return plain;
-  }
-}
-
-}  // namespace
-
-MarginValue apply_margin(const Margin& margin, double cosine) {
-  const double c = std::clamp(cosine, -1.0, 1.0);
-  const bool is_angular = margin.factor != 1.0 || margin.angle != 0.0;
-  auto result = is_angular ? angular(margin, c) : MarginValue{c, 1.0};
-  // sin(m theta) / sin(theta) at theta = 0 is m; the guard above would make it 0.
-  if (margin.angle == 0.0 && 1.0 - c < kLeastSine * kLeastSine) result.slope = margin.factor * margin.factor;
-  result.value = (margin.softening * c + result.value - margin.cosine) / (1.0 + margin.softening);
-  result.slope = (margin.softening + result.slope) / (1.0 + margin.softening);
-  if (margin.gradient == TargetGradient::detached) result.slope = 1.0;
-  return result;
-}
 
 Scoring plain_softmax() { return {}; }
 Scoring linear_softmax() { return {.has_bias = true}; }

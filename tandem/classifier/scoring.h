@@ -1,38 +1,13 @@
 #pragma once
+#include "tandem/kernels/margin.h"
 
 namespace tandem::classifier {
 
-/// What the target's score becomes where factor * theta + angle leaves [0, pi], in which the cosine falls.
-enum class Beyond {
-  extend,  // goes on falling: (-1)^k cos(phi) - 2k, k = floor(phi / pi); no jump in value or slope (SphereFace)
-  cosine,  // nothing is done: the cosine rises again (InsightFace today)
-  linear,  // cos(theta) - angle * sin(angle), for factor 1: jumps at the switch (InsightFace before)
-  easy,    // the margin holds only where cos(theta) > 0
-  clamp,   // phi stays at pi, with slope 0 where the gradient is exact (OpenSphere)
-};
-
-/// exact: the derivative of the value. detached: the margin counts as a constant, slope 1 (InsightFace's ArcFace).
-enum class TargetGradient { exact, detached };
-
-/// The target's cosine c = cos(theta) becomes g(c) = (softening * c + cos(factor * theta + angle) - cosine) /
-/// (1 + softening).
-struct Margin {
-  double factor = 1.0;     // m1: SphereFace, L-softmax
-  double angle = 0.0;      // m2, radians: ArcFace
-  double cosine = 0.0;     // m3: CosFace
-  double softening = 0.0;  // lambda of SphereFace and L-softmax
-  Beyond beyond = Beyond::extend;
-  TargetGradient gradient = TargetGradient::exact;
-
-  bool is_none() const { return factor == 1.0 && angle == 0.0 && cosine == 0.0; }
-};
-
-struct MarginValue {
-  double value, slope;  // g(c), dg/dc
-};
-
-/// At `cosine`, which is clamped to [-1, 1]. The slope is finite everywhere: sin(theta) counts as 1e-6 or more.
-MarginValue apply_margin(const Margin& margin, double cosine);
+using kernels::apply_margin;
+using kernels::Beyond;
+using kernels::Margin;
+using kernels::MarginValue;
+using kernels::TargetGradient;
 
 /// How the score of a class is made from a feature x and the class's weight w: scale * w.x, with w and x divided by
 /// their lengths where these are normalised; the target's is scale * |w| * |x| * g(cos), lengths normalised being 1.

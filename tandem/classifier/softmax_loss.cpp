@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <memory>
+#include <numeric>
+
 #include "tandem/base/context.h"
-#include "tandem/classifier/detail/block_softmax.h"
+#include "tandem/classifier/detail/on_device.h"
 #include "tandem/classifier/detail/row_losses.h"
 #include "tandem/classifier/detail/whole_softmax.h"
 #include "tandem/comm/collectives.h"
@@ -16,25 +19,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What each loss keeps for its backward.
-template <class Softmax>
-struct Kept : torch::CustomClassHolder {
-  template <class... Arguments>
-  explicit Kept(Arguments&&... arguments) : softmax(std::forward<Arguments>(arguments)...) {}
-
-  Softmax softmax;
-};
-
-struct KeptBlocks : Kept<detail::BlockSoftmax> {
-  using Kept::Kept;
-
+struct KeptBlocks : torch::CustomClassHolder {
+  std::unique_ptr<detail::OwnSoftmax> softmax;
   Tensor log_sum, share;  // [N]; share: the loss's derivative by a row's loss
   RowUpdate update;
   int64_t classes = 0;
 };
 
-struct KeptScores : Kept<detail::WholeSoftmax> {
-  using Kept::Kept;
-
+struct KeptScores : torch::CustomClassHolder {
+  std::unique_ptr<detail::WholeSoftmax> softmax;
   Tensor gradient;  // of the scores
 };
 
@@ -61,13 +54,14 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, int64_t classes, const Scoring& scoring, comm::ProcessGroup* group,
                         const LossOptions& options) {
-    const auto kept = c10::make_intrusive<KeptBlocks>(features, weight, targets, first, scoring, options.blocks,
-                                                      options.sample ? &*options.sample : nullptr);
-    const auto own = kept->softmax.forward(features, weight);
-    const auto rows = detail::merge_ranks(own, kept->softmax.targets(), *group);
-    detail::check_owners(targets, rows.has_owner);
+    detail::check_targets(targets, classes);
+    const auto kept = c10::make_intrusive<KeptBlocks>();
+    kept->softmax = detail::make_own_softmax(features, weight, targets, first, scoring, options.blocks,
+                                             options.sample ? &*options.sample : nullptr);
+    const auto own = kept->softmax->forward(features, weight);
+    const auto rows = detail::merge_ranks(own, kept->softmax->targets(), *group);
     kept->log_sum = rows.log_sum;
-    kept->share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
+    kept->share = detail::shares_of(targets, kept->softmax->targets().counted(), features.options());
     kept->classes = classes;
     kept->update = options.update;
     keep(context, kept, features, weight);
@@ -81,7 +75,7 @@ struct ShardedLoss : torch::autograd::Function<ShardedLoss> {
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in<KeptBlocks>(context);
     const auto share = kept.share * gradients[0];
-    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 8);
+    return gradients_of(kept.softmax->backward(saved[0], saved[1], kept.log_sum, share, kept.classes, kept.update), 8);
   }
 };
 
@@ -89,13 +83,15 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
   static Tensor forward(AutogradContext* context, const Tensor& features, const Tensor& weight, const Tensor& targets,
                         int64_t first, const std::vector<int64_t>& counts, const Scoring& scoring,
                         comm::ProcessGroup* group) {
-    const auto kept = c10::make_intrusive<KeptScores>(features, weight, targets, first, scoring);
-    const auto scores = kept->softmax.forward(features, weight);
+    detail::check_targets(targets, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    const auto kept = c10::make_intrusive<KeptScores>();
+    kept->softmax = std::make_unique<detail::WholeSoftmax>(features, weight, targets, first, scoring);
+    const auto scores = kept->softmax->forward(features, weight);
     const auto all = comm::gather(scores, 0, *group, 0, counts);
     auto loss = at::zeros({}, scores.options());
     Tensor gradient = all;
     if (group->rank() == 0) {
-      const auto share = detail::shares_of(targets, kept->softmax.targets().counted(), features.options());
+      const auto share = detail::shares_of(targets, kept->softmax->targets().counted(), features.options());
       std::tie(loss, gradient) = loss_on_root(all, targets, share, scoring.smoothing);
     }
     comm::broadcast_(loss, 0, *group);
@@ -108,14 +104,13 @@ struct NaiveLoss : torch::autograd::Function<NaiveLoss> {
     const CategoryScope scope(Category::activations);
     const auto saved = context->get_saved_variables();
     auto& kept = kept_in<KeptScores>(context);
-    return gradients_of(kept.softmax.backward(saved[0], saved[1], kept.gradient * gradients[0]), 7);
+    return gradients_of(kept.softmax->backward(saved[0], saved[1], kept.gradient * gradients[0]), 7);
   }
 
  private:
   static std::pair<Tensor, Tensor> loss_on_root(const Tensor& scores, const Tensor& targets, const Tensor& share,
                                                 double smoothing) {
-    const auto ids = targets.clamp_min(0);
-    detail::check_owners(targets, ids.lt(scores.size(0)));
+    const auto ids = detail::on_device(targets.clamp_min(0), scores.device());
     const double even = smoothing / static_cast<double>(scores.size(0));
     const auto log_sums = scores.logsumexp({0});
     const auto target_scores = scores.gather(0, ids.unsqueeze(0)).squeeze(0);

@@ -34,7 +34,7 @@ struct LossOptions {
 ///
 ///   features  [N, D]        the whole batch, equal on all ranks, float32 or float64
 ///   weight    [C_local, D]  this rank's classes, same type
-///   targets   [N]           int64 ids 0..C-1 over all ranks; -1 leaves the row out
+///   targets   [N]           int64 ids 0..C-1 over all ranks; -1 leaves the row out; a device they are on is waited for
 ///   first                   id of this rank's first class
 ///   classes   C             over all ranks; label smoothing needs it
 ///   returns   []            nats per counted row, equal on all ranks
@@ -42,9 +42,10 @@ struct LossOptions {
 /// share (the sum over the ranks is whole: all_gather's gradient adds it up); of the weight final. Backward
 /// communicates nothing. Collective. Extra memory: of each thread a block of about 1 MiB and a gradient of the
 /// features, keep_bytes, 4 bytes a class (normalised weight), a copy of the features, and some numbers a row; no
-/// normalised copy of the weight. Label smoothing sends a fourth number a row. With a sample the softmax is over its
-/// classes alone, label smoothing is refused, and the weight's gradient is a sparse tensor [C_local, D] of the sampled
-/// rows. Throws c10::ValueError (shapes, types, scoring), c10::IndexError (an id outside of all ranks),
+/// normalised copy of the weight; on a device, for which nobody waits, a block of 64 MiB, 112 bytes a row for the
+/// targets, and 4 bytes a row and block. Label smoothing sends a fourth number a row. With a sample the softmax is over
+/// its classes alone, label smoothing is refused, and the weight's gradient is a sparse tensor [C_local, D] of the
+/// sampled rows. Throws c10::ValueError (shapes, types, scoring), c10::IndexError (an id outside of all ranks),
 /// c10::NotImplementedError for second derivatives. Source: Shoeybi et al. 2019, Megatron-LM, section 3
 /// (arXiv:1909.08053); Wijmans et al. 2024, Cut Your Losses (arXiv:2411.09009); the margins: scoring.h.
 Tensor sharded_softmax_loss(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,

@@ -266,7 +266,7 @@ class Classification : public train::Task {
     auto chain = features_chain(stage);
     if (!stages_.is_last(stage) || divides_head_) return chain;
     memory::Block classifier{.name = kHeadBlock};
-    classifier.forward = [this, labels = batch.labels.to(device_), sizes = std::vector(sizes.begin(), sizes.end())](
+    classifier.forward = [this, labels = batch.labels, sizes = std::vector(sizes.begin(), sizes.end())](
                              const memory::Flow& features) { return memory::Flow{loss_of(features, labels, sizes)}; };
     chain.blocks.push_back(std::move(classifier));
     return chain;
@@ -321,7 +321,7 @@ class Classification : public train::Task {
     const auto features = made.to(device_);
     if (question == Question::features) return {{}, {}, features.to(at::kCPU, type_)};
     Answers answers{ranking(features, k, sizes), {}};
-    if (question == Question::scores) answers.loss = head_->loss(features, labels.to(device_), sizes);
+    if (question == Question::scores) answers.loss = head_->loss(features, labels, sizes);
     return answers;
   }
 

@@ -6,6 +6,7 @@
 #include "tandem/kernels/block_codes.h"
 #include "tandem/kernels/grid/abn_channel_bodies.h"
 #include "tandem/kernels/grid/exponent_bodies.h"
+#include "tandem/kernels/grid/target_bodies.h"
 #include "tandem/kernels/score_kernels.h"
 
 /// The kernels of this folder on an NVIDIA GPU, with the contracts of their namesakes on the CPU. Arrays are in the
@@ -21,6 +22,11 @@ namespace tandem::kernels::gpu {
 bool are_built();
 const char* error_text(int error);
 
+/// body(i) for each i < count, at once and in any order: AbnScaleBody and its like, by channels;
+/// TileScaleBody, by columns; ExponentiateAgainBody, by packs; those of target_bodies.h.
+template <class Body>
+[[nodiscard]] int for_each(const Body& body, int64_t count, void* stream);
+
 template <class S>
 [[nodiscard]] int activate(Curve curve, const S* x, int64_t count, S* y, void* stream);
 template <class S>
@@ -28,15 +34,8 @@ template <class S>
 
 // Moments are libtorch's: batch_norm_stats() gives the mean and the inverse deviation that AbnScaleBody wants.
 //
-//   forward   abn_scales ─▶ abn_forward
-//   backward  abn_gradient_sums ─▶ abn_parameters ─ terms added over ranks ─▶ abn_shifts ─▶ abn_gradient_apply
-
-template <class T>
-[[nodiscard]] int abn_scales(const AbnScaleBody<T>& how, int64_t channels, void* stream);
-template <class T>
-[[nodiscard]] int abn_parameters(const AbnParameterBody<T>& how, int64_t channels, void* stream);
-template <class T>
-[[nodiscard]] int abn_shifts(const AbnShiftBody<T>& how, int64_t channels, void* stream);
+//   forward   AbnScaleBody ─▶ abn_forward
+//   backward  abn_gradient_sums ─▶ AbnParameterBody ─ terms added over ranks ─▶ AbnShiftBody ─▶ abn_gradient_apply
 
 template <class S>
 [[nodiscard]] int abn_forward(const AbnForward<AbnNumber<S>>& how, int64_t rows, int64_t channels, S* x, uint8_t* sides,
@@ -52,8 +51,8 @@ template <class S>
 [[nodiscard]] int abn_gradient_apply(const AbnBackward<S>& in, const AbnApply<AbnNumber<S>>& how, int64_t rows,
                                      int64_t channels, S* out, void* stream);
 
-// Blocks of products. Two ways: add_block() and differentiate_block() store gradients; exponentiate_block() and
-// tile_scales() keep E instead (exponent_bodies.h), from which gradients come by GEMMs.
+// Blocks of products. Two ways: add_block() and differentiate_block() store gradients; exponentiate_block()
+// keeps E instead (exponent_bodies.h), from which gradients come by GEMMs.
 
 /// For blocks of as many columns, and of as many rows or fewer.
 template <class T>
@@ -69,14 +68,11 @@ template <class T, class S>
 template <class T, class S>
 [[nodiscard]] int exponentiate_block(const Block<T, S>& block, int32_t* exponents, const ExponentRows<T>& running,
                                      void* scratch, void* stream);
-/// log_sum [columns] = ln of the sum of exp(score).
-template <class T>
-[[nodiscard]] int log_sums(const ExponentRows<T>& running, int64_t columns, T* log_sum, void* stream);
-/// The gradient of a tile's score is scale * E - floor.
-template <class T>
-[[nodiscard]] int tile_scales(const int32_t* exponents, const T* log_sum, const T* share, int64_t columns, T* scale,
-                              void* stream);
 
+/// along[row] becomes -factors[row]^2 (along[row] + gradient[row] . weight[row]); rows of `columns` numbers.
+template <class T, class S>
+[[nodiscard]] int project_along(const S* gradient, const T* weight, const T* factors, int64_t rows, int64_t columns,
+                                T* along, void* stream);
 template <class T, class S>
 [[nodiscard]] int add_along(const S* gradient, const T* weight, const T* along, int64_t rows, int64_t columns, T* out,
                             void* stream);

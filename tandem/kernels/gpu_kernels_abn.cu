@@ -5,31 +5,6 @@
 #include "tandem/kernels/grid/cuda_grid.cuh"
 
 namespace tandem::kernels::gpu {
-namespace {
-
-template <class Body>
-int for_channels(const Body& body, int64_t channels, void* stream) {
-  CudaGrid grid(stream);
-  grid.for_each(channels, body);
-  return grid.error();
-}
-
-}  // namespace
-
-template <class T>
-int abn_scales(const AbnScaleBody<T>& how, int64_t channels, void* stream) {
-  return for_channels(how, channels, stream);
-}
-
-template <class T>
-int abn_parameters(const AbnParameterBody<T>& how, int64_t channels, void* stream) {
-  return for_channels(how, channels, stream);
-}
-
-template <class T>
-int abn_shifts(const AbnShiftBody<T>& how, int64_t channels, void* stream) {
-  return for_channels(how, channels, stream);
-}
 
 template <class S>
 int abn_forward(const AbnForward<AbnNumber<S>>& how, int64_t rows, int64_t channels, S* x, uint8_t* sides,

@@ -34,17 +34,11 @@ int exponentiate_block(const Block<T, S>& block, int32_t* exponents, const Expon
   return grid.error();
 }
 
-template <class T>
-int log_sums(const ExponentRows<T>& running, int64_t columns, T* log_sum, void* stream) {
+template <class T, class S>
+int project_along(const S* gradient, const T* weight, const T* factors, int64_t rows, int64_t columns, T* along,
+                  void* stream) {
   CudaGrid grid(stream);
-  log_sums_on(grid, running, columns, log_sum);
-  return grid.error();
-}
-
-template <class T>
-int tile_scales(const int32_t* exponents, const T* log_sum, const T* share, int64_t columns, T* scale, void* stream) {
-  CudaGrid grid(stream);
-  tile_scales_on(grid, exponents, log_sum, share, columns, scale);
+  project_along_on(grid, gradient, weight, factors, rows, columns, along);
   return grid.error();
 }
 

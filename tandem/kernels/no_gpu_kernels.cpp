@@ -20,6 +20,11 @@ const char* error_text(int) { missing(); }
 int encode(const float*, int64_t, int8_t*, float*, void*) { missing(); }
 int decode(const int8_t*, const float*, int64_t, float*, void*) { missing(); }
 
+template <class Body>
+int for_each(const Body&, int64_t, void*) {
+  missing();
+}
+
 template <class S>
 int activate(Curve, const S*, int64_t, S*, void*) {
   missing();
@@ -29,18 +34,6 @@ int differentiate(Curve, const S*, const S*, int64_t, S*, void*) {
   missing();
 }
 
-template <class T>
-int abn_scales(const AbnScaleBody<T>&, int64_t, void*) {
-  missing();
-}
-template <class T>
-int abn_parameters(const AbnParameterBody<T>&, int64_t, void*) {
-  missing();
-}
-template <class T>
-int abn_shifts(const AbnShiftBody<T>&, int64_t, void*) {
-  missing();
-}
 template <class S>
 int abn_forward(const AbnForward<AbnNumber<S>>&, int64_t, int64_t, S*, uint8_t*, void*) {
   missing();
@@ -71,12 +64,8 @@ template <class T, class S>
 int exponentiate_block(const Block<T, S>&, int32_t*, const ExponentRows<T>&, void*, void*) {
   missing();
 }
-template <class T>
-int log_sums(const ExponentRows<T>&, int64_t, T*, void*) {
-  missing();
-}
-template <class T>
-int tile_scales(const int32_t*, const T*, const T*, int64_t, T*, void*) {
+template <class T, class S>
+int project_along(const S*, const T*, const T*, int64_t, int64_t, T*, void*) {
   missing();
 }
 template <class T, class S>

@@ -76,10 +76,113 @@ ExponentRows<T> placed(const ExponentRows<T>& rows, Places& at) {
   return {at(rows.exponent), at(rows.sum)};
 }
 
+template <class T>
+RunningRows<T> placed(const RunningRows<T>& rows, Places& at) {
+  return {at(rows.maximum), at(rows.sum), at(rows.total)};
+}
+
+template <class T>
+ShareRows<T> placed(const ShareRows<T>& rows, Places& at) {
+  return {at(rows.log_sum), at(rows.share), at(rows.floor)};
+}
+
+template <class T, class S>
+TargetEntries<T, S> placed(const TargetEntries<T, S>& of, Places& at) {
+  return {at(of.rows), at(of.places), of.first, placed(of.block, at)};
+}
+
+// Bodies of for_each().
+
+template <class T>
+AbnScaleBody<T> placed(const AbnScaleBody<T>& how, Places& at) {
+  return {at(how.weight), at(how.bias),       at(how.mean),  at(how.inverse),
+          how.least,      placed(how.to, at), at(how.scale), at(how.offset)};
+}
+
+template <class T>
+AbnParameterBody<T> placed(const AbnParameterBody<T>& how, Places& at) {
+  return {placed(how.of, at),    how.centred,    at(how.sum),     at(how.product),  at(how.weight_gradient),
+          at(how.bias_gradient), at(how.factor), at(how.by_bias), at(how.by_weight)};
+}
+
+template <class T>
+AbnShiftBody<T> placed(const AbnShiftBody<T>& how, Places& at) {
+  return {placed(how.of, at), how.centred, how.rows, at(how.by_bias), at(how.by_weight), at(how.slope), at(how.shift)};
+}
+
+template <class T>
+TileScaleBody<T> placed(const TileScaleBody<T>& how, Places& at) {
+  return {at(how.exponents), at(how.log_sum), at(how.share), at(how.scale)};
+}
+
+template <class T, class S>
+ExponentiateAgainBody<T, S> placed(const ExponentiateAgainBody<T, S>& how, Places& at) {
+  return {placed(how.block, at), at(how.exponents), how.packs};
+}
+
+template <class T>
+AddToFeaturesBody<T> placed(const AddToFeaturesBody<T>& how, Places& at) {
+  return {at(how.rows), at(how.places), how.first, at(how.targets), at(how.weight), how.dim, how.packs, at(how.sum)};
+}
+
+template <class T, class S>
+AddToWeightBody<T, S> placed(const AddToWeightBody<T, S>& how, Places& at) {
+  return {at(how.rows),   at(how.places), at(how.starts), how.first,  at(how.targets),
+          at(how.inputs), how.dim,        how.packs,      at(how.sum)};
+}
+
+template <class T, class S>
+ScoreTargetBody<T, S> placed(const ScoreTargetBody<T, S>& how, Places& at) {
+  return {placed(how.of, at), at(how.targets), how.margin, how.scale, how.has_product};
+}
+
+template <class T, class S>
+PutTargetBody<T, S> placed(const PutTargetBody<T, S>& how, Places& at) {
+  return {placed(how.of, at), at(how.targets), how.leaves_out};
+}
+
+template <class T, class S>
+ClearTargetBody<T, S> placed(const ClearTargetBody<T, S>& how, Places& at) {
+  return {placed(how.of, at)};
+}
+
+template <class T>
+AddTargetBody<T> placed(const AddTargetBody<T>& how, Places& at) {
+  return {at(how.rows), at(how.targets), placed(how.sums, at)};
+}
+
+template <class T>
+TargetLineBody<T> placed(const TargetLineBody<T>& how, Places& at) {
+  return {at(how.rows), at(how.targets), at(how.line)};
+}
+
+template <class T>
+TargetGradientBody<T> placed(const TargetGradientBody<T>& how, Places& at) {
+  return {at(how.rows), at(how.targets), placed(how.shares, at), how.smoothing};
+}
+
+template <class T, class S>
+ReadTargetGradientBody<T, S> placed(const ReadTargetGradientBody<T, S>& how, Places& at) {
+  return {placed(how.of, at), at(how.targets)};
+}
+
+template <class T, class S>
+PutTargetGradientBody<T, S> placed(const PutTargetGradientBody<T, S>& how, Places& at) {
+  return {placed(how.of, at),   at(how.targets),       at(how.starts),    how.normalise_features,
+          how.normalise_weight, at(how.along_classes), at(how.along_rows)};
+}
+
 }  // namespace
 
 bool are_built() { return true; }
 const char* error_text(int) { return "the test device refuses nothing"; }
+
+template <class Body>
+int for_each(const Body& body, int64_t count, void* stream) {
+  return start(stream, [&](Places& at) {
+    return [own = placed(body, at), count](HostGrid& grid) { grid.for_each(count, own); };
+  });
+}
 
 template <class S>
 int activate(Curve curve, const S* x, int64_t count, S* y, void* stream) {
@@ -94,34 +197,6 @@ int differentiate(Curve curve, const S* x, const S* gradient, int64_t count, S* 
     return [curve, from = at(x), by = at(gradient), count, to = at(out)](HostGrid& grid) {
       differentiate_on(grid, curve, from, by, count, to);
     };
-  });
-}
-
-template <class T>
-int abn_scales(const AbnScaleBody<T>& how, int64_t channels, void* stream) {
-  return start(stream, [&](Places& at) {
-    const AbnScaleBody<T> own = {at(how.weight), at(how.bias),       at(how.mean),  at(how.inverse),
-                                 how.least,      placed(how.to, at), at(how.scale), at(how.offset)};
-    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
-  });
-}
-
-template <class T>
-int abn_parameters(const AbnParameterBody<T>& how, int64_t channels, void* stream) {
-  return start(stream, [&](Places& at) {
-    const AbnParameterBody<T> own = {placed(how.of, at),      how.centred,           at(how.sum),    at(how.product),
-                                     at(how.weight_gradient), at(how.bias_gradient), at(how.factor), at(how.by_bias),
-                                     at(how.by_weight)};
-    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
-  });
-}
-
-template <class T>
-int abn_shifts(const AbnShiftBody<T>& how, int64_t channels, void* stream) {
-  return start(stream, [&](Places& at) {
-    const AbnShiftBody<T> own = {placed(how.of, at), how.centred,   how.rows,     at(how.by_bias),
-                                 at(how.by_weight),  at(how.slope), at(how.shift)};
-    return [own, channels](HostGrid& grid) { grid.for_each(channels, own); };
   });
 }
 
@@ -169,10 +244,8 @@ int64_t score_scratch(int64_t rows, int64_t columns) {
 template <class T, class S>
 int add_block(const Block<T, S>& block, const RunningRows<T>& running, void* scratch, void* stream) {
   return start(stream, [&](Places& at) {
-    const RunningRows<T> own = {at(running.maximum), at(running.sum), at(running.total)};
-    return [of = placed(block, at), own, room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
-      add_block_on(grid, of, own, room);
-    };
+    return [of = placed(block, at), own = placed(running, at),
+            room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) { add_block_on(grid, of, own, room); };
   });
 }
 
@@ -180,9 +253,8 @@ template <class T, class S>
 int differentiate_block(const Block<T, S>& block, const ShareRows<T>& shares, T filter, T* along_classes,
                         T* along_samples, void* scratch, void* stream) {
   return start(stream, [&](Places& at) {
-    const ShareRows<T> own = {at(shares.log_sum), at(shares.share), at(shares.floor)};
-    return [of = placed(block, at), own, filter, classes = at(along_classes), samples = at(along_samples),
-            room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
+    return [of = placed(block, at), own = placed(shares, at), filter, classes = at(along_classes),
+            samples = at(along_samples), room = at(static_cast<std::byte*>(scratch))](HostGrid& grid) {
       differentiate_block_on(grid, of, own, filter, classes, samples, room);
     };
   });
@@ -199,19 +271,12 @@ int exponentiate_block(const Block<T, S>& block, int32_t* exponents, const Expon
   });
 }
 
-template <class T>
-int log_sums(const ExponentRows<T>& running, int64_t columns, T* log_sum, void* stream) {
+template <class T, class S>
+int project_along(const S* gradient, const T* weight, const T* factors, int64_t rows, int64_t columns, T* along,
+                  void* stream) {
   return start(stream, [&](Places& at) {
-    return
-        [own = placed(running, at), columns, to = at(log_sum)](HostGrid& grid) { log_sums_on(grid, own, columns, to); };
-  });
-}
-
-template <class T>
-int tile_scales(const int32_t* exponents, const T* log_sum, const T* share, int64_t columns, T* scale, void* stream) {
-  return start(stream, [&](Places& at) {
-    return [of = at(exponents), sums = at(log_sum), shares = at(share), columns, to = at(scale)](HostGrid& grid) {
-      tile_scales_on(grid, of, sums, shares, columns, to);
+    return [from = at(gradient), own = at(weight), by = at(factors), rows, columns, to = at(along)](HostGrid& grid) {
+      project_along_on(grid, from, own, by, rows, columns, to);
     };
   });
 }

@@ -244,10 +244,6 @@ TEST(Job, RanksOfOneProcessAreReplicasOfOneRank) {
             }),
             "model.norm is sync with parallel=dp, whose replicas share no statistics: use model.norm=batch, or "
             "parallel=ddp");
-  EXPECT_EQ(test::text_of<SettingsError>([] {
-              job_of({"parallel=dp", "device=cuda", "ranks=3"});
-            }),
-            "parallel is dp with device=cuda, wanted cpu, where its 3 replicas run: use parallel=ddp");
 }
 
 TEST(Job, TheDeviceIsNoPartOfACheckpoint) {

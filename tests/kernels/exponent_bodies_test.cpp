@@ -42,7 +42,9 @@ struct Tiles {
       exponentiate_block_on(grid, Block<T, S>{products.data() + begin * samples, factors.data() + begin, rows, samples},
                             exponents.data() + tile * samples, running(), scratch.get());
     }
-    log_sums_on(grid, running(), samples, log_sum.data());
+    for (int64_t i = 0; i < samples; ++i) {
+      log_sum[i] = static_cast<T>(std::log(2.0) * (exponent[i] + std::log2(static_cast<double>(sum[i]))));
+    }
   }
 
   /// Of every score, and that they add to 1.
@@ -51,7 +53,8 @@ struct Tiles {
     std::vector<T> share(samples), scale(samples);
     for (int64_t i = 0; i < samples; ++i) share[i] = static_cast<T>(1 + i % 3);
     for (size_t tile = 0; tile < ends.size(); ++tile) {
-      tile_scales_on(grid, exponents.data() + tile * samples, log_sum.data(), share.data(), samples, scale.data());
+      grid.for_each(samples,
+                    TileScaleBody<T>{exponents.data() + tile * samples, log_sum.data(), share.data(), scale.data()});
       for (int64_t i = first(tile) * samples; i < ends[tile] * samples; ++i) {
         const int64_t c = i % samples;
         const double own = double{scale[c]} * widened(products[i]) / share[c], wanted = probability(i);

@@ -53,7 +53,7 @@ class CheckRegisters(TreeTest):
         self.assertEqual(self.check()[0], 1)
 
     def test_without_nvcc_nothing_is_checked(self):
-        self.assertEqual(self.run_with("/nowhere/nvcc"), (0, ["registers  no nvcc"], ""))
+        self.assertEqual(self.run_with("/nowhere/nvcc"), (77, ["registers  no nvcc"], ""))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,13 @@ import statistics
 import sys
 import time
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+except ModuleNotFoundError:
+    print("python3 has no torch, the peer of these figures", file=sys.stderr)
+    sys.exit(69)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[1:1] = [str(ROOT / "bench/classifier"), str(ROOT / "bench/recompute")]  # both have peers.py

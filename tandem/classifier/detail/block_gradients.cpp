@@ -4,7 +4,6 @@
 
 #include "tandem/base/context.h"
 #include "tandem/classifier/detail/score_passes.h"
-#include "tandem/classifier/detail/target_scores.h"
 
 namespace tandem::classifier::detail {
 
@@ -16,7 +15,7 @@ BlockGradients::BlockGradients(const ClassBlocks& blocks, LocalTargets& targets,
     of_inputs_ = at::zeros({num_lanes, blocks.plan().columns, features.size(1)}, features.options());
   }
   along_samples_ = at::zeros({num_lanes, blocks.plan().columns}, features.options());
-  along_rows_.assign(blocks.num_samples(), 0.0);
+  along_rows_ = at::zeros({blocks.num_samples()}, features.options().dtype(at::kDouble));
   const CategoryScope scope(Category::gradients);
   const int64_t rows = update ? num_lanes * blocks.plan().block : blocks.num_classes();
   of_weight_ = at::empty({rows, weight.size(1)}, weight.options());
@@ -43,11 +42,11 @@ void BlockGradients::multiply(int64_t lane, OwnRows own, const Tensor& products,
   }
 }
 
-void BlockGradients::add(int64_t lane, const OwnRows& own, ClassRange classes, Tensor& products, Tensor& along_classes,
-                         const std::vector<double>& of_values) {
+void BlockGradients::add(int64_t lane, const OwnRows& own, ClassRange classes, Tensor& products,
+                         Tensor& along_classes) {
   const auto& scoring = blocks_.scoring();
   if (!scoring.normalise_weight) along_classes.zero_();
-  put_target_gradients(targets_, scoring, of_values, classes, products, along_classes, along_rows_);
+  targets_.put_gradients(products, scoring, classes, along_classes, along_rows_);
   if (scoring.normalise_weight) {
     const auto factors = blocks_.factors_of(classes, along_classes.options());
     along_classes.mul_(factors).mul_(factors).neg_();
@@ -58,7 +57,7 @@ void BlockGradients::add(int64_t lane, const OwnRows& own, ClassRange classes, T
 }
 
 Tensor BlockGradients::of_features(const Tensor& features) {
-  auto along = at::tensor(along_rows_, at::kDouble).to(features.options());
+  auto along = along_rows_.to(features.scalar_type());
   auto sum = of_inputs_[0];
   for (int64_t lane = 1; lane < of_inputs_.size(0); ++lane) sum.add_(of_inputs_[lane]);
   const auto& inverse = blocks_.inverse_features();

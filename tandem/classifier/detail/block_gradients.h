@@ -1,7 +1,4 @@
 #pragma once
-#include <utility>
-#include <vector>
-
 #include "tandem/classifier/detail/class_blocks.h"
 #include "tandem/classifier/detail/targets.h"
 
@@ -32,10 +29,9 @@ class BlockGradients {
   /// Sum over a lane's classes of score times the score's gradient, [columns].
   Tensor along_samples(int64_t lane) const { return along_samples_.select(0, lane); }
 
-  /// The two GEMMs of a block. `products`: their gradient, 0 for the targets, whose values' gradients are `of_values`;
+  /// The two GEMMs of a block. `products`: their gradient, 0 for the targets, which know the gradients of their values;
   /// `along_classes` [classes]: sum over the samples of score times gradient. Both are overwritten.
-  void add(int64_t lane, const OwnRows& own, ClassRange classes, Tensor& products, Tensor& along_classes,
-           const std::vector<double>& of_values);
+  void add(int64_t lane, const OwnRows& own, ClassRange classes, Tensor& products, Tensor& along_classes);
 
   /// From the gradient of what entered the products to that of the features, [N, D]. Call it once, after all blocks.
   Tensor of_features(const Tensor& features);
@@ -49,10 +45,10 @@ class BlockGradients {
   LocalTargets& targets_;
   const RowUpdate& update_;
   Tensor inputs_;
-  Tensor of_inputs_;                // [lanes, columns, D]; undefined: they are left out
-  Tensor of_weight_;                // [scored, D], or [lanes * block, D] with an update
-  Tensor along_samples_;            // [lanes, columns]
-  std::vector<double> along_rows_;  // the targets' part of it, [N]
+  Tensor of_inputs_;      // [lanes, columns, D]; undefined: they are left out
+  Tensor of_weight_;      // [scored, D], or [lanes * block, D] with an update
+  Tensor along_samples_;  // [lanes, columns]
+  Tensor along_rows_;     // the targets' part of it, [N] in float64
 };
 
 }  // namespace tandem::classifier::detail

@@ -5,13 +5,13 @@
 
 namespace tandem::classifier::detail {
 
-/// How a loss is cut into blocks: what BlockSoftmax does.
+/// How a loss is cut into blocks: what OwnSoftmax does.
 struct BlockPlan {
   int64_t columns = 0;        // of a block of products: the samples, padded
   int lanes = 1;              // threads that work on a block each
   int64_t block = 0;          // classes of a block
   int64_t most = 0;           // that a block may have
-  int64_t num_kept = 0;       // first classes whose products stay until backward
+  int64_t num_kept = 0;       // first classes whose products, or E, stay until backward
   at::ScalarType products{};  // their type
 };
 

@@ -7,36 +7,19 @@
 #include "tandem/classifier/detail/block_gradients.h"
 #include "tandem/classifier/detail/feature_sums.h"
 #include "tandem/classifier/detail/lane.h"
-#include "tandem/classifier/detail/target_scores.h"
 
 namespace tandem::classifier::detail {
-namespace {
-
-/// Adds sampled classes, whose exponentials count exp(log_weight) times.
-void add_others(Running& rows, const Running& others, double log_weight) {
-  const auto of_others = others.maximum + log_weight, larger = at::maximum(rows.maximum, of_others);
-  rows.sum = rows.sum * (rows.maximum - larger).exp_() + others.sum * (of_others - larger).exp_();
-  rows.maximum = larger;
-}
-
-}  // namespace
-
-BlockSoftmax::BlockSoftmax(const Tensor& features, const Tensor& weight, const Tensor& targets, int64_t first,
-                           const Scoring& scoring, const BlockOptions& options, const ClassSample* sample)
-    : blocks_(features, weight, scoring, options, sample),
-      targets_(targets, first, features, weight, scoring, sample ? sample->ids : Tensor()) {}
-
 Tensor BlockSoftmax::products_of(const Lane& lane, ClassRange classes) const {
   return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
 }
 
-BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Tensor& weight, FeatureSums* sums) {
+OwnSoftmax::OwnNumbers BlockSoftmax::forward_with(FeatureSums* sums, const Tensor& features, const Tensor& weight) {
   const auto& plan = blocks_.plan();
   const auto& scoring = blocks_.scoring();
   blocks_.measure_features(features, weight);
   const auto directions = blocks_.directions_of(features);
   if (plan.num_kept > 0) kept_ = at::empty({plan.num_kept, plan.columns}, blocks_.product_options(features));
-  if (blocks_.is_rounded()) multiply_targets(targets_, blocks_, features, weight);
+  if (blocks_.is_rounded()) targets_.multiply(blocks_, features, weight);
   const bool has_others = blocks_.log_weight() > 0;
   auto running = start_running(features, plan.lanes, plan.columns, scoring.smoothing > 0);
   auto others = has_others ? start_running(features, plan.lanes, plan.columns, false) : Running();
@@ -46,24 +29,19 @@ BlockSoftmax::OwnNumbers BlockSoftmax::forward(const Tensor& features, const Ten
     const auto entering = lane.measure(own_weight, blocks_.inverse_weight_of(classes));
     at::mm_out(products, entering, directions.t());
     const auto factors = blocks_.factors_of(classes, weight.options());
-    read_targets(targets_, blocks_.is_rounded() ? Tensor() : products, factors, classes);
-    apply_margins(targets_, scoring, classes);
+    targets_.score(blocks_.is_rounded() ? Tensor() : products, factors, classes, scoring);
     auto of_sums = sums != nullptr && std::isfinite(blocks_.filter()) ? products.clone() : products;
     drop_above(products, factors, blocks_.filter());
-    put_target_values(targets_, blocks_, products, classes);
+    targets_.put_values(products, factors, classes, /*leaves_out=*/blocks_.is_rounded());
     add_block(products, factors, lane.index(), blocks_.log_weight_of(classes) > 0 ? others : running);
     if (sums == nullptr) return;
-    sums->add(lane.index(), entering, of_sums, factors, running.maximum[lane.index()],
-              targets_.in_places(classes.begin, classes.end), classes.begin);
+    sums->add(lane.index(), entering, of_sums, factors, running.maximum[lane.index()], targets_, classes);
   });
   auto merged = merge_lanes(running);
   if (has_others) add_others(merged, merge_lanes(others), blocks_.log_weight());
-  if (blocks_.is_rounded()) add_targets(targets_, merged);
+  if (blocks_.is_rounded()) targets_.add_left_out(merged);
   if (sums != nullptr) sums->end(merged.maximum);
-  const auto own = [&](const Tensor& numbers) {
-    return numbers.defined() ? numbers.narrow(0, 0, blocks_.num_samples()) : numbers;
-  };
-  return {own(merged.maximum), own(merged.sum), own(merged.total)};
+  return numbers_of(merged);
 }
 
 std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
@@ -74,19 +52,18 @@ std::pair<Tensor, Tensor> BlockSoftmax::backward(const Tensor& features, const T
   const Shares shares = {blocks_.padded(log_sum), blocks_.padded(share), blocks_.padded(floor)};
   Shares of_others = shares;
   if (blocks_.log_weight() > 0) of_others.log_sum = blocks_.padded(log_sum - blocks_.log_weight());
-  const RowShares rows(log_sum, share, floor);
   BlockGradients gradients(blocks_, targets_, features, weight, blocks_.plan().lanes, update, of_features);
   for_each_block(blocks_, features, needs_lanes_products(), [&](const Lane& lane, ClassRange range) {
     const auto own_weight = blocks_.rows_of(range).of(weight);
     const OwnRows own = {own_weight, lane.entering(own_weight)};
     auto products = products_of(lane, range);
     if (!is_kept(range)) at::mm_out(products, own.entering, gradients.inputs().t());
-    const auto targets = targets_.in_places(range.begin, range.end);
-    write_entries(products, targets, range.begin, std::vector<double>(targets.size(), 0.0));
+    targets_.clear(products, range);
     auto along = differentiate_block(products, blocks_.factors_of(range, weight.options()), blocks_.filter(),
                                      blocks_.log_weight_of(range) > 0 ? of_others : shares,
                                      gradients.along_samples(lane.index()));
-    gradients.add(lane.index(), own, range, products, along, target_gradients(targets_, rows, smoothing, range));
+    targets_.differentiate(shares, smoothing, range);
+    gradients.add(lane.index(), own, range, products, along);
   });
   kept_.reset();
   const auto of_weight = update ? Tensor() : blocks_.spread(gradients.of_weight(), weight);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tandem/classifier/detail/on_device.h"
 #include "tandem/classifier/detail/score_passes.h"
 
 namespace tandem::classifier::detail {
@@ -12,7 +13,7 @@ namespace tandem::classifier::detail {
 ClassBlocks::ClassBlocks(const Tensor& features, const Tensor& weight, const Scoring& scoring,
                          const BlockOptions& options, const ClassSample* sample)
     : scoring_(scoring),
-      ids_(sample ? sample->ids : Tensor()),
+      ids_(sample ? on_device(sample->ids, weight.device()) : Tensor()),
       num_targets_(sample ? sample->num_targets : 0),
       log_weight_(sample ? sample->log_weight : 0),
       num_samples_(features.size(0)),

@@ -9,10 +9,6 @@
 namespace tandem::classifier::detail {
 namespace {
 
-void clear(Tensor& products, std::span<const Target> targets, int64_t first_place) {
-  write_entries(products, targets, first_place, std::vector<double>(targets.size(), 0.0));
-}
-
 /// The first of the lanes' sums, without what stands behind the samples.
 Tensor own_rows(const Tensor& of_lanes, int64_t samples) {
   const auto own = of_lanes[0].narrow(0, 0, samples);
@@ -41,14 +37,14 @@ void FeatureSums::add_product(const Tensor& coefficients, const Tensor& entering
 }
 
 void FeatureSums::add(int64_t lane, const Tensor& entering, Tensor& products, const Tensor& factors,
-                      const Tensor& maximum, std::span<const Target> targets, int64_t first_place) {
+                      const Tensor& maximum, const LocalTargets& targets, ClassRange classes) {
   if (products.size(0) == 0) return;
   if (even_.defined()) {
     auto even = factors.unsqueeze(1).expand(products.sizes()).to(products.scalar_type()).contiguous();
     if (std::isfinite(blocks_.filter())) {
       even.masked_fill_((products.to(factors.scalar_type()) * factors.unsqueeze(1)).gt(blocks_.filter()), 0);
     }
-    clear(even, targets, first_place);
+    targets.clear(even, classes);
     add_product(even, entering, even_.select(0, lane));
   }
   auto before = maximum_.select(0, lane);
@@ -56,7 +52,7 @@ void FeatureSums::add(int64_t lane, const Tensor& entering, Tensor& products, co
   sum.mul_((before - maximum).exp_().unsqueeze(1));
   before.copy_(maximum);
   differentiate_block(products, factors, blocks_.filter(), {maximum, ones_, nothing_}, scratch_.select(0, lane));
-  clear(products, targets, first_place);
+  targets.clear(products, classes);
   add_product(products, entering, sum);
 }
 

@@ -1,6 +1,4 @@
 #pragma once
-#include <span>
-
 #include "tandem/classifier/detail/class_blocks.h"
 #include "tandem/classifier/detail/targets.h"
 
@@ -17,11 +15,10 @@ class FeatureSums {
  public:
   FeatureSums(const ClassBlocks& blocks, const Tensor& features);
 
-  /// Adds a block. `products` [classes, columns]: overwritten; what stands in the targets' places, counted from
-  /// `first_place`, does not matter. `entering`: the rows of the weight in them. `maximum` [columns]: of the lane, this
-  /// block included.
+  /// Adds a block. `products` [classes, columns]: overwritten; what stands in the targets' places does not matter.
+  /// `entering`: the rows of the weight in them. `maximum` [columns]: of the lane, this block included.
   void add(int64_t lane, const Tensor& entering, Tensor& products, const Tensor& factors, const Tensor& maximum,
-           std::span<const Target> targets, int64_t first_place);
+           const LocalTargets& targets, ClassRange classes);
 
   /// Adds up the lanes. `maximum` [columns]: of all.
   void end(const Tensor& maximum);

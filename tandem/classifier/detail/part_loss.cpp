@@ -2,18 +2,15 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "tandem/base/context.h"
 #include "tandem/classifier/detail/block_gradients.h"
 #include "tandem/classifier/detail/block_softmax.h"
 #include "tandem/classifier/detail/feature_sums.h"
+#include "tandem/classifier/detail/on_device.h"
 #include "tandem/classifier/detail/row_losses.h"
 
 namespace tandem::classifier {
 namespace {
-
-using detail::Target;
 
 BlockOptions keeping_nothing(BlockOptions options) {
   options.keep_bytes = 0;
@@ -25,36 +22,33 @@ Tensor rows_of(const Tensor& all, int64_t first, int64_t begin, int64_t end) {
   return all.defined() ? all.narrow(0, begin - first, end - begin) : all;
 }
 
-/// The derivatives of the targets' scores with margin, of some rows.
-struct TargetSlopes {
-  std::vector<int64_t> rows, classes;
-  std::vector<double> slopes, along;
-
-  void add(const Target& target, const Scoring& scoring) {
-    constexpr double kLeastSquare = 1e-24;
-    rows.push_back(target.row);
-    classes.push_back(target.target_class);
-    slopes.push_back(target.slope * target.factor);
-    along.push_back(scoring.normalise_features
-                        ? target.slope * target.score
-                        : target.radial / std::max(target.feature_length * target.feature_length, kLeastSquare));
+/// Which of the targets are those of some rows.
+std::vector<int64_t> targets_of(const std::vector<int64_t>& rows, int64_t begin, int64_t end) {
+  std::vector<int64_t> found;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= begin && rows[i] < end) found.push_back(static_cast<int64_t>(i));
   }
+  return found;
+}
 
-  /// [t, D], by the features' rows.
-  Tensor of_features(const detail::ClassBlocks& blocks, const Tensor& features, const Tensor& weight) const {
-    const auto index = [&](const std::vector<int64_t>& ids) {
-      return at::tensor(ids, at::kLong).to(features.device());
-    };
-    const auto numbers = [&](const std::vector<double>& values) {
-      return at::tensor(values, at::kDouble).to(features.options());
-    };
-    const auto own_rows = index(rows);
-    const auto& inverse = blocks.inverse_features();
-    auto gradient = weight.detach().index_select(0, index(classes)).mul_(numbers(slopes).unsqueeze(1));
-    return to_features(blocks, std::move(gradient), numbers(along), features.index_select(0, own_rows),
-                       inverse.defined() ? inverse.index_select(0, own_rows) : inverse);
-  }
-};
+/// The derivatives of some targets' scores with margin by the features' rows, [t, D].
+Tensor slopes_of(const detail::LocalTargets& targets, const Tensor& which, const detail::ClassBlocks& blocks,
+                 const Tensor& features, const Tensor& weight) {
+  constexpr double kLeastSquare = 1e-24;
+  using detail::TargetNumbers;
+  const auto numbers = [&](double TargetNumbers::*number) { return targets.numbers(number).index_select(0, which); };
+  const auto slope = numbers(&TargetNumbers::slope);
+  const auto along = blocks.scoring().normalise_features
+                         ? slope * numbers(&TargetNumbers::score)
+                         : numbers(&TargetNumbers::radial) /
+                               numbers(&TargetNumbers::feature_length).square_().clamp_min_(kLeastSquare);
+  const auto rows = targets.row_ids().index_select(0, which), classes = targets.class_ids().index_select(0, which);
+  const auto by = (slope * numbers(&TargetNumbers::factor)).to(features.scalar_type());
+  const auto& inverse = blocks.inverse_features();
+  return detail::to_features(blocks, weight.detach().index_select(0, classes).mul_(by.unsqueeze(1)),
+                             along.to(features.scalar_type()), features.index_select(0, rows),
+                             inverse.defined() ? inverse.index_select(0, rows) : inverse);
+}
 
 }  // namespace
 
@@ -83,7 +77,7 @@ void PartLoss::score() {
   const auto weight = weight_.detach();
   const auto& blocks = softmax_->blocks();
   detail::FeatureSums sums(blocks, features_);
-  const auto own = softmax_->forward(features_, weight, &sums);
+  const auto own = softmax_->forward_with(&sums, features_, weight);
   scores_.numbers = detail::pack(own, softmax_->targets())[0];
   const auto& inverse = blocks.inverse_features();
   const auto by_rows = [&](Tensor of_inputs) {
@@ -102,17 +96,17 @@ void PartLoss::score() {
 
 PartScores PartLoss::scores_of(int64_t begin, int64_t end) const {
   const at::NoGradGuard no_grad;
-  const auto& blocks = softmax_->blocks();
-  TargetSlopes targets;
-  for (const auto& target : softmax_->targets().all()) {
-    if (target.row >= begin && target.row < end) targets.add(target, blocks.scoring());
-  }
+  const auto& targets = softmax_->targets();
+  const auto which = targets_of(targets.rows(), begin, end);
+  std::vector<int64_t> target_rows;
+  for (const auto i : which) target_rows.push_back(targets.rows()[i] - begin);
+  const auto index = detail::on_device(at::tensor(which, at::kLong), features_.device());
   const auto of_rows = [&](const Tensor& all) { return rows_of(all, begin_, begin, end); };
   return {.numbers = scores_.numbers.narrow(1, begin - begin_, end - begin).contiguous(),
           .of_scores = of_rows(scores_.of_scores),
           .evenly = of_rows(scores_.evenly),
-          .target_rows = at::tensor(targets.rows, at::kLong).sub_(begin),
-          .of_targets = targets.of_features(blocks, features_, weight_)};
+          .target_rows = at::tensor(target_rows, at::kLong),
+          .of_targets = slopes_of(targets, index, softmax_->blocks(), features_, weight_)};
 }
 
 void PartLoss::release(int64_t begin, int64_t end) {
@@ -144,8 +138,8 @@ void PartLoss::add_class_gradient(const Tensor& log_sum, const Tensor& share, in
 PartsMerge::PartsMerge(const Tensor& numbers, const Tensor& targets, const Tensor& share, double smoothing,
                        int64_t classes)
     : share_(share), smoothing_(smoothing), classes_(classes) {
+  detail::check_targets(targets, classes);
   const auto rows = detail::merge_parts(numbers);
-  detail::check_owners(targets, rows.has_owner);
   loss_ = detail::mean_loss(rows, share, smoothing, classes);
   log_sum_ = rows.log_sum;
   target_ = rows.target;
@@ -160,7 +154,7 @@ void PartsMerge::add(const PartScores& part, double factor) {
   if (part.evenly.defined()) gradient_.addcmul_(part.evenly, (share * even).unsqueeze(1), -1);
   if (part.target_rows.numel() == 0) return;
   const auto of_targets = (target_ - log_sum_).exp_().sub_(1 - smoothing_ + even).mul_(share);
-  const auto rows = part.target_rows.to(gradient_.device());
+  const auto rows = detail::on_device(part.target_rows, gradient_.device());
   gradient_.index_add_(0, rows, part.of_targets * of_targets.index_select(0, rows).unsqueeze(1));
 }
 

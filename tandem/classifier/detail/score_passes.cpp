@@ -8,9 +8,8 @@
 #include <limits>
 
 #include "tandem/base/device_kernels.h"
-#include "tandem/kernels/gpu_kernels.h"
+#include "tandem/classifier/detail/on_device.h"
 #include "tandem/kernels/score_kernels.h"
-#include "tandem/memory/gpu_launch.h"
 
 namespace tandem::classifier::detail {
 namespace {
@@ -24,22 +23,6 @@ template <class T, class S>
 kernels::Block<T, S> block_of(const Tensor& products, const Tensor& factors) {
   return {static_cast<S*>(products.mutable_data_ptr()), factors.const_data_ptr<T>(), products.size(0),
           products.size(1)};
-}
-
-/// body(T, S): the type of the numbers and the type in which products are stored.
-template <class Body>
-void dispatch(const Tensor& products, const Body& body) {
-  switch (products.scalar_type()) {
-    case at::kBFloat16:
-      return body(float{}, uint16_t{});
-    case at::kFloat:
-      return body(float{}, float{});
-    case at::kDouble:
-      return body(double{}, double{});
-    default:
-      TORCH_CHECK_TYPE(false, "softmax loss: products are ", products.scalar_type(),
-                       ", wanted Float, Double or BFloat16");
-  }
 }
 
 template <class T>
@@ -93,7 +76,7 @@ void drop_above(Tensor& products, const Tensor& factors, double filter) {
 void add_block(const Tensor& products, const Tensor& factors, int64_t lane, Running& running) {
   if (products.size(0) == 0) return;
   if (!has_kernel(products)) return add_by_operators(scores_of(products, factors), lane, running);
-  dispatch(products, [&]<class T, class S>(T, S) {
+  dispatch_block(products, [&]<class T, class S>(T, S) {
     const auto block = block_of<T, S>(products, factors);
     const kernels::RunningRows<T> rows = {line_of<T>(running.maximum, lane), line_of<T>(running.sum, lane),
                                           line_of<T>(running.total, lane)};
@@ -118,9 +101,8 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
     return differentiate_by_operators(products, factors, filter, shares, along_samples);
   }
   const auto along_classes = at::empty({products.size(0)}, factors.options());
-  dispatch(products, [&]<class T, class S>(T, S) {
-    const kernels::ShareRows<T> rows = {shares.log_sum.const_data_ptr<T>(), shares.share.const_data_ptr<T>(),
-                                        shares.floor.const_data_ptr<T>()};
+  dispatch_block(products, [&]<class T, class S>(T, S) {
+    const auto rows = share_rows<T>(shares);
     const auto block = block_of<T, S>(products, factors);
     auto *classes = along_classes.mutable_data_ptr<T>(), *samples = along_samples.mutable_data_ptr<T>();
     const auto most = static_cast<T>(filter);
@@ -132,13 +114,53 @@ Tensor differentiate_block(Tensor& products, const Tensor& factors, double filte
   return along_classes;
 }
 
+void exponentiate_block(Tensor& products, const Tensor& factors, const Tensor& exponents, const Tensor& exponent,
+                        const Tensor& sum) {
+  if (products.size(0) == 0) return;
+  dispatch_block(products, [&]<class T, class S>(T, S) {
+    const auto block = block_of<T, S>(products, factors);
+    GpuLaunch launch(products);
+    auto* scratch = launch.scratch(gpu::score_scratch<T>(block.rows, block.columns));
+    const kernels::ExponentRows<T> running = {exponent.mutable_data_ptr<int32_t>(), sum.mutable_data_ptr<T>()};
+    GpuLaunch::check(
+        gpu::exponentiate_block<T, S>(block, exponents.mutable_data_ptr<int32_t>(), running, scratch, launch.stream()));
+  });
+}
+
+void exponentiate_again(Tensor& products, const Tensor& factors, const Tensor& exponents) {
+  dispatch_block(products, [&]<class T, class S>(T, S) {
+    const auto block = block_of<T, S>(products, factors);
+    const int64_t packs = kernels::packs_of(block.columns, kernels::kScoreSums<T>);
+    for_each_on(products, block.rows * packs,
+                kernels::ExponentiateAgainBody<T, S>{block, exponents.const_data_ptr<int32_t>(), packs});
+  });
+}
+
+void scale_tile(const Tensor& exponents, const Tensor& log_sum, const Tensor& share, const Tensor& scale) {
+  AT_DISPATCH_FLOATING_TYPES(scale.scalar_type(), "softmax loss", [&] {
+    for_each_on(
+        scale, scale.numel(),
+        kernels::TileScaleBody<scalar_t>{exponents.const_data_ptr<int32_t>(), log_sum.const_data_ptr<scalar_t>(),
+                                         share.const_data_ptr<scalar_t>(), scale.mutable_data_ptr<scalar_t>()});
+  });
+}
+
+void project_along(const Tensor& gradient, const Tensor& weight, const Tensor& factors, Tensor& along) {
+  dispatch_block(gradient, [&]<class T, class S>(T, S) {
+    const GpuLaunch launch(gradient);
+    GpuLaunch::check(gpu::project_along<T, S>(static_cast<const S*>(gradient.const_data_ptr()),
+                                              weight.const_data_ptr<T>(), factors.const_data_ptr<T>(), weight.size(0),
+                                              weight.size(1), along.mutable_data_ptr<T>(), launch.stream()));
+  });
+}
+
 void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along, Tensor& out) {
   if (!has_kernel(out) || !weight.is_contiguous()) {
     out.copy_(gradient);
     out.addcmul_(weight, along.unsqueeze(1));
     return;
   }
-  dispatch(gradient, [&]<class T, class S>(T, S) {
+  dispatch_block(gradient, [&]<class T, class S>(T, S) {
     const auto* from = static_cast<const S*>(gradient.const_data_ptr());
     const auto *own = weight.const_data_ptr<T>(), *by = along.const_data_ptr<T>();
     auto* to = out.mutable_data_ptr<T>();

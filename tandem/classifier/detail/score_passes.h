@@ -32,6 +32,17 @@ struct Shares {
 Tensor differentiate_block(Tensor& products, const Tensor& factors, double filter, const Shares& shares,
                            const Tensor& along_samples);
 
+/// The passes of ExponentialSoftmax, on a device with kernels (kernels/grid/exponent_bodies.h). The first writes E over
+/// the products, its `exponents` [columns] int32, and adds the classes to the running `exponent` and `sum` [columns];
+/// the second, with known exponents, writes the classes' factors times E; the third `scale` [columns] of a block.
+void exponentiate_block(Tensor& products, const Tensor& factors, const Tensor& exponents, const Tensor& exponent,
+                        const Tensor& sum);
+void exponentiate_again(Tensor& products, const Tensor& factors, const Tensor& exponents);
+void scale_tile(const Tensor& exponents, const Tensor& log_sum, const Tensor& share, const Tensor& scale);
+
+/// along[row] becomes -factors[row]^2 (along[row] + gradient[row] . weight[row]), on a device with kernels.
+void project_along(const Tensor& gradient, const Tensor& weight, const Tensor& factors, Tensor& along);
+
 /// out = gradient + along * weight, row by row; [rows, D], along [rows]. `gradient` may be in bfloat16, or be `out`.
 void add_along(const Tensor& gradient, const Tensor& weight, const Tensor& along, Tensor& out);
 

@@ -4,7 +4,6 @@
 
 #include "tandem/classifier/detail/block_gradients.h"
 #include "tandem/classifier/detail/score_passes.h"
-#include "tandem/classifier/detail/target_scores.h"
 
 namespace tandem::classifier::detail {
 
@@ -21,11 +20,8 @@ Tensor WholeSoftmax::forward(const Tensor& features, const Tensor& weight) {
   at::mm_out(products_, weight, blocks_.directions_of(features).t());
   auto scores = products_ * factors.unsqueeze(1);
   if (blocks_.scoring().filter < 1.0) scores.masked_fill_(scores.gt(blocks_.filter()), 0);
-  read_targets(targets_, products_, factors, all());
-  apply_margins(targets_, blocks_.scoring(), all());
-  std::vector<double> values;
-  for (const auto& target : targets_.all()) values.push_back(target.value);
-  write_entries(scores, targets_.all(), 0, values);
+  targets_.score(products_, factors, all(), blocks_.scoring());
+  targets_.put_values(scores, at::ones_like(factors), all(), /*leaves_out=*/false);
   return scores.narrow(1, 0, blocks_.num_samples()).contiguous();
 }
 
@@ -36,16 +32,15 @@ std::pair<Tensor, Tensor> WholeSoftmax::backward(const Tensor& features, const T
   BlockGradients gradients(blocks_, targets_, features, weight, 1, none);
   auto of_scores = at::zeros_like(products_);
   of_scores.narrow(1, 0, blocks_.num_samples()).copy_(gradient);
-  const auto of_values = read_entries(of_scores, targets_.all(), 0);
-  const std::vector<double> zeros(of_values.size(), 0.0);
-  write_entries(of_scores, targets_.all(), 0, zeros);
-  write_entries(products_, targets_.all(), 0, zeros);
+  targets_.read_gradients(of_scores, all());
+  targets_.clear(of_scores, all());
+  targets_.clear(products_, all());
   const auto scores = products_ * factors;
   if (blocks_.scoring().filter < 1.0) of_scores.masked_fill_(scores.gt(blocks_.filter()), 0);
   gradients.along_samples(0).copy_((of_scores * scores).sum({0}));
   auto along = (of_scores * scores).sum({1});
   auto products = of_scores.mul_(factors);
-  gradients.add(0, {weight, weight}, all(), products, along, of_values);
+  gradients.add(0, {weight, weight}, all(), products, along);
   products_.reset();
   return {gradients.of_features(features), gradients.of_weight()};
 }

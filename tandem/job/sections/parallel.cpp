@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/device_kernels.h"
 #include "tandem/base/error.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
@@ -61,13 +62,8 @@ int replicas_of(const settings::Settings& settings, const parallel::Strategy& st
                       "use parallel=ddp, or start one process and give ranks");
 }
 
-void check_cuda(int ranks, const parallel::Strategy& strategy) {
-  if (ranks > 1 && strategy.is_one_process) {
-    throw SettingsError("parallel is " + std::string(strategy.name) + " with device=cuda, wanted cpu, where its " +
-                            std::to_string(ranks) + " replicas run",
-                        "use parallel=ddp");
-  }
-  if (at::hasCUDA()) return;
+void check_cuda() {
+  if (at::hasCUDA() && have_gpu_kernels(c10::DeviceType::CUDA)) return;
   throw SettingsError("device is cuda, and no GPU is found, wanted cpu",
                       "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
 }
@@ -91,7 +87,7 @@ void read_parallel(settings::Settings& settings, Job& job) {
                   .sockets = chosen(kTransports, settings.get_string("comm.transport"))};
   job.parallel.transport = transport_of(job.parallel);
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
-  if (job.parallel.device.is_cuda()) check_cuda(job.parallel.parts(), strategy);
+  if (job.parallel.device.is_cuda()) check_cuda();
   settings.set("ranks", std::to_string(job.parallel.parts()));
 }
 

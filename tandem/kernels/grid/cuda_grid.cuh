@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A tile of columns (x) in a chunk of rows (y): see ColumnPlan.
 template <class Value, class Combine, class T, class To>
-__global__ void __launch_bounds__(kThreads) reduce_tile(int64_t rows, int64_t columns, int64_t rows_a_chunk,
-                                                        Value value, Combine combine, T initial, To to) {
+__global__ void __launch_bounds__(kThreads)
+    reduce_tile(int64_t rows, int64_t columns, int64_t rows_a_chunk, Value value, Combine combine, T initial, To to) {
   __shared__ T parts[kThreads];
   const int width = blockDim.x, lanes = blockDim.y, at = threadIdx.y * width + threadIdx.x;
   const int64_t column = int64_t{blockIdx.x} * width + threadIdx.x;
@@ -107,5 +107,16 @@ class CudaGrid {
 };
 
 static_assert(Grid<CudaGrid>);
+
+namespace gpu {
+
+template <class Body>
+int for_each(const Body& body, int64_t count, void* stream) {
+  CudaGrid grid(stream);
+  grid.for_each(count, body);
+  return grid.error();
+}
+
+}  // namespace gpu
 
 }  // namespace tandem::kernels

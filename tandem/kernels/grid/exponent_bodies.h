@@ -98,6 +98,27 @@ struct ExponentialValue {
   }
 };
 
+/// The same again, with known exponents, times the classes' factors: f E. Index i: a pack of a row.
+template <class T, class S>
+struct ExponentiateAgainBody {
+  Block<T, S> block;
+  const int32_t* exponents;
+  int64_t packs;  // of a row
+
+  TANDEM_BODY void operator()(int64_t i) const {
+    const int64_t row = i / packs, column = i % packs * kScoreSums<T>, left = block.columns - column;
+    auto values = load_scores<kScoreSums<T>>(block, row, column);
+    TANDEM_UNROLL
+    for (int k = 0; k < kScoreSums<T>; ++k) {
+      const T exponent = static_cast<T>(k < left ? exponents[column + k] : 0);
+      S rounded;  // as the sums counted it
+      round_to(std::exp2(binary_logarithm(values.at[k], -exponent)), rounded);
+      values.at[k] = block.factors[row] * widened(rounded);
+    }
+    store_pack(values, block.products + row * block.columns + column, left);
+  }
+};
+
 /// Merges a tile's sum into the running one.
 template <class T>
 struct ExponentialOut {
@@ -115,18 +136,6 @@ struct ExponentialOut {
       running.sum[column] =
           running.sum[column] * power_of_two<T>(before - most) + sums.at[k] * power_of_two<T>(own - most);
     }
-  }
-};
-
-/// log_sum = ln(sum * 2^exponent). Index i: sample i.
-template <class T>
-struct LogSumBody {
-  ExponentRows<T> running;
-  T* log_sum;
-
-  TANDEM_BODY void operator()(int64_t i) const {
-    constexpr T kLn2 = T(0.69314718055994530942);
-    log_sum[i] = kLn2 * (static_cast<T>(running.exponent[i]) + std::log2(running.sum[i]));
   }
 };
 

@@ -42,15 +42,13 @@ void exponentiate_block_on(G& grid, const Block<T, S>& block, int32_t* exponents
                       ExponentialOut<T>{exponents, running, block.columns}, scratch);
 }
 
-template <Grid G, class T>
-void log_sums_on(G& grid, const ExponentRows<T>& running, int64_t columns, T* log_sum) {
-  grid.for_each(columns, LogSumBody<T>{running, log_sum});
-}
-
-/// scale[i] = share[i] * 2^(exponents[i] - log2(e) * log_sum[i]): a score's gradient is scale * E - floor.
-template <Grid G, class T>
-void tile_scales_on(G& grid, const int32_t* exponents, const T* log_sum, const T* share, int64_t columns, T* scale) {
-  grid.for_each(columns, TileScaleBody<T>{exponents, log_sum, share, scale});
+/// Replaces along[row] by -factors[row]^2 (along[row] + gradient[row] . weight[row]): add_along() then takes out of a
+/// gradient what lies along the weight.
+template <Grid G, class T, class S>
+void project_along_on(G& grid, const S* gradient, const T* weight, const T* factors, int64_t rows, int64_t columns,
+                      T* along) {
+  grid.reduce_rows(rows, packs_of(columns, kWidePack<T>), DotValue<T, S>{gradient, weight, columns}, Add{}, T(0),
+                   ProjectionOut<T>{factors, along});
 }
 
 template <Grid G, class T, class S>

@@ -25,6 +25,37 @@ struct AddAlongBody {
   }
 };
 
+/// The sum of a pack's products with the weight.
+template <class T, class S>
+struct DotValue {
+  static constexpr int kNumbers = kWidePack<T>;
+
+  const S* gradient;
+  const T* weight;
+  int64_t columns;
+
+  TANDEM_BODY T operator()(int64_t row, int64_t pack) const {
+    const int64_t column = pack * kNumbers, at = row * columns + column, left = columns - column;
+    const auto a = load_pack<kNumbers>(gradient + at, left);
+    const auto b = load_pack<kNumbers>(weight + at, left);
+    T sum = 0;
+    TANDEM_UNROLL
+    for (int k = 0; k < kNumbers; ++k) sum += a.at[k] * b.at[k];
+    return sum;
+  }
+};
+
+/// along = -factor^2 (along + product).
+template <class T>
+struct ProjectionOut {
+  const T* factors;
+  T* along;
+
+  TANDEM_BODY void operator()(int64_t row, T product) const {
+    along[row] = -factors[row] * factors[row] * (along[row] + product);
+  }
+};
+
 /// sum += values, in bfloat16.
 struct AddRoundedBody {
   static constexpr int kNumbers = kWidePack<uint16_t>;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tandem/kernels/gpu_kernels.h"
+#include "tandem/memory/detail/device_statistics.h"
 #include "tandem/memory/detail/sole_owner.h"
 #include "tandem/memory/detail/stored_type.h"
 #include "tandem/memory/gpu_launch.h"
@@ -23,13 +24,25 @@ const T* read(const Tensor& tensor) {
   return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
 }
 
-/// Of the channels of x: mean, 1 / deviation.
+/// Of the channels of x: mean, 1 / deviation, over so many values of each.
 struct Moments {
   Tensor mean, inverse;
+  double rows;
 };
 
+/// Of the images of all ranks.
+Moments moments_over_ranks(const Tensor& x, const AbnState& state) {
+  const auto statistics = DeviceMoments::of_batch(x).statistics(state.ranks.get());
+  move_running(state, statistics);
+  const auto type = state.weight.scalar_type();
+  return {statistics.mean.to(type), (statistics.variance + state.epsilon).rsqrt_().to(type), statistics.rows};
+}
+
 /// Moves the running statistics where the context wants it.
-Moments moments_of(const Tensor& x, const AbnState& state, double rows) {
+Moments moments_of(const Tensor& x, const AbnState& state) {
+  if (state.ranks) return moments_over_ranks(x, state);
+  const auto rows = static_cast<double>(x.numel() / x.size(1));
+  check_values(rows, /*of_all_ranks=*/false);
   const auto [mean, inverse] = at::batch_norm_stats(x, state.epsilon);
   const auto moved = begin_move(state, rows);
   if (moved.momentum > 0) {
@@ -38,7 +51,7 @@ Moments moments_of(const Tensor& x, const AbnState& state, double rows) {
     moved.variance.lerp_(variance, moved.momentum);
   }
   end_move(state, rows, mean, inverse);
-  return {mean, inverse};
+  return {mean, inverse, rows};
 }
 
 kernels::AbnChannels channels_of(const Tensor& numbers) {
@@ -59,7 +72,7 @@ void forward(AbnKept& kept, const Tensor& x, const AbnState& state, const Moment
                                         channels_of(kept.numbers),
                                         scale,
                                         scale + layout.channels};
-  launch.check(gpu::abn_scales(how, layout.channels, launch.stream()));
+  launch.check(gpu::for_each(how, layout.channels, launch.stream()));
   launch.check(gpu::abn_forward<S>({kept.activation, static_cast<T>(kLeakySlope), how.scale, how.offset}, layout.rows,
                                    layout.channels, numbers<S>(x), numbers<uint8_t>(kept.sides), launch.stream()));
 }
@@ -89,11 +102,12 @@ AbnGradients backward(const AbnKept& kept, Tensor gradient, const Tensor& z) {
   if (unfolds) in = {Invertible::identity, T(1), unfolded.y, unfolded.dy, nullptr, in.centre};
 
   const auto of = channels_of(kept.numbers);
-  launch.check(gpu::abn_parameters<T>(
-      {of, centred, sum, product, numbers<T>(made.weight), numbers<T>(made.bias), factor, by_bias, by_weight}, channels,
-      launch.stream()));
-  const double rows = kept.training ? static_cast<double>(layout.rows) : 0;
-  launch.check(gpu::abn_shifts<T>({of, centred, rows, by_bias, by_weight, slope, shift}, channels, launch.stream()));
+  const kernels::AbnParameterBody<T> parameters = {
+      of, centred, sum, product, numbers<T>(made.weight), numbers<T>(made.bias), factor, by_bias, by_weight};
+  launch.check(gpu::for_each(parameters, channels, launch.stream()));
+  if (kept.ranks) kept.ranks->add(sums.narrow(0, 2, 2).view({-1}));
+  const kernels::AbnShiftBody<T> shifts = {of, centred, kept.rows, by_bias, by_weight, slope, shift};
+  launch.check(gpu::for_each(shifts, channels, launch.stream()));
   launch.check(gpu::abn_gradient_apply<S>(in, {factor, slope, shift}, layout.rows, channels, numbers<S>(made.input),
                                           launch.stream()));
   return made;
@@ -108,10 +122,10 @@ AbnKept abn_forward_on_gpu(const Tensor& x, Invertible activation, const AbnStat
   if (activation == Invertible::swish) {
     kept.sides = at::empty({layout.rows, kernels::side_bytes(layout.channels)}, x.options().dtype(at::kByte));
   }
-  TORCH_CHECK_VALUE(!training || layout.rows > 1,
-                    "batch normalisation: the batch has one value a channel, wanted more in training: raise the batch");
-  const auto of = training ? moments_of(x, state, static_cast<double>(layout.rows))
-                           : Moments{state.running_mean, (state.running_var + state.epsilon).rsqrt_()};
+  const auto of =
+      training ? moments_of(x, state) : Moments{state.running_mean, (state.running_var + state.epsilon).rsqrt_(), 0};
+  kept.ranks = training ? state.ranks : nullptr;
+  kept.rows = of.rows;
   as_stored(x, [&]<class S>(S) { forward<S>(kept, x, state, of, layout); });
   return kept;
 }
