@@ -160,9 +160,8 @@ bool abn_has_kernel(const Tensor& x, const AbnState& state) {
   const auto fits = [&](const Tensor& values) {
     return values.scalar_type() == wanted && values.is_contiguous() && values.device() == x.device();
   };
-  // A GPU's moments are those of its own rank.
-  return have_kernels(Kernels::inplace_abn, x) && (x.is_cpu() || !state.ranks) && (x.dim() == 2 || x.dim() == 4) &&
-         x.numel() > 0 && std::ranges::all_of(all, fits);
+  return have_kernels(Kernels::inplace_abn, x) && (x.dim() == 2 || x.dim() == 4) && x.numel() > 0 &&
+         std::ranges::all_of(all, fits);
 }
 
 AbnKept abn_forward(const Tensor& x, Invertible activation, const AbnState& state, bool training, AbnForm form) {

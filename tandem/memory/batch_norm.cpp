@@ -3,11 +3,11 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
 #include <functional>
 
 #include "tandem/base/context.h"
 #include "tandem/base/tangent.h"
+#include "tandem/memory/detail/device_statistics.h"
 
 namespace tandem::memory {
 namespace {
@@ -40,7 +40,7 @@ Tensor over(const Tensor& x, const Tensor& numbers) {
   return numbers.to(x.device(), wide(x)).view(sizes);
 }
 
-Tensor in_double(const Tensor& numbers) { return numbers.to(at::kCPU, at::kDouble).contiguous(); }
+Tensor in_double(const Tensor& numbers) { return numbers.to(at::kDouble).contiguous(); }
 
 ChannelMoments moments_of(const Tensor& x) {
   ChannelMoments own(x.size(1));
@@ -64,9 +64,26 @@ Tensor numbers_of(const BatchNormState& state, const ChannelStatistics& batch) {
   auto* mean = numbers.mutable_data_ptr<double>() + channels;
   for (int64_t c = 0; c < channels; ++c) {
     mean[c] = batch.mean[c];
-    mean[channels + c] = 1 / std::sqrt(batch.variance[c] + state.epsilon);
+    mean[channels + c] = batch.variance[c] + state.epsilon;
   }
+  numbers[2].sqrt_().reciprocal_();  // as on a device
   return numbers;
+}
+
+/// What normalises a batch over ranks: the same rows, on x's device, and the values of a channel on all ranks. Moves
+/// the running statistics.
+std::pair<Tensor, double> numbers_over_ranks(const Tensor& x, const BatchNormState& state) {
+  const at::NoGradGuard no_grad;
+  if (x.is_cpu()) {
+    const auto statistics = moments_of(x).statistics(state.ranks.get());
+    move_running(state, statistics);
+    return {numbers_of(state, statistics), statistics.rows};
+  }
+  const auto statistics = detail::DeviceMoments::of_batch(x).statistics(state.ranks.get());
+  detail::move_running(state, statistics);
+  const auto weight = state.weight.defined() ? in_double(state.weight.detach()) : at::ones_like(statistics.mean);
+  const auto inverse = (statistics.variance + state.epsilon).sqrt_().reciprocal_();
+  return {at::stack({weight, statistics.mean, inverse}), statistics.rows};
 }
 
 class SharedBatchNorm : public torch::autograd::Function<SharedBatchNorm> {
@@ -243,15 +260,8 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
   if (!state.ranks) {
     return x.numel() > 0 && has_tangent(x, state) ? batch_norm_with_tangent(x, state) : by_own_images(x, state);
   }
-  Tensor numbers;
-  c10::intrusive_ptr<Batch> batch;
-  {
-    const at::NoGradGuard no_grad;
-    const auto statistics = moments_of(x.detach()).statistics(state.ranks.get());
-    move_running(state, statistics);
-    numbers = numbers_of(state, statistics);
-    batch = c10::make_intrusive<Batch>(state.ranks, statistics.rows);
-  }
+  const auto [numbers, rows] = numbers_over_ranks(x.detach(), state);
+  const auto batch = c10::make_intrusive<Batch>(state.ranks, rows);
   const auto normalise = [&](const Tensor& weight, const Tensor& bias, const Tensor& by) {
     const auto given = [](const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
     return SharedBatchNorm::apply(primal_of(x), given(weight), given(bias), by, batch);
@@ -259,7 +269,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormState& state, bool training) {
   const auto y = normalise(primal_of(state.weight), primal_of(state.bias), numbers);
   if (!has_tangent(x, state)) return y;
   return with_tangent_of_norm(y, x, state, numbers[1], numbers[2], batch->rows,
-                              [&](const Tensor& weight, const Tensor& bias) {
+                              [&, &numbers = numbers](const Tensor& weight, const Tensor& bias) {
                                 const auto of_weight = at::stack({in_double(weight), numbers[1], numbers[2]});
                                 return normalise(weight, bias, of_weight);
                               });

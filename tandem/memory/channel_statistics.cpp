@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tandem/base/device_kernels.h"
+#include "tandem/memory/detail/device_statistics.h"
 
 namespace tandem::memory {
 namespace {
@@ -90,12 +91,16 @@ ChannelMoments ChannelMoments::shared(StatisticsExchange& ranks) const {
 
 ChannelStatistics ChannelMoments::statistics(StatisticsExchange* ranks) const {
   const auto whole = ranks != nullptr ? shared(*ranks) : *this;
-  TORCH_CHECK_VALUE(whole.rows_ != 1, "batch normalisation: the batch", ranks != nullptr ? " of all ranks" : "",
-                    " has one value a channel, wanted more in training: raise the batch");
+  check_values(whole.rows_, ranks != nullptr);
   ChannelStatistics result{whole.rows_, whole.mean_, whole.squares_};
   if (whole.rows_ == 0) return result;
   for (auto& variance : result.variance) variance /= whole.rows_;
   return result;
+}
+
+void check_values(double rows, bool of_all_ranks) {
+  TORCH_CHECK_VALUE(rows != 1, "batch normalisation: the batch", of_all_ranks ? " of all ranks" : "",
+                    " has one value a channel, wanted more in training: raise the batch");
 }
 
 ChannelStatistics running_statistics(const BatchNormState& state) {
@@ -127,7 +132,8 @@ void end_move(const BatchNormState& state, double rows, const Tensor& mean, cons
   const auto context = current_context();
   if (context.statistics != BatchStatistics::defer || rows == 0) return;
   if (mean.is_cpu()) return context.book->add(state, statistics_of(state, rows, mean, inverse_deviation));
-  context.book->add_later(state, rows, mean, inverse_deviation);
+  const auto variance = inverse_deviation.to(at::kDouble).square().reciprocal_().sub_(state.epsilon).clamp_min_(0);
+  context.book->add_later(state, rows, mean.to(at::kDouble), variance);
 }
 
 void StatisticsBook::add(const BatchNormState& state, const ChannelStatistics& batch) {
@@ -139,14 +145,19 @@ void StatisticsBook::add(const BatchNormState& state, const ChannelStatistics& b
   moments.merge(batch.rows, batch.mean.data(), squares.data());
 }
 
-void StatisticsBook::add_later(const BatchNormState& state, double rows, const Tensor& mean,
-                               const Tensor& inverse_deviation) {
-  later_.push_back({state, rows, mean, inverse_deviation});
+void StatisticsBook::add_later(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& variance) {
+  later_.push_back({state, rows, mean, variance});
 }
 
 void StatisticsBook::commit() {
-  for (const auto& [state, rows, mean, inverse] : std::exchange(later_, {})) {
-    add(state, statistics_of(state, rows, mean, inverse));
+  std::map<const void*, std::pair<BatchNormState, detail::DeviceMoments>> on_device;
+  for (const auto& [state, rows, mean, variance] : std::exchange(later_, {})) {
+    const auto* key = state.running_mean.unsafeGetTensorImpl();
+    auto& moments = on_device.try_emplace(key, state, detail::DeviceMoments(mean)).first->second.second;
+    moments.merge(rows, mean, variance * rows);
+  }
+  for (const auto& [_, entry] : on_device) {
+    detail::move_running(entry.first, entry.second.statistics(/*ranks=*/nullptr));
   }
   for (const auto& [_, entry] : std::exchange(entries_, {})) {
     move_running(entry.state, entry.moments.statistics(/*ranks=*/nullptr));

@@ -19,10 +19,10 @@ class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
 
-  /// float64 [n] on the CPU -> [ranks, n]: the rows of all ranks, in their order.
+  /// float64 [n] on any device -> [ranks, n]: the rows of all ranks, in their order.
   virtual Tensor gather(const Tensor& own) = 0;
 
-  /// Replaces float64 [n] on the CPU by its sum over the ranks.
+  /// Replaces float64 [n] by its sum over the ranks.
   virtual void add(const Tensor& own) = 0;
 };
 
@@ -113,6 +113,9 @@ ChannelMoments moments_of(const RowChunks& layout, const Moments& moments, const
   return merged;
 }
 
+/// Throws c10::ValueError if statistics are of one value a channel.
+void check_values(double rows, bool of_all_ranks);
+
 /// The running statistics, by which evaluation normalises.
 ChannelStatistics running_statistics(const BatchNormState& state);
 
@@ -143,8 +146,8 @@ class StatisticsBook {
  public:
   void add(const BatchNormState& state, const ChannelStatistics& batch);
 
-  /// The same as an operation of a device has them, which are read in commit() alone, so that nobody waits before.
-  void add_later(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& inverse_deviation);
+  /// The same of a device, in float64 [C] there.
+  void add_later(const BatchNormState& state, double rows, const Tensor& mean, const Tensor& variance);
 
   /// Moves all, and counts one batch. The book is empty then.
   void commit();
@@ -157,7 +160,7 @@ class StatisticsBook {
   struct Later {
     BatchNormState state;
     double rows;
-    Tensor mean, inverse_deviation;
+    Tensor mean, variance;
   };
   std::map<const void*, Entry> entries_;  // by what runs
   std::vector<Later> later_;
