@@ -15,6 +15,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/base/threads.h"
+#include "tandem/data/detail/device_sender.h"
 
 namespace tandem::data {
 namespace {
@@ -173,8 +174,11 @@ class Loader::Impl {
       done_.wait(lock, [&] { return job.finished == job.count; });
     }
     const auto done = take_front();
+    if (!done->fault) sender_.send(done->batch.images);
     batch = std::move(done->batch);
+    sender_.take(batch.images);
     if (!workers_.empty()) add_job();
+    if (auto* ready = next_if_made()) sender_.send(ready->batch.images);
     if (done->fault) std::rethrow_exception(done->fault);
     return true;
   }
@@ -200,7 +204,7 @@ class Loader::Impl {
     job->runs = runs_of(options_, begin, global);
     job->count = count_of(job->runs);
     const auto room = [&](at::IntArrayRef sizes, at::ScalarType type) {
-      return at::empty(sizes, at::TensorOptions(type).pinned_memory(options_.pinned));
+      return at::empty(sizes, at::TensorOptions(type).pinned_memory(options_.device.is_cuda()));
     };
     job->batch = {room({job->count, channels, height, width}, at::kFloat), room({job->count}, at::kLong), global,
                   epoch_ * samples_per_epoch() + job->runs[0].first};
@@ -212,6 +216,13 @@ class Loader::Impl {
     }
     wanted_.notify_all();
     return true;
+  }
+
+  /// The next batch, if it has been made without a fault.
+  Job* next_if_made() {
+    const std::lock_guard lock(mutex_);
+    auto* job = jobs_.empty() ? nullptr : jobs_.front().get();
+    return job != nullptr && job->finished == job->count && !job->fault && !workers_.empty() ? job : nullptr;
   }
 
   std::unique_ptr<Job> take_front() {
@@ -275,6 +286,7 @@ class Loader::Impl {
   Permutation order_;  // changes only while there is no job
   Maker own_maker_;
   int64_t epoch_ = -1, next_batch_ = 0;
+  DeviceSender sender_{options_.device};
 
   std::mutex mutex_;
   std::condition_variable wanted_, done_;
@@ -313,11 +325,12 @@ std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch) {
 }
 
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches) {
-  if (options.pinned) return 0;
   const auto [channels, height, width] = image_shape;
   const int64_t samples = samples_of(options, options.batch);
-  const int64_t sample = channels * height * width * int64_t{sizeof(float)} + int64_t{sizeof(int64_t)};
-  return std::min<int64_t>(options.prefetch + 1, batches) * samples * sample;
+  const int64_t image = channels * height * width * int64_t{sizeof(float)}, label = int64_t{sizeof(int64_t)};
+  const int64_t ahead = std::min<int64_t>(options.prefetch, batches - 1);
+  if (!options.device.is_cpu()) return (std::min<int64_t>(ahead, 1) + 1) * samples * image;
+  return (ahead + 1) * samples * (image + label);
 }
 
 }  // namespace tandem::data

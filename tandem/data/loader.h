@@ -18,9 +18,9 @@ struct LoaderOptions {
   bool shuffle = true;    // a new order each epoch; false: the data set's order
   bool drop_last = true;  // leave out a last batch that is not full
   AugmentOptions augment = {};
-  int prefetch = 2;     // batches made ahead of the caller; 0: made in next(), on the caller's thread
-  int threads = 1;      // threads that make batches
-  bool pinned = false;  // page-locked memory, which a GPU copies from by itself; the meter does not count it
+  int prefetch = 2;  // batches made ahead of the caller; 0: made in next(), on the caller's thread
+  int threads = 1;   // threads that make batches
+  c10::Device device = c10::DeviceType::CPU;  // where the images are wanted, for the caller's current stream
 };
 
 /// The same options, as a test wants them: all samples, in the data set's order, normalised but not augmented.
@@ -35,8 +35,14 @@ LoaderOptions test_options(LoaderOptions options);
 /// With 6 shards, the ranks get  |0|1|2|0|1|2|  each its parts one after the other.
 ///
 /// The samples of global batch b and their augmentation depend on (seed, epoch, b) alone, not on the number of ranks.
+/// For a device, batches are made in memory from which it copies by itself, and a stream of its own copies the images
+/// of the next batch, if it is made by then, while the caller computes:
+///
+///   copies    batch 1 │ 2     │ 3
+///   caller            │ step 1│ step 2 ...
+///
 /// Tensors are allocated and freed on the caller's thread, so that a memory meter counts them there. Must be used by
-/// one thread at a time. Memory: prefetch + 1 batches. Not collective.
+/// one thread at a time. Memory: prefetch + 1 batches; of a device the images of 2. Not collective.
 class Loader {
  public:
   /// `dataset` must outlive the loader. Throws SettingsError (batch smaller than the number of ranks or shards, or with
@@ -67,7 +73,8 @@ class Loader {
 int64_t samples_of(const LoaderOptions& options, int64_t batch);
 std::vector<int64_t> samples_of_ranks(LoaderOptions options, int64_t batch);
 
-/// Bytes that the meter counts of the batches that a loader and its caller have while the caller works on one.
+/// Bytes that the meter counts of the batches that a loader and its caller have while the caller works on one; where
+/// they are wanted on a device, of the device.
 /// `batches`: of an epoch.
 int64_t loader_memory(const LoaderOptions& options, const std::array<int64_t, 3>& image_shape, int64_t batches);
 

@@ -55,7 +55,10 @@ void embed_with_mirrored(const Job& job, train::Task& task, const data::Dataset&
   data::Batch batch;
   const auto next = [&, next_images = batches.next] {
     is_mirrored = !is_mirrored;
-    if (!is_mirrored) return batch = next_images();
+    if (!is_mirrored) {
+      batch = {};
+      return batch = next_images();
+    }
     batch.images = batch.images.flip({3});
     return batch;
   };

@@ -28,7 +28,8 @@ data::LoaderOptions loader_options(const Job& job, int rank, int size) {
   options.size = shares.workers();
   options.seed = job.seed;
   options.prefetch = job.data.prefetch;
-  options.pinned = job.parallel.device.is_cuda();
+  // Other stages of a pipeline take no images.
+  if (job.parallel.mesh(size).coordinate(parallel::Axis::pipeline, rank) == 0) options.device = job.parallel.device;
   options.threads = workers_of(job);
   return options;
 }

@@ -41,7 +41,7 @@ data::Batch synthetic_batch(const DataShape& shape, const data::LoaderOptions& o
   const int64_t own = std::min(held.count, targets);
   const int64_t samples = data::samples_of(options, global_size);
   data::Batch batch;
-  batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]});
+  batch.images = at::zeros({samples, shape.image[0], shape.image[1], shape.image[2]}, options.device);
   batch.labels = own > 0 ? at::arange(samples).remainder_(own).add_(held.first) : at::full({samples}, -1, at::kLong);
   batch.global_size = global_size;
   return batch;
@@ -56,11 +56,6 @@ std::vector<int64_t> draws_of(const Job& job, int64_t own_classes) {
 Job with_draw(Job job, int64_t scored) {
   if (job.head.options.sampling) job.head.options.sampling->scored = scored;
   return job;
-}
-
-/// What a rank's loader holds, which is in host memory.
-int64_t loader_bytes(const Job& job, const data::LoaderOptions& options, const DataShape& shape, int64_t batches) {
-  return job.parallel.device.is_cpu() ? data::loader_memory(options, shape.image, batches) : 0;
 }
 
 /// The most that a test allocates: one batch, as train::evaluate() gives it to the task.
@@ -179,15 +174,15 @@ RankMemory rehearse_draw(const Job& of, const DataShape& shape, int rank, const 
   if (job.training.skip_nonfinite > 0) parts.step->allow_skips(job.training.skip_nonfinite);
   auto held = probe.account();
   const int ranks = group->size();
-  held.add(Category::buffers,
-           (job.search ? 2 : 1) * loader_bytes(job, training_loader_options(job, rank, ranks), shape, amount.batches));
+  held.add(Category::buffers, (job.search ? 2 : 1) * data::loader_memory(training_loader_options(job, rank, ranks),
+                                                                         shape.image, amount.batches));
   RankMemory memory;
   detail::name_single_images(job, [&] { memory.step = known ? *known : parts.step->rehearse(batch, held); });
   if (amount.test_images == 0) return memory;
   const auto options = evaluation_loader_options(job, rank, ranks);
   const int64_t images = std::min(options.batch, amount.test_images),
                 batches = (amount.test_images + images - 1) / images;
-  memory.test = memory.step.account.live_bytes() + loader_bytes(job, options, shape, batches) +
+  memory.test = memory.step.account.live_bytes() + data::loader_memory(options, shape.image, batches) +
                 rehearse_test(*parts.task, synthetic_batch(shape, options, own, images), options);
   return memory;
 }
