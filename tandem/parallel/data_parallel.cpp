@@ -1,5 +1,7 @@
 #include "tandem/parallel/data_parallel.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 
 namespace tandem::parallel {
@@ -12,9 +14,15 @@ Context context_of(int replica, int64_t first) {
   return context;
 }
 
+/// Of "cuda", the calling thread's current one.
+c10::Device with_index(c10::Device device) {
+  if (device.is_cpu() || device.has_index()) return device;
+  return c10::impl::VirtualGuardImpl(device.type()).getDevice();
+}
+
 void check_place(const std::string& name, const Tensor& tensor, const c10::Device& device) {
-  TORCH_CHECK_VALUE(tensor.device().type() == device.type(), "data parallel: ", name, " is on ", tensor.device().str(),
-                    ", wanted ", device.str(), ", the first of the devices: move the module there before");
+  TORCH_CHECK_VALUE(tensor.device() == device, "data parallel: ", name, " is on ", tensor.device().str(), ", wanted ",
+                    device.str(), ", the first of the devices: move the module there before");
 }
 
 /// The sizes of the parts along `dim`, of the first tensor that has dims.
@@ -37,18 +45,20 @@ ReplicaScope::ReplicaScope(int replica, int64_t first) : ContextScope(context_of
 DataParallel::DataParallel(std::vector<std::shared_ptr<torch::nn::Module>> replicas, Forward forward,
                            DataParallelOptions options)
     : replicas_(std::move(replicas)), forward_(std::move(forward)), options_(std::move(options)) {
+  for (auto& device : options_.devices) device = with_index(device);
   check_devices();
   const auto count = options_.devices.size();
   TORCH_CHECK_VALUE(replicas_.size() == 1 || replicas_.size() == count, "data parallel: there are ", replicas_.size(),
                     " modules for ", count, " devices, wanted 1 that all share, or one each");
-  threads_ = ReplicaThreads::for_replicas(static_cast<int>(count), options_.first_rank);
+  threads_ = ReplicaThreads::for_replicas(static_cast<int>(count), options_.devices[0], options_.first_rank);
 }
 
 void DataParallel::check_devices() const {
   TORCH_CHECK_VALUE(!options_.devices.empty(), "data parallel: there is no device, wanted one or more");
   for (const auto& device : options_.devices) {
-    TORCH_CHECK_VALUE(device.is_cpu(), "data parallel: a device is ", device.str(),
-                      ", wanted cpu: for GPUs use a process each and DistributedDataParallel");
+    TORCH_CHECK_VALUE(device == options_.devices[0], "data parallel: a device is ", device.str(), ", wanted ",
+                      options_.devices[0].str(),
+                      " as the first: for several use a rank each and DistributedDataParallel");
   }
 }
 

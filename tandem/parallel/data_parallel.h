@@ -22,7 +22,7 @@ struct DataParallelOptions {
   std::optional<int> first_rank = {};  // for the memory meter: see ReplicaThreads
 };
 
-/// A module whose batches several replicas in one process share, each on a thread of its own.
+/// A module whose batches several replicas in one process share, each on a thread of its own; on a GPU they take turns.
 ///
 ///                 ┌─▶ thread 0: replica 0 ─┐
 ///   batch ─scatter┼─▶ thread 1: replica 1 ─┼gather─▶ output, or one loss
@@ -38,9 +38,9 @@ struct DataParallelOptions {
 /// running statistics move by the part of replica 0. In replicas above 0 the context holds batch statistics
 /// (BatchStatistics::leave, base/context.h), and in each replica its first_sample is that of the part.
 ///
-/// Replicas that have no part of a batch are left out. The number of threads is that of replicas, at most as many as
-/// the constructing thread has within an operation. Devices: CPU, any number of times; for a GPU each, use a process
-/// each and DistributedDataParallel. Not thread-safe. The object must outlive the graphs that its forward made.
+/// Replicas that have no part of a batch are left out. The number of threads is that of
+/// ReplicaThreads::for_replicas(). Devices: one, any number of times; for several, use a rank each and
+/// DistributedDataParallel. Not thread-safe. The object must outlive the graphs that its forward made.
 /// Source: torch.nn.DataParallel.
 class DataParallel {
  public:
@@ -56,8 +56,8 @@ class DataParallel {
   using Forward = std::function<Nested(torch::nn::Module& replica, const Nested& part)>;
   DataParallel(std::vector<std::shared_ptr<torch::nn::Module>> replicas, Forward forward, DataParallelOptions options);
 
-  /// Throws c10::ValueError: no device, a device that is no CPU, a parameter or buffer on another device than the
-  /// first, and as scatter() and gather(). Exceptions of a replica have its number.
+  /// Throws c10::ValueError: no device, different devices, a parameter or buffer on another device than these, and as
+  /// scatter() and gather(). Exceptions of a replica have its number.
   Nested forward(const Nested& batch);
   Tensor forward(const Tensor& batch) { return forward(Nested(batch)).tensor(); }
 

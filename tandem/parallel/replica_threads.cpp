@@ -180,9 +180,10 @@ ReplicaThreads::ReplicaThreads(int threads, int intra_op, std::optional<int> fir
 
 ReplicaThreads::~ReplicaThreads() = default;
 
-std::unique_ptr<ReplicaThreads> ReplicaThreads::for_replicas(int replicas, std::optional<int> first_rank) {
+std::unique_ptr<ReplicaThreads> ReplicaThreads::for_replicas(int replicas, c10::Device device,
+                                                             std::optional<int> first_rank) {
   const int own = at::get_num_threads();
-  return std::make_unique<ReplicaThreads>(std::min(replicas, own), own, first_rank);
+  return std::make_unique<ReplicaThreads>(device.is_cpu() ? std::min(replicas, own) : 1, own, first_rank);
 }
 
 int ReplicaThreads::threads() const { return impl_ ? impl_->threads : 1; }

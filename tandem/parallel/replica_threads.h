@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,8 +25,11 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  /// As many threads as replicas, but not more than the calling thread has within an operation.
-  static std::unique_ptr<ReplicaThreads> for_replicas(int replicas, std::optional<int> first_rank = {});
+  /// For replicas on a device. On the CPU as many threads as replicas, but not more than the calling thread has within
+  /// an operation. On a GPU one: it is the GPU that computes, and the thread on which libtorch runs its backward must
+  /// not wait for others.
+  static std::unique_ptr<ReplicaThreads> for_replicas(int replicas, c10::Device device,
+                                                      std::optional<int> first_rank = {});
 
   /// Runs work(0) .. work(count - 1), replica i on thread i % threads, where the calling thread is 0 if it is one of
   /// them, in the caller's state of libtorch (gradient mode, autocast, context), and returns when all have ended. An

@@ -137,7 +137,8 @@ TEST(DataParallel, RefusesWhatItCannotRun) {
   EXPECT_EQ(text_of<c10::ValueError>([&] {
               DataParallel(module, {.devices = {c10::DeviceType::CPU, c10::Device("cuda:1")}});
             }),
-            "data parallel: a device is cuda:1, wanted cpu: for GPUs use a process each and DistributedDataParallel");
+            "data parallel: a device is cuda:1, wanted cpu as the first: for several use a rank each and "
+            "DistributedDataParallel");
   DataParallel model(module, {.devices = cpus(2)});
   EXPECT_NE(text_of<c10::ValueError>([&] {
               model.forward(at::ones({20, 1}));

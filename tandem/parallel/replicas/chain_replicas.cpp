@@ -22,12 +22,17 @@ std::vector<Tensor> weights_of(const memory::Chain& blocks) {
   return all;
 }
 
+c10::Device device_of(const memory::Chain* chain) {
+  const auto weights = chain != nullptr ? weights_of(*chain) : std::vector<Tensor>();
+  return weights.empty() ? c10::DeviceType::CPU : weights.front().device();
+}
+
 Nested::List list_of(const memory::Flow& flow) { return {flow.begin(), flow.end()}; }
 
 }  // namespace
 
 ChainReplicas::ChainReplicas(memory::Chain* chain, int replicas)
-    : chain_(chain), replicas_(replicas), threads_(ReplicaThreads::for_replicas(replicas)) {
+    : chain_(chain), replicas_(replicas), threads_(ReplicaThreads::for_replicas(replicas, device_of(chain))) {
   if (chain_ == nullptr) return;
   for (auto& block : chain_->blocks) block.runner = this;
 }
