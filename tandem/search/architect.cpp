@@ -187,7 +187,8 @@ std::vector<train::BatchPart> Architect::parts_of(const data::Batch& batch) cons
 Architect::Loss Architect::loss_of(const train::BatchPart& part) {
   const auto loss = task_.loss(part.batch, part.sizes);
   TORCH_INTERNAL_ASSERT(loss.numel() == std::ssize(part.shares), "a step's loss has ", loss.numel(), " numbers");
-  const auto shares = at::tensor(part.shares, at::kDouble).to(loss.options().requires_grad(false)).view_as(loss);
+  const auto shares =
+      at::tensor(part.shares, at::kDouble).to(loss.options().requires_grad(false), /*non_blocking=*/true).view_as(loss);
   const auto terms = loss * shares;
   auto own = terms.detach().reshape({-1});
   if (own.numel() > 1) {

@@ -62,8 +62,9 @@ Tensor start_of_backward(const Tensor& loss, const BatchPart& part, double scale
   auto shares = part.shares;
   for (auto& share : shares) share *= scale;
   if (loss.dim() == 0 && shares[0] == 1) return {};
-  return at::from_blob(shares.data(), loss.sizes(), at::kDouble)
-      .to(loss.options().requires_grad(false), /*non_blocking=*/false, /*copy=*/true);
+  return at::tensor(shares, at::kDouble)
+      .view(loss.sizes())
+      .to(loss.options().requires_grad(false), /*non_blocking=*/true);
 }
 
 Context context_of(const BatchPart& part, Context around) {

@@ -36,6 +36,7 @@ struct SharedCase {
   int ranks;
   std::vector<std::string> words;
   bool is_exact = true;  // whether libtorch and Tandem do on a device what they do on the CPU, to the bit
+  int waits = 1;         // of the host for the device in a step
 };
 std::vector<SharedCase> shared_cases();
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/job/rank_memory.h"
@@ -91,24 +92,44 @@ TEST(Device, SomeWaysToShareTheWorkWithRandomDelays) {
   for (size_t i = 0; i < cases.size(); i += 4) expect_equal({at::kPrivateUse1, 0}, cases[i], Delays::random);
 }
 
-/// What the host waits for in a step, of a run that is long enough.
-double waits_of_a_step(const std::vector<std::string>& words) {
-  const Late late(Delays::none);
-  const auto waits = [&](int steps) {
-    const auto before = DelayedStreams::get().num_waits();
-    train_on({.device = at::kPrivateUse1, .steps = steps}, words);
-    return DelayedStreams::get().num_waits() - before;
-  };
-  return static_cast<double>(waits(16) - waits(8)) / 8;
+/// The numbers depend on which weights are there in time: only what is noted counts.
+TEST(Device, ServersWhoseRanksDoNotWait) {
+  for (const auto* apart : {"ps.servers=0", "ps.servers=1"}) {
+    for (const auto delays : {Delays::none, Delays::longest, Delays::random}) {
+      SCOPED_TRACE(apart + std::to_string(static_cast<int>(delays)));
+      const Late late(delays);
+      const auto trained =
+          train_on({.device = c10::Device(at::kPrivateUse1, 0), .ranks = 3},
+                   {"model=mlp", "parallel=ps", "ps.mode=async", "ps.staleness=2", "head.parallel=replicated", apart});
+      EXPECT_EQ(trained.losses.size(), 8U);
+    }
+  }
 }
 
-/// The step's own one, and those of the head, which counts targets on the host: where they are, their products and
-/// factors, the sums that their gradients need. The rest are those of tests, one an epoch.
-TEST(Device, TheHostSeldomWaits) {
-  const double mlp = waits_of_a_step({"model=mlp"}), naive = waits_of_a_step({"model=mlp", "head.parallel=naive"});
-  EXPECT_LE(mlp, 6);
-  EXPECT_LE(naive, 6);
-  EXPECT_EQ(waits_of_a_step({"model=resnet_glyph"}), mlp) << "a larger backbone adds none";
+/// How often the host of each rank waits in a step that ends without a test.
+double waits_of_a_step(int ranks, std::vector<std::string> words) {
+  const Late late(Delays::none);
+  words.push_back("eval.every=1000");
+  const auto waits = [&](int steps) {
+    const auto before = DelayedStreams::get().num_waits();
+    train_on({.device = c10::Device(at::kPrivateUse1, 0), .ranks = ranks, .steps = steps}, words);
+    return DelayedStreams::get().num_waits() - before;
+  };
+  words.push_back("ranks=" + std::to_string(ranks));
+  return static_cast<double>(waits(16) - waits(8)) / 8 / job_of(words).parallel.ranks;
+}
+
+/// For the loss, the gradients' norm and what is not finite, all at once; what changes rows in backward asks first
+/// whether the loss is finite, and what updates sampled rows whether a class is drawn twice.
+TEST(Device, TheHostWaitsOnceAStep) {
+  for (const auto& words : device_cases()) {
+    const auto has = [&](const std::string& word) { return std::ranges::find(words, word) != words.end(); };
+    const int more = has("head.fused_update=true") || has("head.sample=0.5") ? 1 : 0;
+    EXPECT_EQ(waits_of_a_step(1, words), 1 + more) << ::testing::PrintToString(words);
+  }
+  for (const auto& one : shared_cases()) {
+    EXPECT_EQ(waits_of_a_step(one.ranks, one.words), one.waits) << ::testing::PrintToString(one.words);
+  }
 }
 
 /// By what is noted, or because the job ends otherwise.

@@ -100,9 +100,9 @@ bool GradientSums::wait_for_spoilt() {
   const auto start = OverlapClock::now();
   for (const auto& future : futures_) future->waitAndThrow();
   state_->clock.has_waited(start);
-  bool is_spoilt = false;
-  for (const auto& bucket : buckets_) is_spoilt |= mark_of(bucket).isnan().any().item<bool>();
-  return is_spoilt;
+  std::vector<Tensor> marks;  // read at once: a device is waited for
+  for (const auto& bucket : buckets_) marks.push_back(mark_of(bucket).isnan());
+  return !marks.empty() && at::cat(marks).any().item<bool>();
 }
 
 }  // namespace tandem::parallel::detail

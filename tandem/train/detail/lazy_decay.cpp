@@ -47,10 +47,11 @@ void LazyDecay::prepare(const Rows& rows) {
 }
 
 void LazyDecay::move(const Rows& rows) {
-  const auto maps = at::from_blob(since_.data(), {static_cast<int64_t>(since_.size()), 4}, at::kDouble);
+  const auto maps = at::from_blob(since_.data(), {static_cast<int64_t>(since_.size()), 4}, at::kDouble)
+                        .to(weight_.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
+                        .to(weight_.device(), /*non_blocking=*/true);
   // Rows that this step has moved before, one past the last map, stay where they are: the last map is the identity.
-  const auto own =
-      maps.index_select(0, rows.of(done_).to(at::kLong).cpu().clamp_max_(maps.size(0) - 1)).to(weight_.options());
+  const auto own = maps.index_select(0, rows.of(done_).to(at::kLong).clamp_max_(maps.size(0) - 1));
   const auto factor = [&](int64_t place) { return own.select(1, place).unsqueeze(1); };
   auto weight = rows.of(weight_);
   if (!momentum_.defined()) {

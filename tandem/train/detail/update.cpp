@@ -123,13 +123,14 @@ Reading Update::end(Begun& begun, const std::vector<double>& shares, int64_t ste
   if (scale_) scale_->unscale(trained_);
   const auto first_flag = numbers.count();
   note_finite(gradients_of(trained_), numbers.add(static_cast<int64_t>(trained_.size())));
+  begun.hooks_.note(numbers);
   auto norms = start_norms(numbers);
   const auto& read = numbers.read();
   double loss = loss_of(shares, read);
   if (summed_ != nullptr) loss = sum_over_ranks(loss, *summed_);
   if (!std::isfinite(loss)) return skip(loss_fault("loss of step ", step + 1, loss), begun);
   auto fault = first_bad(read, first_flag, trained_.size());
-  if (!fault) fault = begun.hooks_.nonfinite();
+  if (!fault) fault = begun.hooks_.nonfinite(read);
   if (may_skip_) {
     if (auto reading = leave_out(begun, loss, fault, step)) return *std::move(reading);
   }
