@@ -72,9 +72,8 @@ std::vector<SharedCase> shared_cases() {
     const auto own = "parallel=" + std::string(strategy.name);
     // Before a step ends, all ranks must know whether one lacks a gradient.
     const int waits = strategy.name == "ddp" || strategy.name == "ps" ? 2 : 1;
-    // On the CPU the numbers that fill no vector of a divided flat are updated apart (train/detail/whole_vectors.h).
-    cases.push_back({3, {own, "model=mlp", "train.clip=0.5"}, !strategy.divides, waits});
-    cases.push_back({2, {own, "model=resnet_glyph"}, !strategy.divides, waits});
+    cases.push_back({3, {own, "model=mlp", "train.clip=0.5"}, true, waits});
+    cases.push_back({2, {own, "model=resnet_glyph"}, true, waits});
   }
   for (const auto* norm : {"abn-leaky", "abn-elu", "abn-swish", "sync", "ghost"}) {
     cases.push_back({2, {"model=resnet_glyph", std::string("model.norm=") + norm}, true, 2});
@@ -84,15 +83,15 @@ std::vector<SharedCase> shared_cases() {
   for (const auto* recompute : {"all", "sqrt", "log"}) {
     cases.push_back({2, {"model=resnet_glyph", std::string("recompute=") + recompute}, true, 2});
   }
-  cases.push_back({2, {"parallel=fsdp", "model=resnet_glyph", "recompute=all", "model.norm=abn-swish"}, false});
+  cases.push_back({2, {"parallel=fsdp", "model=resnet_glyph", "recompute=all", "model.norm=abn-swish"}});
   cases.push_back({2, {"model=resnet_glyph", tensor}});
-  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", tensor}, false});
+  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", tensor}});
   for (const auto* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"}) {
     cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, std::string("pipeline.schedule=") + schedule}});
   }
   cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, "recompute=all"}});
   cases.push_back({2, {"model=resnet_glyph", pipeline, micro_batches, "head.over=pipeline"}});
-  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", pipeline, micro_batches, "head.over=all"}, false});
+  cases.push_back({4, {"parallel=fsdp", "model=resnet_glyph", pipeline, micro_batches, "head.over=all"}});
   cases.push_back({4, {"model=resnet_glyph", tensor, pipeline, micro_batches}});
   return cases;
 }

@@ -255,8 +255,8 @@ TEST(Job, TheDeviceIsNoPartOfACheckpoint) {
 TEST(Job, RefusesADeviceThatCannotTrain) {
   if (at::hasCUDA()) GTEST_SKIP() << "a GPU is here";
   EXPECT_EQ(test::text_of<SettingsError>([] { job_of({"device=cuda"}); }),
-            "device is cuda, and no GPU is found, wanted cpu: leave device out, or use a build with TANDEM_CUDA=ON on "
-            "a machine with a GPU");
+            "device is cuda, and this build has no kernels for GPUs, wanted cpu: leave device out, or use a build with "
+            "TANDEM_CUDA=ON");
 }
 
 TEST(Job, SavedSettingsMeanTheSame) {

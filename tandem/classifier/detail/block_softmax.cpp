@@ -9,6 +9,7 @@
 #include "tandem/classifier/detail/lane.h"
 
 namespace tandem::classifier::detail {
+
 Tensor BlockSoftmax::products_of(const Lane& lane, ClassRange classes) const {
   return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
 }

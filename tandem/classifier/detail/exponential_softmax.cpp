@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <numbers>
 
 #include "tandem/base/context.h"

@@ -1,12 +1,12 @@
-#include <ATen/Context.h>
+#include <c10/core/DeviceType.h>
 
 #include <nlohmann/json.hpp>
 
-#include "tandem/base/error.h"
 #include "tandem/base/format.h"
 #include "tandem/base/table.h"
 #include "tandem/cli/bench/activation.h"
 #include "tandem/cli/result.h"
+#include "tandem/job/gpu.h"
 #include "tandem/settings/settings.h"
 
 namespace tandem::cli {
@@ -68,10 +68,7 @@ int run_activation(const Arguments& arguments) {
   settings::Settings settings{settings::Schema(activation_settings())};
   settings.apply({arguments.words.begin() + 1, arguments.words.end()});
   const bool is_on_gpu = settings.get_string("device") == "cuda";
-  if (is_on_gpu && !at::hasCUDA()) {
-    throw SettingsError("device is cuda, and no GPU is found, wanted cpu",
-                        "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
-  }
+  if (is_on_gpu) job::check_gpu();
   const auto result = bench_activation({.quick = settings.get_bool("quick"),
                                         .rounds = static_cast<int>(settings.get_int("rounds")),
                                         .device = is_on_gpu ? at::kCUDA : at::kCPU});

@@ -1,12 +1,10 @@
 #include "tandem/job/sections/parallel.h"
 
-#include <ATen/Context.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "tandem/base/device_kernels.h"
 #include "tandem/base/error.h"
+#include "tandem/job/gpu.h"
 #include "tandem/job/job.h"
 #include "tandem/job/sections/choice.h"
 #include "tandem/job/sections/mesh.h"
@@ -62,12 +60,6 @@ int replicas_of(const settings::Settings& settings, const parallel::Strategy& st
                       "use parallel=ddp, or start one process and give ranks");
 }
 
-void check_cuda() {
-  if (at::hasCUDA() && have_gpu_kernels(c10::DeviceType::CUDA)) return;
-  throw SettingsError("device is cuda, and no GPU is found, wanted cpu",
-                      "leave device out, or use a build with TANDEM_CUDA=ON on a machine with a GPU");
-}
-
 std::vector<std::string_view> parallel_names() {
   auto names = names_of(parallel::strategies());
   for (const auto& shorthand : shorthands()) names.push_back(shorthand.name);
@@ -87,7 +79,7 @@ void read_parallel(settings::Settings& settings, Job& job) {
                   .sockets = chosen(kTransports, settings.get_string("comm.transport"))};
   job.parallel.transport = transport_of(job.parallel);
   if (strategy.is_one_process) job.parallel.strategy_options.dp.replicas = replicas_of(settings, strategy);
-  if (job.parallel.device.is_cuda()) check_cuda();
+  if (job.parallel.device.is_cuda()) check_gpu();
   settings.set("ranks", std::to_string(job.parallel.parts()));
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kVectorBytes = 64;  // of AVX-512; shorter vectors fill it as well
 
-/// The numbers of a vector, and those of a weight that fill none.
+/// The numbers of a vector, and those of a weight that fill none. CUDA's kernels compute each number alike.
 std::pair<int64_t, int64_t> vector_and_rest(const Tensor& weight) {
   const int64_t size = kVectorBytes / static_cast<int64_t>(weight.element_size());
-  return {size, weight.is_cpu() ? weight.numel() % size : 0};
+  return {size, weight.is_cuda() ? 0 : weight.numel() % size};
 }
 
 }  // namespace
