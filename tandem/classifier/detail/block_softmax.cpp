@@ -10,16 +10,12 @@
 
 namespace tandem::classifier::detail {
 
-Tensor BlockSoftmax::products_of(const Lane& lane, ClassRange classes) const {
-  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
-}
-
 OwnSoftmax::OwnNumbers BlockSoftmax::forward_with(FeatureSums* sums, const Tensor& features, const Tensor& weight) {
   const auto& plan = blocks_.plan();
   const auto& scoring = blocks_.scoring();
   blocks_.measure_features(features, weight);
   const auto directions = blocks_.directions_of(features);
-  if (plan.num_kept > 0) kept_ = at::empty({plan.num_kept, plan.columns}, blocks_.product_options(features));
+  begin_to_keep(features);
   if (blocks_.is_rounded()) targets_.multiply(blocks_, features, weight);
   const bool has_others = blocks_.log_weight() > 0;
   auto running = start_running(features, plan.lanes, plan.columns, scoring.smoothing > 0);

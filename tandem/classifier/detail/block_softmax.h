@@ -4,7 +4,6 @@
 namespace tandem::classifier::detail {
 
 class FeatureSums;
-class Lane;
 
 /// The loss of one rank's classes, block by block.
 ///
@@ -34,14 +33,6 @@ class BlockSoftmax final : public OwnSoftmax {
   std::pair<Tensor, Tensor> backward(const Tensor& features, const Tensor& weight, const Tensor& log_sum,
                                      const Tensor& share, int64_t classes, const RowUpdate& update = {},
                                      bool of_features = true) override;
-
- private:
-  bool is_kept(ClassRange classes) const { return kept_.defined() && classes.end <= kept_.size(0); }
-  /// Where the products of a block are, or are put.
-  Tensor products_of(const Lane& lane, ClassRange classes) const;
-  bool needs_lanes_products() const { return !kept_.defined() || kept_.size(0) < blocks_.num_classes(); }
-
-  Tensor kept_;  // products of the first classes, from forward to the first backward
 };
 
 }  // namespace tandem::classifier::detail

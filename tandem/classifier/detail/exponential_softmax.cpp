@@ -96,21 +96,17 @@ Running ExponentialSoftmax::running_of(const Sums& sums) const {
   return {sums.exponent.to(sums.sum.scalar_type()).mul_(std::numbers::ln2), sums.sum, {}};
 }
 
-Tensor ExponentialSoftmax::products_of(const Lane& lane, ClassRange classes) const {
-  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
-}
-
 OwnSoftmax::OwnNumbers ExponentialSoftmax::forward(const Tensor& features, const Tensor& weight) {
   const auto& plan = blocks_.plan();
   blocks_.measure_features(features, weight);
   const auto directions = blocks_.directions_of(features);
-  if (plan.num_kept > 0) kept_ = at::empty({plan.num_kept, plan.columns}, blocks_.product_options(features));
+  begin_to_keep(features);
   if (blocks_.is_rounded()) targets_.multiply(blocks_, features, weight);
   const auto ranges = blocks_.ranges();
   exponents_ = at::empty({static_cast<int64_t>(ranges.size()), plan.columns}, features.options().dtype(at::kInt));
   const bool has_others = blocks_.log_weight() > 0;
   const auto sums = start_sums(features), others = has_others ? start_sums(features) : Sums();
-  const Lane lane(blocks_, features, 0, needs_products());
+  const Lane lane(blocks_, features, 0, needs_lanes_products());
   for (size_t tile = 0; tile < ranges.size(); ++tile) {
     const auto classes = ranges[tile];
     const auto own_weight = blocks_.rows_of(classes).of(weight);
@@ -144,14 +140,14 @@ Tensor ExponentialSoftmax::exponentials(const Lane& lane, const Tensor& entering
 std::pair<Tensor, Tensor> ExponentialSoftmax::backward(const Tensor& features, const Tensor& weight,
                                                        const Tensor& log_sum, const Tensor& share, int64_t,
                                                        const RowUpdate& update, bool of_features) {
-  const auto floor = at::zeros_like(share);
-  const Shares shares = {blocks_.padded(log_sum), blocks_.padded(share), blocks_.padded(floor)};
+  const auto own_share = blocks_.padded(share);
+  const Shares shares = {blocks_.padded(log_sum), own_share, at::zeros_like(own_share)};
   const auto log_sum_of_others =
       blocks_.log_weight() > 0 ? blocks_.padded(log_sum - blocks_.log_weight()) : shares.log_sum;
   Gradients gradients(blocks_, targets_, features, weight, update, of_features);
   const auto scale = at::empty_like(shares.share);
   const auto ranges = blocks_.ranges();
-  const Lane lane(blocks_, features, 0, needs_products());
+  const Lane lane(blocks_, features, 0, needs_lanes_products());
   for (size_t tile = 0; tile < ranges.size(); ++tile) {
     const auto classes = ranges[tile];
     const auto own_weight = blocks_.rows_of(classes).of(weight);

@@ -38,15 +38,11 @@ class ExponentialSoftmax final : public OwnSoftmax {
 
   Sums start_sums(const Tensor& features) const;
   Running running_of(const Sums& sums) const;
-  bool is_kept(ClassRange classes) const { return kept_.defined() && classes.end <= kept_.size(0); }
-  Tensor products_of(const Lane& lane, ClassRange classes) const;
   /// f E of a block, with 0 for the targets.
   Tensor exponentials(const Lane& lane, const Tensor& entering, const Tensor& inputs, const Tensor& factors,
                       ClassRange classes, int64_t tile);
-  bool needs_products() const { return !kept_.defined() || kept_.size(0) < blocks_.num_classes(); }
 
   Tensor exponents_;  // [blocks, columns] int32
-  Tensor kept_;       // E of the first classes, from forward to the first backward
 };
 
 }  // namespace tandem::classifier::detail

@@ -4,6 +4,7 @@
 
 #include "tandem/classifier/detail/block_softmax.h"
 #include "tandem/classifier/detail/exponential_softmax.h"
+#include "tandem/classifier/detail/lane.h"
 
 namespace tandem::classifier::detail {
 
@@ -18,6 +19,15 @@ OwnSoftmax::OwnNumbers OwnSoftmax::numbers_of(const Running& merged) const {
     return numbers.defined() ? numbers.narrow(0, 0, blocks_.num_samples()) : numbers;
   };
   return {own(merged.maximum), own(merged.sum), own(merged.total)};
+}
+
+void OwnSoftmax::begin_to_keep(const Tensor& features) {
+  const auto& plan = blocks_.plan();
+  if (plan.num_kept > 0) kept_ = at::empty({plan.num_kept, plan.columns}, blocks_.product_options(features));
+}
+
+Tensor OwnSoftmax::products_of(const Lane& lane, ClassRange classes) const {
+  return is_kept(classes) ? kept_.narrow(0, classes.begin, classes.size()) : lane.products(classes);
 }
 
 void add_others(Running& rows, const Running& others, double log_weight) {

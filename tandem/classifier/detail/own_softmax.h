@@ -6,6 +6,8 @@
 
 namespace tandem::classifier::detail {
 
+class Lane;
+
 /// One loss of one rank's classes: forward() once, then backward() as often as asked.
 class OwnSoftmax {
  public:
@@ -34,8 +36,16 @@ class OwnSoftmax {
  protected:
   OwnNumbers numbers_of(const Running& merged) const;
 
+  /// Makes room for what stays of the first classes, from forward to the first backward.
+  void begin_to_keep(const Tensor& features);
+  bool is_kept(ClassRange classes) const { return kept_.defined() && classes.end <= kept_.size(0); }
+  /// Where the products of a block are, or are put: kept, or the lane's.
+  Tensor products_of(const Lane& lane, ClassRange classes) const;
+  bool needs_lanes_products() const { return !kept_.defined() || kept_.size(0) < blocks_.num_classes(); }
+
   ClassBlocks blocks_;
   LocalTargets targets_;
+  Tensor kept_;  // [classes, columns]
 };
 
 /// Adds sampled classes, whose exponentials count exp(log_weight) times.
